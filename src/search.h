@@ -12,7 +12,6 @@ struct sequence {
     struct line *home;
     struct line *shard_end;
     uint64_t shard_lines;
-    bool avx2;
 };
 
 static inline struct sequence sequence_of(const struct table *table, uint64_t hash) {
@@ -20,7 +19,6 @@ static inline struct sequence sequence_of(const struct table *table, uint64_t ha
         .home = home_of(table, hash),
         .shard_end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines],
         .shard_lines = table->shard_lines,
-        .avx2 = table->avx2,
     };
 }
 
@@ -37,36 +35,15 @@ static inline struct line *sequence_next(const struct sequence *sequence, struct
     return line;
 }
 
-/* Lines that stand one after the other in memory. */
-struct run {
-    const uint64_t *line, *end;
-};
-
-/* The lines of the sequence from number `from` on to before `lines`, as far as they stand in one
- * piece. */
-static inline struct run sequence_run(const struct sequence *sequence, uint32_t from,
-                                      uint32_t lines) {
-    const struct line *line = sequence_line(sequence, from), *end = line + (lines - from);
-    if (end > sequence->shard_end)
-        end = sequence->shard_end;
-    return (struct run){&line->slots[0].tag, &end->slots[0].tag};
-}
-
-static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
-    return (uint32_t)((size_t)(end - line) / (sizeof(struct line) / sizeof(*line)));
-}
-
 /* The number of the first line, from `from` on, whose slots do not all match the pattern. Returns
  * `lines` if there is none before it. */
 static inline uint32_t sequence_all_match(const struct sequence *sequence, uint32_t from,
                                           uint32_t lines, const struct slot_pattern *asked) {
-    while (from < lines) {
-        struct run run = sequence_run(sequence, from, lines);
-        /* No order: what is seen live stays so (I1). */
-        const uint64_t *found = atomic_run_all_match(run.line, run.end, asked, sequence->avx2);
-        from += run_lines(run.line, found);
-        if (found != run.end)
-            break;
+    struct line *line = sequence_line(sequence, from);
+    /* No order: what is seen live stays so (I1). */
+    while (from < lines && atomic_all_match(&line->slots[0].tag, asked)) {
+        line = sequence_next(sequence, line);
+        from++;
     }
     return from;
 }
@@ -75,13 +52,10 @@ static inline uint32_t sequence_all_match(const struct sequence *sequence, uint3
  * there is none before it. */
 static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t from,
                                       uint32_t lines, uint64_t tag) {
-    while (from < lines) {
-        struct run run = sequence_run(sequence, from, lines);
-        /* A hint, which M1 and M2 check. */
-        const uint64_t *found = atomic_run_match4(run.line, run.end, tag, sequence->avx2);
-        from += run_lines(run.line, found);
-        if (found != run.end)
-            break;
+    struct line *line = sequence_line(sequence, from);
+    while (from < lines && line_match(line, tag) == 0) {
+        line = sequence_next(sequence, line);
+        from++;
     }
     return from;
 }

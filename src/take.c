@@ -13,13 +13,16 @@
  * slot near its key's home, with what is known of the policy and the request folded in. It answers,
  * or does nothing and leaves the request to the next way:
  *
- *     take_hot      one token by a plain policy: one atomic add charges
- *     take_seen     the same where the slot has no room, or is in another window
- *     take_tokens   a cost, or a limit of the request's own: one swap charges
- *     take_ruled    one token of a key that may have an override
- *     stripes.c     tokens of the stripe that is the thread's own
- *     short_as      any request, by the steps as they stand above
- *     decide_long   the long way: any request, in any state of the table (stripes.c, decide.c) */
+ *     take_hot      one token by a plain policy: one atomic add charges           10.8 for 15.7
+ *     take_seen     the same where the slot has no room, or is in another window  12.6 for 25.7
+ *     take_tokens   a cost, or a limit of the request's own: one swap charges     15.7 for 21.6
+ *     take_ruled    one token of a key that may have an override                  37.7 for 46.3
+ *     stripe_take   tokens of the stripe that is the thread's own (stripes.h)     28 for 155
+ *     short_as      any request, by the steps as they stand above                 27 for 94
+ *     decide_long   the long way: any request, in any state of the table (stripes.c, decide.c)
+ *
+ * The figures are ns: the request with this way, and without it, by the way that comes next. (On an
+ * AMD EPYC, 2026-11-25: gcc 12 -O3, 500 keys in cache, `now` given; the least of 4,500 rounds.) */
 #include "take.h"
 
 #include "decide.h"
@@ -235,27 +238,28 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
 #define KNOWN(of_policy, of_flags)                                                                 \
     ((struct known){.traits = TRAIT_EXISTS | (of_policy), .flags = true, .of_request = (of_flags)})
 
-/* A look by a plain policy. */
+/* A look by a plain policy: 13.5 ns, by decide_any 20.5. Of a key without a slot 16 for 59. */
 static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
                                  uint64_t now, struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));
 }
 
-/* A charge by a plain policy. */
+/* A charge by a plain policy: 22 ns for 28. */
 static NOINLINE bool decide_charge(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_CHARGE));
 }
 
-/* A reservation by a policy that carries tokens over, and does nothing else. */
+/* A reservation by a policy that carries tokens over, and does nothing else: 21 ns for 26. */
 static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
 }
 
-/* A request without flags by any policy of one slot a key without overrides. */
+/* A request without flags by any policy of one slot a key without overrides: smooth 27 ns for 30,
+ * start=first 36 for 41. */
 static NOINLINE bool decide_policy(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {

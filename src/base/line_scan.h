@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Loads of whole cache lines: which of a line's slots have a tag, whether all four of a line are as
- * asked, and runs of lines. On x86-64 by vectors of 16 or 32 bytes, each word of which is loaded
- * whole; elsewhere word by word. Orders are named as in atomic.h. */
+ * Loads of whole cache lines: which of a line's slots have a tag, and whether all four of a line are
+ * as asked. On x86-64 by vectors of 16 bytes, each word of which is loaded whole; elsewhere word by
+ * word. Orders are named as in atomic.h. */
 #ifndef STINT_LINE_SCAN_H
 #define STINT_LINE_SCAN_H
 
 #ifdef __SSE2__
-#include <cpuid.h>
-#include <immintrin.h>
+#include <emmintrin.h>
 #endif
 
 #include "base/atomic.h"
@@ -145,111 +144,5 @@ static inline bool atomic_all_match_stepped(const uint64_t *line,
 }
 #define atomic_all_match(line, asked) atomic_all_match_stepped(line, asked)
 #endif
-
-/* ---- Runs of lines: eight words each, from `line` on to before `end` ------------------------- */
-
-#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
-#define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
-
-/* atomic_run_all_match by AVX2: half the instructions. Each word is loaded whole, and on all such
- * processors each pair at once (but nothing depends on that). */
-ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
-    return _mm256_broadcastsi128_si256(pattern_lanes(value));
-}
-
-ATOMIC_RUNS_AVX2 static inline const uint64_t *
-run_all_match_avx2(const uint64_t *line, const uint64_t *end, const struct slot_pattern *asked) {
-    const __m256i sign = _mm256_set1_epi32(INT32_MIN);
-    const __m256i flip = pattern_lanes_avx2(asked->flip), mask = pattern_lanes_avx2(asked->mask);
-    const __m256i below = pattern_lanes_avx2(asked->below);
-    const __m256i base = _mm256_xor_si256(pattern_lanes_avx2(asked->base), sign);
-    const __m256i range = _mm256_xor_si256(pattern_lanes_avx2(asked->range), sign);
-
-    for (; line != end; line += 8) { /* pattern_half has what each step is for */
-        __m256 one = _mm256_load_ps((const float *)(const void *)line);
-        __m256 two = _mm256_load_ps((const float *)(const void *)(line + 4));
-        __asm__("" : "+x"(one), "+x"(two));
-        __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(one, two, _MM_SHUFFLE(2, 0, 2, 0)));
-        __m256i high = _mm256_castps_si256(_mm256_shuffle_ps(one, two, _MM_SHUFFLE(3, 1, 3, 1)));
-        __m256i part = _mm256_and_si256(_mm256_xor_si256(low, flip), mask);
-        __m256i as_asked =
-            _mm256_and_si256(_mm256_cmpgt_epi32(below, part),
-                             _mm256_cmpgt_epi32(range, _mm256_sub_epi32(high, base)));
-        if (_mm256_movemask_epi8(as_asked) != -1)
-            break;
-    }
-    _mm256_zeroupper(); /* not every optimisation level does it of itself */
-    return line;
-}
-
-/* atomic_run_match4 by AVX2. */
-ATOMIC_RUNS_AVX2 static inline const uint64_t *
-run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
-    const __m256i wanted = _mm256_set1_epi64x((long long)value);
-
-    for (; line != end; line += 8) {
-        const __m256i *half = (const __m256i *)(const void *)line;
-        __m256i words = _mm256_unpacklo_epi64(_mm256_load_si256(half), _mm256_load_si256(half + 1));
-        if (_mm256_movemask_epi8(_mm256_cmpeq_epi64(words, wanted)) != 0)
-            break;
-    }
-    _mm256_zeroupper();
-    return line;
-}
-
-/* Whether a run is long enough for AVX2: to begin costs as much as a few lines. */
-static inline bool atomic_runs_long(const uint64_t *line, const uint64_t *end) {
-#ifdef STINT_TESTING
-    if (stint_test_step != NULL)
-        return false;
-#endif
-    return end - line >= 8 * 8;
-}
-#endif
-
-/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers.
- * Not __builtin_cpu_supports, which needs a part of the compiler's library that not everybody
- * links. */
-static inline bool atomic_runs_avx2(void) {
-    bool has = false;
-#ifdef ATOMIC_RUNS_AVX2
-    enum { OSXSAVE = 1 << 27, SSE_AND_AVX_STATE = 6 };
-    unsigned eax, ebx, ecx, edx, saved, high;
-    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & OSXSAVE) != 0) {
-        __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-        has = (saved & SSE_AND_AVX_STATE) == SSE_AND_AVX_STATE &&
-              __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_AVX2) != 0;
-    }
-#endif
-    return has;
-}
-
-/* The first line with a pair of words that is not as asked (atomic_all_match); `end` if there is
- * none. `avx2` is what atomic_runs_avx2 says. */
-static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const uint64_t *end,
-                                                   const struct slot_pattern *asked, bool avx2) {
-    (void)avx2;
-#ifdef ATOMIC_RUNS_AVX2
-    if (avx2 && atomic_runs_long(line, end))
-        return run_all_match_avx2(line, end, asked);
-#endif
-    while (line != end && atomic_all_match(line, asked))
-        line += 8;
-    return line;
-}
-
-/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4);
- * `end` if there is none. */
-static inline const uint64_t *atomic_run_match4(const uint64_t *line, const uint64_t *end,
-                                                uint64_t value, bool avx2) {
-    (void)avx2;
-#ifdef ATOMIC_RUNS_AVX2
-    if (avx2 && atomic_runs_long(line, end))
-        return run_match4_avx2(line, end, value);
-#endif
-    while (line != end && atomic_match4(line, value) == 0)
-        line += 8;
-    return line;
-}
 
 #endif

@@ -85,7 +85,6 @@ struct table {
     uint64_t shard_lines; /* lines of a shard */
     uint32_t shard_bits;  /* log2 of the number of shards */
     uint16_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
-    bool avx2;            /* the processor's (atomic_runs_avx2) */
     uint64_t tag_unit;    /* 2^policy_bits: what two tags of one policy differ by at least */
 };
 

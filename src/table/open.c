@@ -462,7 +462,6 @@ static int handle_make(const struct stint_options *options, const struct shape *
     };
     limiter->table.lines = part_at(start, shape->lines);
     limiter->table.shards = part_at(start, shape->shards);
-    limiter->table.avx2 = atomic_runs_avx2();
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     limiter->names = stint_names_make(made->max_policies);
     if (limiter->names == NULL || !stint_limiter_lanes_open(limiter)) {

@@ -1689,6 +1689,7 @@ static bool next_stops(unsigned stops[3]) {
 
 struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,
                           uint64_t seed) {
+    const guard_set before = stint_test_removed;
     struct random random = {seed};
     struct outcome outcome = {.plays = 0};
     unsigned stops[3];
@@ -1704,7 +1705,7 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     read_acts(&s.after, scene->after);
     for (unsigned i = 0; i < 3; i++)
         stops[i] = i < scene->stops || (scene->dies && i == 0);
-    stint_test_removed = removed;
+    stint_test_removed = before | removed;
     do {
         if (scene->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)
             continue;
@@ -1717,6 +1718,6 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     if (scene->in_file)
         (void)unlink(path);
     memcpy(outcome.broken, s.broken, sizeof(outcome.broken));
-    stint_test_removed = 0;
+    stint_test_removed = before;
     return outcome;
 }

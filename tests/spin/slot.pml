@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c and refund.c do it, for spin. `run`
  * compiles and runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must
- * not. A part of a group (decide_all.c) that is charged by an add is a take here, one that is charged by
+ * not. A part of a group (group.c) that is charged by an add is a take here, one that is charged by
  * a swap a decide; so is STINT_CHARGE, and a stripe's request.
  *
  * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch

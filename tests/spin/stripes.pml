@@ -23,7 +23,7 @@
  * in another stripe) what the header calls exceptions is found.
  *
  * With GROUP the two words are not stripes but two keys of one slot each, LIMIT is that of each, and calls are
- * requests of them one by one or of both as one (decide_all.c). How many windows of the clock one of the
+ * requests of them one by one or of both as one (group.c). How many windows of the clock one of the
  * second key is long: LENGTH. */
 
 
