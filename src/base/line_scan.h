@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Loads of whole cache lines: which of a line's slots have a tag, and whether all four of a line are
- * as asked. On x86-64 by vectors of 16 bytes, each word of which is loaded whole; elsewhere word by
+ * Loads of whole cache lines: which of a line's slots have a tag, and whether all four are as
+ * asked. On x86-64 by vectors of 16 bytes, each word of which is loaded whole; elsewhere word by
  * word. Orders are named as in atomic.h. */
 #ifndef STINT_LINE_SCAN_H
 #define STINT_LINE_SCAN_H
