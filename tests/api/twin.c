@@ -26,7 +26,7 @@ uint64_t below(uint64_t n) {
 
 TEST(test_twin) {
     twin_run.seed = environment_number("STINT_TEST_SEED", 1);
-    uint64_t rounds = environment_number("STINT_TEST_ROUNDS", 800);
+    uint64_t rounds = environment_number("STINT_TEST_ROUNDS", 500);
     uint64_t first = environment_number("STINT_TEST_FIRST", 0);
     print_message("STINT_TEST_SEED=%" PRIu64 " STINT_TEST_ROUNDS=%" PRIu64 "\n", twin_run.seed,
                   rounds);

@@ -20,7 +20,7 @@ static void play(const struct scene *scene) {
     const uint64_t divisor = environment_number("STINT_TEST_DIVISOR", 1);
     static uint64_t seed;
     seed = seed == 0 ? test_seed() : seed;
-    const struct outcome outcome = scene_play(scene, 0, factor > 1 ? 1 : 16 * divisor, seed);
+    const struct outcome outcome = scene_play(scene, 0, factor > 1 ? 1 : 48 * divisor, seed);
     if (outcome.broken[0] != '\0')
         fail_msg("%s: %s (stopped at %u, %u, %u)", scene->name, outcome.broken, outcome.stops[0],
                  outcome.stops[1], outcome.stops[2]);
