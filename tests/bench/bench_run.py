@@ -85,7 +85,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(sorted(found), sorted(wanted))
 
     def test_every_path_beside_plain_takes(self):
-        rows = measure("--workload", "paths", "--keys", "1,20,3k", "--seconds", "0.002",
+        rows = measure("--workload", "paths", "--keys", "1,3k", "--seconds", "0.002",
                        "--threads", ",".join(map(str, THREADS)))["rows"]
         for row in rows:
             with self.subTest(row=row):
@@ -97,7 +97,7 @@ class Rows(unittest.TestCase):
                            row["ns_per_op"] <= 1.15 * row["locked_ns"])
                 self.assertIs(row["reached"], reached)
         self.assertEqual([(r["workload"], r["threads"], r["keys"]) for r in rows],
-                         list(itertools.product(PATHS, THREADS, [1, 20, 3000])))
+                         list(itertools.product(PATHS, THREADS, [1, 3000])))
 
     def test_paths_in_cache_and_out(self):
         rows = measure("--workload", "take,shadow", "--keys", "1k", "--key-length", "1024",
@@ -145,9 +145,8 @@ class Rows(unittest.TestCase):
         keys = cache * 5 // 32
         if keys > 6000000:
             self.skipTest("a cache of %d bytes is too large for a quick test" % cache)
-        rows = measure("--workload", "take,take-at,batch,refuse", "--keys", str(keys))["rows"]
-        self.assertEqual([row["floor"] for row in rows],
-                         ["dependent load", "dependent load", "xadd", "dependent load"])
+        rows = measure("--workload", "take,batch", "--keys", str(keys))["rows"]
+        self.assertEqual([row["floor"] for row in rows], ["dependent load", "xadd"])
 
 
 class Usage(commands.Case):
