@@ -1315,7 +1315,7 @@ static void first_dies(void) {
         breaks("a process ends with status %#x", (unsigned)status);
     else
         memcpy(&s, left, sizeof(s));
-    s.limiter = limiter;
+    s.watch.limiter = s.limiter = limiter; /* the child may have had another handle */
     s.deaths |= s.killed;
 }
 

@@ -133,7 +133,7 @@ TEST(test_deaths_in_hand_over) {
     for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
         const bool removed = strcmp(rows[i / 2].after, "none") == 0;
         const char *name = rows[i / 2].name, *old = rows[i / 2].before, *new = rows[i / 2].after;
-        char before[FORM_MAX], a[FORM_MAX], after[FORM_MAX], again[FORM_MAX], ids[FORM_MAX];
+        char before[FORM_MAX], a[FORM_MAX], after[FORM_MAX], again[FORM_MAX], ids[FORM_MAX] = "";
         FORM(before,
              "%s add p 5/100s; add r " RULED
              "%s; override r other 3 100000; take r third cost 3 quiet; find r",
@@ -141,7 +141,8 @@ TEST(test_deaths_in_hand_over) {
              i % 2 == 0 ? "" : "; remove x; remove y; close; open");
         FORM(a, removed ? "remove r" : "apply %s name=%s", new, name);
         FORM(again, removed ? "prune 5/100s name=p" : "apply %s name=%s", new, name);
-        FORM(ids, strcmp(old, "none") == 0 ? " %u" : "", rows[i / 2].ids); /* all are in use */
+        if (strcmp(old, "none") == 0)
+            FORM(ids, " %u", rows[i / 2].ids); /* all are in use */
         FORM(after,
              "find %s %s or %s; %s; %s; find %s %s; %s; tidy%s; close; open; tidy %u; find %s %s",
              name, old, new, rows[i / 2].then, again, name, new, rows[i / 2].then, ids,
