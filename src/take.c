@@ -199,23 +199,23 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
                                           const struct stint_request *request, uint64_t now,
                                           struct stint_verdict *verdict, struct known known) {
     struct decision decision = {0};
-    struct seen seen;
 
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0) ||
         (known.overrides && traits_striped(decision.terms.traits)))
         return LEFT;
-    seen.slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(seen.slot == NULL)) {
+    struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    if (UNLIKELY(slot == NULL)) {
         const bool look = known.flags && known.of_request == STINT_PEEK;
         if (look && absent_near(&limiter->table, decision.hash))
             return look_absent(&decision, verdict);
-        seen.slot = stint_slot_far(&limiter->table, decision.hash, decision.tag);
-        if (seen.slot == NULL)
+        slot = stint_slot_far(&limiter->table, decision.hash, decision.tag);
+        if (slot == NULL)
             return look && stint_absent_far(&limiter->table, decision.hash)
                        ? look_absent(&decision, verdict)
                        : LEFT;
     }
-    seen.state = atomic_load_acquire(&seen.slot->state); /* M1 */
+    struct seen seen = {.slot = slot};
+    seen.state = atomic_load_acquire(&slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return LEFT;
     decision.charge = judge(&decision.terms, seen.count, tick_ns(decision.end) - decision.now);
