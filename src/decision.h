@@ -222,7 +222,7 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
     };
 }
 
-/* ---- 4  Look, judge (judge.h) --------------------------------------------------------------- */
+/* ---- 4  Look, judge (judge.h) ---------------------------------------------------------------- */
 
 /* Fits the terms of a request to a rule that was read later, by which its window begins. */
 static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rule) {
@@ -392,14 +392,8 @@ struct waiting {
 uint64_t stint_decision_wait(const struct waiting *waiting);
 
 /* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
- * joined in memory would make the next load wait. */
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define PAIR(first, second) ((uint64_t)(uint32_t)(second) << 32 | (uint32_t)(first))
-#define FIRST_BYTE          0
-#else
-#define PAIR(first, second) ((uint64_t)(uint32_t)(first) << 32 | (uint32_t)(second))
-#define FIRST_BYTE          24
-#endif
+ * joined in memory would make the next load wait. (The machine is little-endian: atomic.h.) */
+#define PAIR(first, second) ((uint64_t)(second) << 32 | (uint32_t)(first))
 static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, flags) == 4 &&
                   offsetof(struct stint_verdict, capacity) == 8 &&
@@ -462,7 +456,7 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     if ((within && !is_charge(terms)) ||
         (charge->used < terms->capacity && !(untracked && !charge->fits)))
         remaining = terms->capacity - charge->used;
-    word_write(verdict, 0, PAIR((uint32_t)allowed << FIRST_BYTE, flags));
+    word_write(verdict, 0, PAIR(allowed, flags));
     word_write(verdict, 1, PAIR(terms->capacity, charge->used));
     word_write(verdict, 2, PAIR(remaining, charge->granted));
     verdict->window = untracked ? 0 : end;
