@@ -468,11 +468,11 @@ static ALWAYS_INLINE bool room_take(const struct stint_limiter *limiter, const s
 /* Gives back the tokens of the first n parts, as the next one found no room after all. */
 static NOINLINE enum answer rooms_give_back(const struct stint_limiter *limiter,
                                             const struct stint_request *requests,
-                                            const tick_t *ends, size_t n) {
+                                            const struct room *rooms, size_t n) {
     while (n-- > 0)
         if (GUARDED(PARTS_BACK))
-            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key, id_of(ends[n]),
-                                    1);
+            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key,
+                                    id_of(rooms[n].end), 1);
     return LEFT;
 }
 
@@ -504,9 +504,9 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
     if (!room_take(limiter, &a, &used_a))
         return LEFT;
     if (!room_take(limiter, &b, &used_b))
-        return rooms_give_back(limiter, requests, &a.end, 1);
+        return rooms_give_back(limiter, requests, (const struct room[]){a}, 1);
     if (three && !room_take(limiter, &c, &used_c))
-        return rooms_give_back(limiter, requests, (const tick_t[]){a.end, b.end}, 2);
+        return rooms_give_back(limiter, requests, (const struct room[]){a, b}, 2);
     room_tell(limiter, requests[0].policy, now, &a, used_a, verdict_at(verdicts, 0));
     room_tell(limiter, requests[1].policy, now, &b, used_b, verdict_at(verdicts, 1));
     if (three)
@@ -519,7 +519,6 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
                                           const struct stint_request *requests, size_t n,
                                           uint64_t now, struct stint_verdict *verdicts) {
     struct room rooms[STINT_ALL_MAX];
-    tick_t ends[STINT_ALL_MAX];
     uint64_t used[STINT_ALL_MAX];
 
     for (size_t i = 0; i < n; i++) {
@@ -528,11 +527,10 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
         for (size_t j = 0; j < i; j++)
             if (UNLIKELY(rooms[j].slot == rooms[i].slot))
                 return LEFT;
-        ends[i] = rooms[i].end;
     }
     for (size_t i = 0; i < n; i++)
         if (!room_take(limiter, &rooms[i], &used[i]))
-            return rooms_give_back(limiter, requests, ends, i);
+            return rooms_give_back(limiter, requests, rooms, i);
     for (size_t i = 0; i < n; i++)
         room_tell(limiter, requests[i].policy, now, &rooms[i], used[i], verdict_at(verdicts, i));
     return ALLOWED;
