@@ -109,11 +109,11 @@ static bool latest_recover(struct decision *decision) {
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag) {
     if (absent_near(table, hash))
         return NULL;
-    return stint_find_tag(table, hash, tag, 2, sequence_reach(table, hash)).slot;
+    return stint_find_tag(table, hash, tag, UNUSED_LINES, sequence_reach(table, hash)).slot;
 }
 
 bool stint_absent_far(const struct table *table, uint64_t hash) {
-    return stint_find_tag(table, hash, 0, 2, table->probe_lines).slot != NULL;
+    return stint_find_tag(table, hash, 0, UNUSED_LINES, table->probe_lines).slot != NULL;
 }
 
 /* ---- A slot that may be claimed -------------------------------------------------------------- */
