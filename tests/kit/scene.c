@@ -1183,7 +1183,9 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     if (tokens > named->most)
         breaks("A: more than the limit in one window");
     if (logged->verdict.allowed || !logged->whole || replaced || named->replaced ||
-        s.scene->in_order || (named->policy.flags & STINT_SMOOTH) != 0)
+        s.scene->in_order ||
+        /* What a smooth key has of the window before is not known. */
+        (s.scene->any_order && (named->policy.flags & STINT_SMOOTH) != 0))
         return;
     struct stint_stats stats = STINT_STATS_INIT;
     stint_stats_get(s.limiter, &stats);
