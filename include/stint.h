@@ -22,11 +22,13 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) The
- *     exceptions are in the table below.
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) By a token
+ *     bucket (TOKEN BUCKETS below) it is spans: in every span of d ns of the nows that its requests
+ *     are decided by, at most burst + d * limit / window. The exceptions are in the table below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
- *     admitted. The exceptions are in the table. None of them admits anything extra.
+ *     admitted; of a full bucket `burst` at once. The exceptions are in the table. None of them
+ *     admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
  *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
  *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
@@ -47,7 +49,8 @@
  *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
  *     that another has used. A slot's window never goes back because of a late thread. A real
  *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
- *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s. By
+ *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s; by a
+ *     bucket until all of burst and max_reserved is back, or a window if that is longer, and 60 s. By
  *     `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays 5 a window: it is
  *     held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A calendar policy's
  *     window counts as 31 or 366 days.)
@@ -69,6 +72,10 @@
  *      meanwhile, and as much is taken by the new rule, that is not paid back.
  *          As much as was above the limit: of B1 one for each such thread.
  *          A swap compares how many tokens are used, not whose they are.
+ *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was set,
+ *      changed or lifted. What they count by now may be more than what they took.
+ *          As many tokens, by the rate of now, as are given back.
+ *          A bucket is one instant. It does not know by which rate it came to be.
  *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it
  *      back. Until then others can be refused for it, also after a refund or a raised limit. Such
  *      a refusal is one as any other: it can be a FIRST_REFUSAL, and a strike.
@@ -79,7 +86,7 @@
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
  *      ended and another key has the slot. That key is charged the token. So is the thread's own
  *      key in its next window, if a slot's end fell meanwhile: a policy was removed, an override
- *      lifted or shortened, or a key replaced.
+ *      lifted or shortened, a key replaced, or a bucket was given tokens back or reset.
  *          One, until that window ends (or it is paid back). stint_stats.stray_tokens counts those
  *          that are seen.
  *          Nobody waits for a thread that sleeps.
@@ -95,10 +102,34 @@
  *          See struct stint_verdict.
  *          A hot key scales with the cores.
  *
+ * TOKEN BUCKETS. `10/s burst=20` (stint_policy.burst) is a bucket of 20 tokens that fills by ten a
+ * second, a token each T = window / limit, rounded up to a whole ns. So it fills slower than asked
+ * by at most one part in T, never faster. A key that was never seen has a full one.
+ *
+ *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
+ *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
+ *  - It goes by the nows of requests, in whatever order they come. To a caller that is late by D the
+ *    bucket is D further from full. Callers whose clocks differ by D let D / T more through, in one
+ *    instant, than one clock would. The default clock stands still for 1 to 10 ms
+ *    (STINT_PRECISE_CLOCK): no more than `burst` is granted in such a step, so burst should be at
+ *    least what 10 ms bring.
+ *  - What is said of windows holds for a bucket as follows. verdict.window is the instant at which
+ *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, strikes)
+ *    unless there was one since that instant last passed a multiple of `window`. Of a bucket that
+ *    was full in between there may be another.
+ *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
+ *    instant at which it is full. So what it has used counts fewer tokens after the limit was
+ *    lowered, and more after it was raised. In a span in which they change, A holds with the longer
+ *    of the two burst * T and the shorter T.
+ *  - A limit of the request's own, or an override, changes T and keeps the times: the bucket holds
+ *    burst * own / limit tokens, rounded down, but one at least. So does max_reserved. A request's
+ *    own limit above the policy's is taken as the policy's: given back, such tokens could be more
+ *    than were taken. An override of more than 10 million a second is as that.
+ *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
- *    crosses a boundary. That is what "fixed window" means.
+ *    crosses a boundary. That is what "fixed window" means. A token bucket does not.
  *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
  *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
  *    the source).
@@ -292,7 +323,7 @@ enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED: until the end of the window
-                             * that the key would be in, at least */
+                             * that the key would be in, at least; by a bucket for T */
     STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
                              * STINT_REPLACED; promises A and B do not hold for the replaced key,
                              * and a request of it that was under way may cost the new key a token
@@ -494,7 +525,10 @@ enum stint_calendar {
  *     start                +      +       +         +        +       +
  *     STINT_START_PER_KEY  +      +       +         -        +       +       -
  *     STINT_START_FIRST    +      -       -         -        +       -       -       -
- *     calendar             +      -       -         -        +       -       +       -       - */
+ *     calendar             +      -       -         -        +       -       +       -       -
+ *
+ * A burst goes with max_reserved, and with nothing else of this table, nor with a capacity that is
+ * the limit. */
 struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
@@ -539,10 +573,14 @@ struct stint_policy {
                           * more, what it noted of keys as a shadow is void: nobody is banned, and
                           * nobody nearer to it, for what was let through. A ban from before it
                           * became a shadow goes on */
+    uint32_t burst;    /* tokens, 1 .. 2^28: the policy is a token bucket that holds so many (TOKEN
+                          * BUCKETS above); 0: it counts in windows. With max_reserved it is at most
+                          * 2^28, and fills within 366 days. limit at most 10 million a second */
+    uint32_t reserved; /* 0 */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *
@@ -559,7 +597,7 @@ struct stint_policy {
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
  *     smooth                       near=80%                jitter=10%
  *     shadow                       in-flight               overrides
- *     ban=10m                      after=COUNT
+ *     ban=10m                      after=COUNT             burst=COUNT
  *
  * A ban is a number and a unit, and stands for `overrides`, too. `after` goes with it: a key that
  * was refused in so many windows (1) is banned. The ban must be longer than all but two of them.
@@ -595,8 +633,9 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * policy is exact from the next window on: until then, a request for one token is granted by any
  * stripe that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
- *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are. All else may
- *           change, but a policy that has ever counted refusals cannot come to carry tokens over.
+ *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
+ *           stays one. All else may change, but a policy that has ever counted refusals cannot come
+ *           to carry tokens over.
  *           For these stint_policies_apply replaces the policy
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
@@ -774,8 +813,8 @@ struct stint_verdict {
     uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
     uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund; 0:
-                         * none was (STINT_UNTRACKED) */
-    uint64_t reset_after; /* ns to the end of the window */
+                         * none was (STINT_UNTRACKED). Of a bucket, when it is full */
+    uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
                       * (and jitter), or gave back; STINT_NEVER if it is more than can ever fit.
@@ -842,16 +881,16 @@ enum stint_request_flags {
     STINT_PARTIAL = 1 << 1,
     /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
-    /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back. Granted,
-     * the caller waits verdict.retry_after before it does the work. */
+    /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back, or the
+     * bucket's refill. Granted, the caller waits verdict.retry_after before it does the work. */
     STINT_RESERVE = 1 << 3,
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
      * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
      * stint_policy_stats.charged counts it, and the key keeps its FIRST_REFUSAL. What is charged is
      * no grant, so A does not speak of it: a key can have used more than its capacity.
      *   - It charges the window of now. A plain key holds 2^28 tokens, a smooth one 16,383 in each
-     *     window, one whose tokens carry over its capacity and max_reserved together. What is more
-     *     is cut off: verdict.granted is what was charged.
+     *     window, one whose tokens carry over its capacity and max_reserved together, a bucket its
+     *     burst and max_reserved. What is more is cut off: verdict.granted is what was charged.
      *   - The next window of a plain policy begins with nothing used. Where tokens carry over, what
      *     was charged is paid back as what was taken is: with max_reserved it can be a debt.
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
@@ -892,7 +931,8 @@ struct stint_request {
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
                       * limits of their own: 1 .. 2^28 (smooth, in flight: 16,383; striped: the
                       * policy's); more is taken as that. With what STINT_RESERVE may take
-                      * it is 2^28 at most, too. 0: the policy's */
+                      * it is 2^28 at most, too. Of a bucket it is in place of the policy's limit.
+                      * 0: the policy's */
     uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
                       * others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
@@ -975,7 +1015,10 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *           back. Once the key has begun another window, nothing happens (but the last window of a
  *           smooth or in-flight policy still counts, and is given back to). Until then tokens are
  *           given back, and counted in stats.refunded, though the window may be over by the clock:
- *           only tokens that carry over are of use then
+ *           only tokens that carry over are of use then. To a bucket is given back what has not
+ *           come back by itself, by the limiter's clock: of the time tokens * T no more than what
+ *           is left to `window`, and until it is full. (T: by the limit, or the override, of now.)
+ *           A token of which a part was given back counts as one
  * Counted refusals (STINT_COUNT_REFUSED) are none of the tokens taken, and stay counted.
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
@@ -1145,7 +1188,7 @@ struct stint_entry {
     uint32_t flags;  /* enum stint_entry_flags */
     uint64_t used;   /* tokens, as a look at the key tells now */
     uint64_t end;    /* of the window, ns since the epoch. Of a key that has only a debt, the window
-                      * of now */
+                      * of now; of a bucket, when it is full */
     const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
                             * known. Valid during the callback */
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
@@ -1251,7 +1294,8 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
- * are no key's. Of a calendar policy, whose windows have no one length, w is left out.
+ * are no key's. Of a calendar policy, whose windows have no one length, w is left out. Of a token
+ * bucket q is its burst, w the time in which all of it comes back, and t the time until it is full.
  *
  * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
  * begin. Nobody knows when others end. So it has neither w nor t; its refusal gives no Retry-After,
