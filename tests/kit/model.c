@@ -9,6 +9,12 @@ __extension__ typedef unsigned __int128 wide;
 
 #define DAY_NS UINT64_C(86400000000000)
 
+/* Of a key's mark, its first refusal (model_key.refused). */
+enum { UNMARKED, MARKED, OPEN };
+
+/* Of a bucket: "limit at most 10 million a second". */
+enum { LEAST_TOKEN = 100 /* ns */ };
+
 static uint64_t least_of(uint64_t one, uint64_t other) {
     return one < other ? one : other;
 }
@@ -37,8 +43,16 @@ static uint64_t wait_of(uint64_t base, uint64_t n, uint64_t window) {
 
 /* ---- Policies -------------------------------------------------------------------------------- */
 
-/* "most tokens a key can hold; 0: limit; below the limit it caps" */
+/* "0: it counts in windows" */
+bool is_bucket(const struct stint_policy *policy) {
+    return policy->burst > 0;
+}
+
+/* "most tokens a key can hold; 0: limit; below the limit it caps"; "a token bucket that holds so
+ * many" */
 uint32_t capacity_of(const struct stint_policy *policy) {
+    if (is_bucket(policy))
+        return policy->burst;
     return policy->capacity ? policy->capacity : policy->limit;
 }
 
@@ -71,15 +85,21 @@ bool is_calendar(const struct stint_policy *policy) {
 /* "With a capacity above the limit, or with max_reserved, what is used is paid back by `limit`
  * tokens in every new window." */
 bool carries(const struct stint_policy *policy) {
-    return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
+    return !is_bucket(policy) && (capacity_of(policy) > policy->limit || policy->max_reserved > 0);
+}
+
+/* "a token each T = window / limit, rounded up to a whole ns" */
+uint64_t token_time(const struct stint_policy *policy) {
+    return ceil_div(policy->window, policy->limit);
 }
 
 /* "A plain key holds 2^28 tokens, a smooth one 16,383 in each window, one whose tokens carry over
- * its capacity and max_reserved together." */
+ * its capacity and max_reserved together, a bucket its burst and max_reserved." */
 uint32_t count_most(const struct stint_policy *policy) {
     if (looks_back(policy))
         return 16383;
-    return carries(policy) ? capacity_of(policy) + policy->max_reserved : STINT_LIMIT_MAX;
+    return carries(policy) || is_bucket(policy) ? capacity_of(policy) + policy->max_reserved
+                                                : STINT_LIMIT_MAX;
 }
 
 /* The shortest time between a refusal in one window and one in another, so many windows later. */
@@ -94,6 +114,16 @@ static uint64_t shortest_between(const struct stint_policy *policy, uint64_t win
     return days[months < 13 ? months : 13] * DAY_NS;
 }
 
+/* "With max_reserved it is at most 2^28, and fills within 366 days. limit at most 10 million a
+ * second". "A burst goes with max_reserved, and with nothing else of this table, nor with a
+ * capacity that is the limit." */
+static bool valid_bucket(const struct stint_policy *policy) {
+    return policy->limit <= policy->window / LEAST_TOKEN && policy->capacity == 0 &&
+           policy->start == 0 && policy->calendar == 0 && policy->stripes <= 1 &&
+           (policy->flags & ~(uint32_t)(STINT_SHADOW | STINT_OVERRIDES)) == 0 &&
+           (wide)count_most(policy) * token_time(policy) <= STINT_WINDOW_MAX;
+}
+
 /* The table above struct stint_policy, and the ranges in it. */
 bool model_valid(const struct stint_policy *policy) {
     const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
@@ -105,6 +135,8 @@ bool model_valid(const struct stint_policy *policy) {
     /* "`ban` must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
         policy->ban <= shortest_between(policy, policy->ban_after - 1))
+        return false;
+    if (is_bucket(policy) && !valid_bucket(policy))
         return false;
     if (carries(policy) && (refused || striped || back || is_first(policy) || is_calendar(policy)))
         return false;
@@ -175,12 +207,14 @@ static uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
 }
 
 /* "Windows are [start + k * window, start + (k + 1) * window) for every integer k, or those of
- * STINT_START_FIRST, or of the calendar." A first one "begins with a tick". */
+ * STINT_START_FIRST, or of the calendar." A first one "begins with a tick". A bucket that is full is so at `now`. */
 uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
     if (is_calendar(policy))
         return calendar_edge(policy, now, true);
     if (is_first(policy))
         return tick_at(now) + policy->window;
+    if (is_bucket(policy))
+        return now;
     int64_t window = (int64_t)policy->window;
     int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
     if (into < 0)
@@ -188,9 +222,15 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
     return (uint64_t)((int64_t)now - into + window);
 }
 
-/* H: a backward step of the clock holds a key up "for its window and 60 s". */
+/* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
+ * of burst and max_reserved is back, or a window if that is longer, and 60 s". (A slot's end is a
+ * whole tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
-    return end > now && end - now > longest_window(policy) + MODEL_ALLOWANCE;
+    uint64_t longest = longest_window(policy);
+    if (is_bucket(policy))
+        longest =
+            tick_from(most_of(count_most(policy) * token_time(policy), longest)) + STINT_TICK_NS;
+    return end > now && end - now > longest + MODEL_ALLOWANCE;
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -262,10 +302,34 @@ const char *model_unlike(const struct stint_policy_stats *got,
 
 /* ---- A key ----------------------------------------------------------------------------------- */
 
+/* The mark of a bucket whose instant goes from one to another. "A refusal is a first one ... unless
+ * there was one since that instant last passed a multiple of `window`." A limiter may keep the
+ * instant's tick, rounded up, in place of it: where these two differ it is open. */
+static uint32_t mark_moved(const struct stint_policy *policy, uint32_t mark, uint64_t from,
+                           uint64_t to) {
+    const uint64_t window = policy->window;
+    const bool passed = from / window != to / window;
+    const bool tick_passed =
+        (tick_at(from) + STINT_TICK_NS) / window != (tick_at(to) + STINT_TICK_NS) / window;
+    if (mark == UNMARKED || (passed && tick_passed && to > from))
+        return UNMARKED;
+    return passed || tick_passed ? OPEN : mark;
+}
+
+/* "Of a bucket that was full in between there may be another." */
+static struct model_key bucket_filled(const struct stint_policy *policy, struct model_key key,
+                                      uint64_t now) {
+    const uint32_t mark = mark_moved(policy, key.refused, key.window, now);
+    return (struct model_key){
+        .window = now, .refused = mark == UNMARKED ? UNMARKED : OPEN, .known = true};
+}
+
 /* "used = max(0, used - limit * windows passed)"; a plain policy "begins every window with nothing
  * used". */
 struct model_key model_passed_to(const struct stint_policy *policy, struct model_key key,
                                  uint64_t end) {
+    if (is_bucket(policy))
+        return key.window > end ? key : bucket_filled(policy, key, end);
     uint64_t passed = is_calendar(policy) ? end != key.window : (end - key.window) / policy->window;
     uint64_t paid = carries(policy) ? passed * policy->limit : UINT64_MAX;
     if (passed == 0)
@@ -287,7 +351,10 @@ struct model_key model_at(const struct stint_policy *policy, uint64_t phase, str
     return key.window > now ? key : model_passed_to(policy, key, end);
 }
 
+/* Of a bucket that is full its slot is free a tick later. */
 uint64_t model_free_at(const struct stint_policy *policy, struct model_key key) {
+    if (is_bucket(policy))
+        return tick_at(key.window) + STINT_TICK_NS;
     if (looks_back(policy))
         return key.window + (key.used > 0 ? policy->window : 0);
     if (!carries(policy) || key.used <= policy->limit)
@@ -346,10 +413,39 @@ struct model_by model_by(const struct stint_policy *policy) {
         .policy = policy, .charging = policy, .telling = policy, .near_limit = policy->near_limit};
 }
 
+/* "0 refuses everything, requests for no tokens too; 2^28 never refuses" */
+static bool is_barred(const struct model_by *by) {
+    return by->ruling && by->ruling->limit == 0;
+}
+
+static bool is_endless(const struct model_by *by) {
+    return by->ruling && by->ruling->limit == STINT_LIMIT_MAX;
+}
+
+/* "A limit of the request's own, or an override, changes T". "A request's own limit above the
+ * policy's is taken as the policy's". "An override of more than 10 million a second is as that." */
+static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
+    const struct stint_policy *policy = by->policy;
+    uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
+    if (by->ruling && !is_barred(by) && !is_endless(by))
+        limit = by->ruling->limit;
+    return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
+}
+
+/* It "keeps the times: the bucket holds burst * own / limit tokens, rounded down, but one at least.
+ * So does max_reserved." */
+static uint64_t tokens_in(const struct model_by *by, const struct stint_request *request,
+                          uint32_t tokens) {
+    const uint64_t own = token_by(by, request);
+    return least_of(most_of(tokens * token_time(by->policy), own) / own, STINT_LIMIT_MAX);
+}
+
 /* "this call's own limit in place of the policy's capacity ... 1 .. 2^28 (smooth, in flight:
  * 16,383; striped: the policy's); more is taken as that" */
 static uint32_t own_capacity(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
+    if (is_bucket(policy))
+        return (uint32_t)tokens_in(by, request, policy->burst);
     const uint32_t most = looks_back(policy)   ? 16383
                           : is_striped(policy) ? capacity_of(policy)
                                                : STINT_LIMIT_MAX;
@@ -362,6 +458,8 @@ static uint32_t capacity_by(const struct model_by *by, const struct stint_reques
     if (!by->ruling)
         return own_capacity(by, request);
     const uint32_t limit = by->ruling->limit;
+    if (is_bucket(by->policy) && !is_barred(by) && !is_endless(by))
+        return (uint32_t)tokens_in(by, request, by->policy->burst);
     return looks_back(by->policy) && limit < STINT_LIMIT_MAX ? (uint32_t)least_of(limit, 16383)
                                                              : limit;
 }
@@ -371,17 +469,10 @@ static uint32_t capacity_by(const struct model_by *by, const struct stint_reques
 static uint64_t room_in(const struct model_by *by, const struct stint_request *request,
                         uint32_t capacity) {
     const bool reserves = request->flags & STINT_RESERVE;
+    if (is_bucket(by->policy))
+        return reserves ? tokens_in(by, request, count_most(by->policy)) : capacity;
     return least_of((uint64_t)capacity + (reserves ? by->policy->max_reserved : 0),
                     STINT_LIMIT_MAX);
-}
-
-/* "0 refuses everything, requests for no tokens too; 2^28 never refuses" */
-static bool is_barred(const struct model_by *by) {
-    return by->ruling && by->ruling->limit == 0;
-}
-
-static bool is_endless(const struct model_by *by) {
-    return by->ruling && by->ruling->limit == STINT_LIMIT_MAX;
 }
 
 static uint32_t ruling_flags(const struct model_by *by) {
@@ -394,6 +485,8 @@ static uint32_t ruling_flags(const struct model_by *by) {
  * + current". To a late caller all of the window is left. */
 uint64_t model_sum(const struct stint_policy *policy, const struct model_key *key, uint64_t now) {
     const uint64_t window = policy->window, left = key->window - now;
+    if (is_bucket(policy))
+        return ceil_div(left, token_time(policy));
     if (is_in_flight(policy))
         return (uint64_t)key->previous + key->used;
     if (!is_smooth(policy))
@@ -415,6 +508,39 @@ static uint64_t fits_at(const struct stint_policy *policy, const struct model_ke
     return key->window + window - (uint64_t)((wide)(room - cost) * window / key->used);
 }
 
+/* The same by what a request is judged by. */
+static uint64_t sum_by(const struct model_by *by, const struct stint_request *request,
+                       const struct model_key *key, uint64_t now) {
+    return is_bucket(by->policy) ? ceil_div(key->window - now, token_by(by, request))
+                                 : model_sum(by->policy, key, now);
+}
+
+/* The tokens that the count has room for. */
+static uint64_t holds_more(const struct model_by *by, const struct stint_request *request,
+                           const struct model_key *key, uint64_t now) {
+    struct model_by charging = *by;
+    if (makes_charge(request))
+        charging.policy = by->charging;
+    uint64_t most = count_most(charging.policy), has = key->used;
+    if (is_bucket(by->policy)) {
+        most = tokens_in(&charging, request, (uint32_t)most);
+        has = sum_by(&charging, request, key, now);
+    }
+    return has < most ? most - has : 0;
+}
+
+/* A bucket's request "of cost c moves it ahead by c * T". */
+static void add_used(const struct model_by *by, const struct stint_request *request,
+                     uint64_t tokens, struct model_key *key) {
+    const uint64_t from = key->window;
+    if (!is_bucket(by->policy)) {
+        key->used += (uint32_t)tokens;
+        return;
+    }
+    key->window += tokens * token_by(by, request);
+    key->refused = mark_moved(by->policy, key->refused, from, key->window);
+}
+
 /* The ns until all but `room` of so many tokens is paid back. */
 static uint64_t paid_in(const struct stint_policy *policy, const struct model_key *key,
                         uint64_t tokens, uint64_t room, uint64_t now) {
@@ -424,33 +550,73 @@ static uint64_t paid_in(const struct stint_policy *policy, const struct model_ke
     return wait_of(left, ceil_div(tokens - room, policy->limit) - 1, policy->window);
 }
 
-/* "ns until the whole cost would fit if nobody else took" */
-static uint64_t wait_for(const struct model_by *by, const struct model_key *key, uint32_t cost,
-                         uint64_t room, uint64_t now) {
-    const uint64_t sum = model_sum(by->policy, key, now);
-    if (cost > room)
-        return STINT_NEVER;
-    if (sum + cost <= room)
-        return 0;
-    return looks_back(by->policy)
-               ? fits_at(by->policy, key, cost, room) - now
-               : paid_in(by->telling, key, key->used + (uint64_t)cost, room, now);
+/* A bucket's request "fits if it is then at most burst * T ahead of now": the ns until then, if
+ * others of its key take so many ns before it. */
+static uint64_t filled_in(const struct model_by *by, const struct stint_request *request,
+                          const struct model_key *key, wide before, uint64_t cost, uint64_t room,
+                          uint64_t now) {
+    const uint64_t token = token_by(by, request);
+    const wide ahead = key->window - now + before + (wide)cost * token, most = (wide)room * token;
+    return ahead <= most ? 0 : (uint64_t)(ahead - most);
 }
 
-/* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes into
- * account when the override ends": then it is judged without; if that is what it waits for, there
- * is no jitter. "later by a part of this, computed from key and window". */
-static void refuse(const struct model_by *by, const struct stint_request *request, uint64_t now,
-                   const struct model_key *key, uint64_t least, struct model_answer *answer) {
+/* "Granted: 0, but for a reservation the ns to wait before its tokens are there" */
+static uint64_t there_in(const struct model_by *by, const struct stint_request *request,
+                         const struct model_key *key, uint64_t cost, uint64_t capacity,
+                         uint64_t now) {
+    return is_bucket(by->policy) ? filled_in(by, request, key, 0, cost, capacity, now)
+                                 : paid_in(by->telling, key, key->used + cost, capacity, now);
+}
+
+/* "ns until the whole cost would fit if nobody else took": of the last of n requests for one key,
+ * after all of the others. */
+static uint64_t wait_for(const struct model_by *by, const struct stint_request *requests, size_t n,
+                         const struct model_key *key, uint64_t room, uint64_t now) {
+    const struct stint_request *last = &requests[n - 1];
+    const uint64_t sum = sum_by(by, last, key, now);
+    uint64_t cost = last->cost;
+    wide before = 0; /* ns of a bucket */
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (takes_nothing(&requests[i]))
+            continue;
+        if (is_bucket(by->policy))
+            before += (wide)requests[i].cost * token_by(by, &requests[i]);
+        else
+            cost += requests[i].cost;
+    }
+    if (cost > room)
+        return STINT_NEVER;
+    if (is_bucket(by->policy)) {
+        const uint64_t token = token_by(by, last);
+        return before + (wide)cost * token > (wide)room * token
+                   ? STINT_NEVER
+                   : filled_in(by, last, key, before, cost, room, now);
+    }
+    if (sum + cost <= room)
+        return 0;
+    return looks_back(by->policy) ? fits_at(by->policy, key, (uint32_t)cost, room) - now
+                                  : paid_in(by->telling, key, key->used + cost, room, now);
+}
+
+/* What a refusal tells of its wait, which is not below `least`: of the last of n requests for one
+ * key, after all of the others. "A refusal's retry_after takes into account when the override
+ * ends": then it is judged without; if that is what it waits for, there is no jitter. "later by a
+ * part of this, computed from key and window". */
+static void refuse(const struct model_by *by, const struct stint_request *requests, size_t n,
+                   uint64_t now, const struct model_key *key, uint64_t least,
+                   struct model_answer *answer) {
+    const struct stint_request *request = &requests[n - 1];
     struct stint_verdict *v = &answer->verdict;
     const uint64_t over = by->ruling ? by->ruling->until - now : UINT64_MAX;
     uint64_t room = is_barred(by) ? 0 : room_in(by, request, v->capacity);
-    v->retry_after = most_of(wait_for(by, key, request->cost, room, now), least);
+    v->retry_after = most_of(wait_for(by, requests, n, key, room, now), least);
     if (by->ruling && (v->retry_after >= over || is_barred(by))) {
         struct model_by then = *by;
         then.policy = by->telling;
+        then.ruling = NULL;
         room = room_in(&then, request, own_capacity(&then, request));
-        v->retry_after = most_of(wait_for(by, key, request->cost, room, now), most_of(over, least));
+        v->retry_after =
+            most_of(wait_for(&then, requests, n, key, room, now), most_of(over, least));
     }
     if (v->retry_after != STINT_NEVER && v->retry_after != over) {
         answer->jitter_below =
@@ -467,7 +633,7 @@ static void refuse(const struct model_by *by, const struct stint_request *reques
 /* "More than the policy's near_limit percent of the capacity is used." */
 static void tell_used(struct model_answer *answer, uint64_t used) {
     struct stint_verdict *v = &answer->verdict;
-    v->used = (uint32_t)used;
+    v->used = (uint32_t)least_of(used, UINT32_MAX);
     v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
     v->flags &= ~(uint32_t)STINT_NEAR_LIMIT;
     if (answer->near_limit && used * 100 > (uint64_t)v->capacity * answer->near_limit)
@@ -508,13 +674,11 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     struct stint_verdict *v = &answer.verdict;
     v->capacity = capacity_by(by, request);
     v->flags = ruling_flags(by);
-    v->window = key->window;
-    v->reset_after = key->window - now;
 
     const uint64_t room = room_in(by, request, v->capacity);
-    uint64_t sum = model_sum(by->policy, key, now);
-    const uint32_t most = count_most(charge ? by->charging : by->policy);
-    const uint32_t holds = key->used < most ? most - key->used : 0, before = key->used;
+    uint64_t sum = sum_by(by, request, key, now);
+    const uint64_t holds = holds_more(by, request, key, now);
+    const struct model_key before = *key;
     uint32_t cost = request->cost;
     bool fits = endless || charge || (sum + cost <= room && !is_barred(by));
     if (charge) /* "A charge is never refused." "What is more is cut off." */
@@ -525,27 +689,31 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     }
     v->allowed = fits;
     if (fits && !charge && !endless && sum + cost > v->capacity) /* a reservation */
-        v->retry_after = paid_in(by->telling, key, key->used + (uint64_t)cost, v->capacity, now);
+        v->retry_after = there_in(by, request, key, cost, v->capacity, now);
     if (fits && !peek) {
         /* "what the count does not hold is not counted ... and all is granted" */
         const uint64_t counted = endless ? least_of(cost, holds) : cost;
-        key->used += (uint32_t)counted;
+        add_used(by, request, counted, key);
         sum += counted;
         v->granted = cost;
         answer.off = estimate_off(by, request);
     }
     if (!fits && !merely_looks(request) && !banned) {
-        if (!key->refused)
+        if (key->refused == UNMARKED)
             v->flags |= STINT_FIRST_REFUSAL;
-        key->refused = answer.touched = true;
+        answer.maybe_first = key->refused == OPEN;
+        answer.touched = true;
+        key->refused = MARKED;
     }
     if (!fits) {
         const uint64_t taken = refusal_takes(by, request, v->capacity, sum);
-        key->used += (uint32_t)taken;
+        add_used(by, request, taken, key);
         sum += taken;
-        refuse(by, request, now, key, 0, &answer);
+        refuse(by, request, 1, now, key, 0, &answer);
     }
-    answer.touched |= key->used != before;
+    v->window = key->window;
+    v->reset_after = key->window - now;
+    answer.touched |= key->used != before.used || key->window != before.window;
     tell_used(&answer, sum);
     return answer;
 }
@@ -559,12 +727,13 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
     const bool replace = on_full == STINT_FULL_REPLACE;
     if (takes_nothing(request) ? replace && !answer.touched : !answer.touched)
         return MODEL_NEEDS_NONE;
-    return replace && key.used > 0 ? MODEL_REPLACES : MODEL_UNTRACKED;
+    const bool takes = is_bucket(by->policy) ? key.window > now : key.used > 0;
+    return replace && takes ? MODEL_REPLACES : MODEL_UNTRACKED;
 }
 
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
  * the capacity". STINT_FULL_REFUSE: "it is refused ... until the end of the window that the key
- * would be in, at least". "`window` is 0 ... `granted` is what was let through all the same." A
+ * would be in, at least; by a bucket for T". "`window` is 0 ... `granted` is what was let through all the same." A
  * charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
@@ -575,8 +744,9 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
     v->flags = ruling_flags(by) | STINT_UNTRACKED;
     v->reset_after = key.window - now;
 
-    const bool charge = makes_charge(request);
+    const bool charge = makes_charge(request), bucket = is_bucket(by->policy);
     const uint64_t room = room_in(by, request, v->capacity);
+    const uint64_t least = bucket ? token_by(by, request) : v->reset_after;
     uint64_t cost = charge ? 0 : request->cost;
     bool fits = cost <= room;
     if (!fits && (request->flags & STINT_PARTIAL)) {
@@ -587,12 +757,14 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
     v->allowed = fits;
     if (fits && !takes_nothing(request))
         v->granted = (uint32_t)cost;
+    if (bucket)
+        v->reset_after = v->granted * token_by(by, request);
     tell_used(&answer, is_endless(by) ? least_of(v->granted, count_most(by->policy)) : v->granted);
     if (fits && cost > v->capacity && !is_endless(by))
-        v->retry_after = paid_in(by->telling, &key, cost, v->capacity, now);
+        v->retry_after = there_in(by, request, &key, cost, v->capacity, now);
     if (!fits) {
         v->remaining = 0;
-        refuse(by, request, now, &key, v->reset_after, &answer);
+        refuse(by, request, 1, now, &key, least, &answer);
     }
     return answer;
 }
@@ -609,24 +781,21 @@ static uint64_t told_wait(const struct model_answer *answer, uint64_t jitter) {
 static void wait_for_parts(const struct model_by *by, const struct stint_request *requests,
                            size_t n, uint64_t now, const struct model_key *key,
                            struct model_answer *whole) {
-    uint64_t taken = 0;
     for (size_t i = 0; i < n; i++) {
-        struct stint_request look = requests[i];
-        struct model_key looked = *key;
-        const uint64_t cost = taken + look.cost;
-        taken = takes_nothing(&look) ? taken : cost;
-        look.cost = (uint32_t)least_of(cost, UINT32_MAX);
-        look.flags = STINT_PEEK | (look.flags & STINT_RESERVE);
-        const struct model_answer answer = model_decide(by, &look, now, &looked);
-        if (answer.verdict.allowed)
+        struct model_answer answer = {.near_limit = 0};
+        struct stint_verdict *v = &answer.verdict;
+        v->capacity = capacity_by(by, &requests[i]);
+        const uint64_t room = room_in(by, &requests[i], v->capacity);
+        if (is_endless(by) || (by->policy->flags & STINT_SHADOW) ||
+            (!is_barred(by) && wait_for(by, requests, i + 1, key, room, now) == 0))
             continue;
+        refuse(by, requests, i + 1, now, key, 0, &answer);
         if (answer.jitter_below) {
             whole->jitter_below = answer.jitter_below;
             whole->jitter_of = answer.jitter_of;
-            whole->verdict.retry_after =
-                most_of(whole->verdict.retry_after, answer.verdict.retry_after);
+            whole->verdict.retry_after = most_of(whole->verdict.retry_after, v->retry_after);
         } else {
-            whole->wait_least = most_of(whole->wait_least, answer.verdict.retry_after);
+            whole->wait_least = most_of(whole->wait_least, v->retry_after);
         }
     }
 }
@@ -642,6 +811,8 @@ bool model_decide_parts(const struct model_by *by, const struct stint_request *r
     struct model_answer whole = {0};
     bool fit = true, marked = false;
     for (size_t i = 0; i < n; i++) {
+        if (!granted) /* what is not taken passes no multiple */
+            taken.refused = marked ? MARKED : key->refused;
         answers[i] = model_decide(by, &requests[i], now, &taken);
         fit &= answers[i].verdict.allowed;
         marked |= !answers[i].verdict.allowed && answers[i].touched;
@@ -664,7 +835,8 @@ bool model_decide_parts(const struct model_by *by, const struct stint_request *r
             answers[i].wait_least = whole.wait_least;
         }
     }
-    key->refused |= marked;
+    if (marked)
+        key->refused = MARKED;
     return fit;
 }
 
@@ -682,9 +854,16 @@ static bool same_but_wait(const struct stint_verdict *a, const struct stint_verd
            b->reserved[0] == 0 && a->reserved[1] == 0 && b->reserved[1] == 0;
 }
 
+void model_settle(struct model_answer *answer, const struct stint_verdict *got) {
+    if (answer->maybe_first)
+        answer->verdict.flags |= got->flags & STINT_FIRST_REFUSAL;
+    answer->maybe_first = false;
+}
+
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known) {
     struct model_answer told = *answer;
+    model_settle(&told, got);
     const uint32_t remaining = answer->verdict.remaining;
     const uint32_t off =
         got->remaining > remaining ? got->remaining - remaining : remaining - got->remaining;
@@ -705,15 +884,42 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
     return true;
 }
 
+/* "To a bucket is given back what has not come back by itself, by the limiter's clock: of the time
+ * tokens * T no more than what is left to `window`, and until it is full. (T: by the limit, or the
+ * override, of now.) A token of which a part was given back counts as one." */
+static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64_t window,
+                              uint64_t now, struct model_key *key) {
+    const struct stint_request request = {0};
+    const uint64_t token = token_by(by, &request), from = key->window;
+    if (window <= now || from <= now)
+        return 0;
+    const wide back = (wide)tokens * token;
+    const uint64_t most = least_of(window, from) - now;
+    key->window -= back < most ? (uint64_t)back : most;
+    key->refused = mark_moved(by->policy, key->refused, from, key->window);
+    return (uint32_t)ceil_div(from - key->window, token);
+}
+
 /* "Once the key has begun another window, nothing happens (but the last window of a smooth or
  * in-flight policy still counts, and is given back to)." */
-uint32_t model_refund(const struct stint_policy *policy, uint32_t tokens, uint64_t window,
+uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
                       struct model_key *key) {
+    const struct stint_policy *policy = by->policy;
     const bool before = looks_back(policy) && window + policy->window == key->window;
     uint32_t *count = before ? &key->previous : &key->used;
+    if (key->known && is_bucket(policy))
+        return bucket_refund(by, tokens, window, now, key);
     if (!key->known || (!before && window != key->window))
         return 0;
     const uint32_t back = (uint32_t)least_of(tokens, *count);
     *count -= back;
     return back;
+}
+
+/* "Makes a key as good as new: nothing used." "In the same window it still has had its first
+ * refusal." */
+void model_reset(const struct stint_policy *policy, uint64_t now, struct model_key *key) {
+    key->used = key->previous = 0;
+    if (is_bucket(policy) && key->window > now)
+        key->window = now;
 }

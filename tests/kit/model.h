@@ -24,12 +24,16 @@
 /* ---- Policies -------------------------------------------------------------------------------- */
 
 uint32_t capacity_of(const struct stint_policy *policy);
+bool is_bucket(const struct stint_policy *policy); /* a key's window ends when it is full */
 bool is_in_flight(const struct stint_policy *policy);
 bool looks_back(const struct stint_policy *policy); /* the window before counts, too */
 bool is_striped(const struct stint_policy *policy);
 bool is_first(const struct stint_policy *policy); /* a window begins with a first request */
 bool is_calendar(const struct stint_policy *policy);
 bool carries(const struct stint_policy *policy); /* new windows pay back what is used */
+
+/* The ns in which a bucket gets a token back. */
+uint64_t token_time(const struct stint_policy *policy);
 
 /* The most tokens that the count of a key's window holds. */
 uint32_t count_most(const struct stint_policy *policy);
@@ -76,10 +80,10 @@ const char *model_unlike(const struct stint_policy_stats *got,
 /* A key by a policy. All 0: it was never seen. The struct has no holes: states are compared as
  * bytes. */
 struct model_key {
-    uint64_t window;   /* its end, ns */
+    uint64_t window;   /* its end, ns; of a bucket when it is full, which tells what is used */
     uint32_t used;     /* tokens; of looks_back those of this window */
     uint32_t previous; /* tokens of the window before (looks_back) */
-    uint32_t refused;  /* it had its first refusal in this window */
+    uint32_t refused;  /* 1: it had its first refusal in this window; 2: that is open */
     uint32_t known;    /* it has a window */
 };
 
@@ -103,7 +107,7 @@ struct model_key model_at(const struct stint_policy *policy, uint64_t phase, str
 struct model_key model_passed_to(const struct stint_policy *policy, struct model_key key,
                                  uint64_t end);
 
-/* From when on the key is as one that was never seen. */
+/* From when on the key is as one that was never seen, and its slot is free. */
 uint64_t model_free_at(const struct stint_policy *policy, struct model_key key);
 
 /* Whether a ruling is in force at `now`, and is an override or a ban. */
@@ -147,6 +151,7 @@ struct model_answer {
     uint64_t wait_least;          /* and it waits so long, ns: a ban that it began */
     uint32_t off;                 /* `used` may be so many off: it is an estimate of stripes */
     uint32_t near_limit;          /* as of the request */
+    bool maybe_first;             /* it may be told as a first refusal, or not */
     bool touched; /* it took, or was refused and no look: it begins a window of the key */
 };
 
@@ -183,13 +188,18 @@ bool model_decide_parts(const struct model_by *by, const struct stint_request *r
 /* Makes them those to a request by which the key is banned until then. */
 void model_ban(struct model_answer *answer, uint64_t now, uint64_t until);
 
+/* Makes it one of the answers by which a verdict tells what it does of a first refusal. */
+void model_settle(struct model_answer *answer, const struct stint_verdict *got);
+
 /* Whether `got` is one of the answers. `known`: what is known of the key's jitter, which it may add
  * to; NULL: the policy has none. */
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known);
 
-/* Gives back tokens. Returns how many. */
-uint32_t model_refund(const struct stint_policy *policy, uint32_t tokens, uint64_t window,
+/* Gives back tokens, when the limiter's clock says `now`. Returns how many. */
+uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
                       struct model_key *key);
+
+void model_reset(const struct stint_policy *policy, uint64_t now, struct model_key *key);
 
 #endif

@@ -172,6 +172,7 @@ static bool expect(const struct subject *s, const struct stint_request *requests
     for (size_t i = 0; i < n; i++) {
         struct model_answer *answer = &expected->answers[i];
         answer->verdict.flags |= flags;
+        model_settle(answer, &got[i]);
         if (strikes(s, &answer->verdict)) {
             expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
             if (expected->ruling.banned)
@@ -429,7 +430,9 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
     }
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-        const uint32_t gives = model_refund(s.policy, got[i].granted, got[i].window, &s.pair->key);
+        const struct model_by by = by_of(&s);
+        const uint32_t gives =
+            model_refund(&by, got[i].granted, got[i].window, test_time, &s.pair->key);
         m.counts[s.id].refunded += gives;
         back += gives;
     }
@@ -482,7 +485,8 @@ static void do_refund(void) {
         window = window_end(&s) - longest_window(s.policy) * below(2);
     uint32_t tokens = pick_tokens(capacity_of(s.policy));
     left = *had;
-    uint32_t back = model_refund(s.policy, tokens, window, &left);
+    const struct model_by by = by_of(&s);
+    uint32_t back = model_refund(&by, tokens, window, test_time, &left);
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
 
     /* A stripe may be in an older window than the key. */
@@ -511,7 +515,7 @@ static void do_reset(void) {
     stint_reset(m.limiter, id, m.keys[key]);
     if (s.pair->ruling.strikes || s.pair->ruling.banned)
         s.pair->ruling = (struct model_ruling){0};
-    s.pair->key.used = s.pair->key.previous = 0;
+    model_reset(s.policy, test_time, &s.pair->key);
 }
 
 /* Sets an override of a key, or clears it. */

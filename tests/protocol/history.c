@@ -1038,7 +1038,8 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
 static void refund_known(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node next = *from;
-    const uint32_t back = model_refund(v.policy, call->tokens, call->window, &next.key);
+    const struct model_by by = model_by(v.policy);
+    const uint32_t back = model_refund(&by, call->tokens, call->window, 0, &next.key);
     next.done |= UINT32_C(1) << index;
     if (call->ended == NEVER || back == call->given_back)
         add_next(nexts, &next);
