@@ -407,10 +407,10 @@ static void assert_override_kept(struct stint_limiter *reader) {
     const stint_key key = number_key(reader, 3);
     uint32_t limit = 0;
 
-    assert_int_equal(stint_override(reader, KINDS - 1, key, 5, test_time + HOUR), -EROFS);
+    assert_int_equal(stint_override(reader, BANNING, key, 5, test_time + HOUR), -EROFS);
     assert_non_null(strstr(stint_reason(), "STINT_READ_ONLY"));
-    assert_int_equal(stint_override_clear(reader, KINDS - 1, key), -EROFS);
-    assert_int_equal(stint_override_get(reader, KINDS - 1, key, &limit, NULL), 0);
+    assert_int_equal(stint_override_clear(reader, BANNING, key), -EROFS);
+    assert_int_equal(stint_override_get(reader, BANNING, key, &limit, NULL), 0);
     assert_int_equal(limit, 2);
 }
 
@@ -430,7 +430,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     assert_string_equal(got.name, "plain");
     assert_int_equal(policy_added(reader, &got), -EROFS); /* even if it is there */
     assert_int_equal(stint_policy_change(reader, 0, &got), -EROFS);
-    assert_int_equal(policy_found(reader, "banning"), KINDS - 1);
+    assert_int_equal(policy_found(reader, "banning"), BANNING);
     assert_int_equal(policy_found(reader, "none"), -ENOENT);
     assert_int_equal(stint_label(reader, 1, "name", 4), -EROFS);
     assert_override_kept(reader);
@@ -456,7 +456,7 @@ TEST_IN_DIRECTORY(test_read_only) {
     static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
                                      3 * MINUTE, 100 * DAY, 0};
     struct stint_options options = shared_options(50);
-    options.max_policies = KINDS + 2;
+    options.max_policies = KINDS + 3;
     options.labels = 4;
     options.on_full = STINT_FULL_REFUSE;
     options.secret = test_secret();
@@ -480,11 +480,10 @@ TEST_IN_DIRECTORY(test_read_only) {
         }
         if (step == 1)
             assert_int_equal(
-                stint_override(writer, KINDS - 1, number_key(writer, 3), 2, test_time + 2 * DAY),
-                0);
+                stint_override(writer, BANNING, number_key(writer, 3), 2, test_time + 2 * DAY), 0);
         for (uint64_t number = 100; step == 3 && number < 60000; number++) /* full lines */
             if (table_home(table, number_key(writer, number)) < 40)
-                (void)ask(writer, KINDS - 1, number_key(writer, number), 1, 0);
+                (void)ask(writer, BANNING, number_key(writer, number), 1, 0);
         (void)stint_label(writer, number_key(writer, 1), "one", 3);
         memcpy(before, writer->header, size);
         for (uint64_t number = 0; number < 8; number++) {
@@ -495,7 +494,7 @@ TEST_IN_DIRECTORY(test_read_only) {
             for (uint32_t flags = 0; flags < 64; flags++) {
                 const struct stint_request request = {
                     .key = number == 4 ? STINT_KEY_GLOBAL : number_key(writer, key),
-                    .policy = (uint32_t)(number + flags / 2 + step) % (KINDS + 2),
+                    .policy = (uint32_t)(number + flags / 2 + step) % (KINDS + 3),
                     .cost = costs[(flags + number) % 3],
                     .limit = limits[(flags + number + step) / 3 % 3],
                     .flags = flags};

@@ -4,9 +4,10 @@
 #include "base/limiter.h" /* for the bytes of the table */
 #include "model.h"
 
-const char *const kind_names[KINDS] = {"plain",    "rolling",   "reserving", "smooth", "per key",
-                                       "striped",  "shadowing", "counting",  "capped", "nearing",
-                                       "by first", "monthly",   "yearly",    "held",   "banning"};
+const char *const kind_names[KINDS] = {
+    "plain",     "rolling",  "reserving", "smooth",  "per key",  "striped",
+    "shadowing", "counting", "capped",    "nearing", "by first", "monthly",
+    "yearly",    "held",     "banning",   "bucket",  "delaying", "bucket banning"};
 
 static const char *const texts[KINDS] = {
     [PLAIN] = "10/minute",
@@ -24,6 +25,9 @@ static const char *const texts[KINDS] = {
     [YEARLY] = "10/year",
     [BANNING] = "10/minute ban=1h after=2",
     [HELD] = "10/minute in-flight",
+    [BUCKET] = "10/minute burst=10",
+    [DELAYING] = "10/minute burst=5 reserve=15",
+    [BUCKET_BANNING] = "10/minute burst=10 ban=1h after=2",
 };
 
 struct stint_policy kind_policy(enum kind kind) {
@@ -31,6 +35,20 @@ struct stint_policy kind_policy(enum kind kind) {
     assert_int_equal(stint_policy_parse(texts[kind], &policy, NULL), 0);
     snprintf(policy.name, sizeof policy.name, "%s", kind_names[kind]);
     return policy;
+}
+
+/* Makes it a bucket that fills in time. A limit above 10 million a second is lowered. */
+static void draw_bucket(struct stint_policy *policy, bool reserves,
+                        uint64_t (*below)(void *source, uint64_t n), void *source) {
+    const uint64_t limit_most = policy->window / 100;
+    policy->limit = policy->limit < limit_most ? policy->limit : (uint32_t)limit_most;
+    const uint64_t fills = STINT_WINDOW_MAX / token_time(policy),
+                   most = 3 * (uint64_t)policy->limit;
+    const uint32_t all = (uint32_t)(fills < most ? fills : most);
+    policy->start = 0;
+    policy->burst = 1 + (uint32_t)below(source, all);
+    if (reserves)
+        policy->max_reserved = (uint32_t)below(source, all - policy->burst + 1);
 }
 
 struct stint_policy kind_drawn(enum kind kind, const struct stint_policy *base,
@@ -72,6 +90,15 @@ struct stint_policy kind_drawn(enum kind kind, const struct stint_policy *base,
         while (calendar_start(&policy).tm_mday > 28)
             policy.start += (int64_t)DAY;
         break;
+    case BUCKET:
+        draw_bucket(&policy, below(source, 3) == 0, below, source);
+        break;
+    case DELAYING:
+        draw_bucket(&policy, true, below, source);
+        break;
+    case BUCKET_BANNING:
+        draw_bucket(&policy, false, below, source);
+        /* fall through */
     case BANNING:
         policy.ban = (1 + below(source, 10)) * policy.window;
         policy.ban_after = (uint32_t)below(source, 3);
@@ -85,7 +112,13 @@ struct stint_policy kind_drawn(enum kind kind, const struct stint_policy *base,
 void add_kinds(struct stint_limiter *limiter, enum kind end) {
     for (enum kind kind = PLAIN; kind < end; kind++) {
         struct stint_policy policy = kind_policy(kind);
+        policy.flags &= ~(uint32_t)STINT_OVERRIDES;
+        policy.ban = policy.ban_after = 0;
         assert_int_equal(add_made(limiter, &policy), kind);
+    }
+    for (enum kind kind = PLAIN; kind < end; kind++) {
+        const struct stint_policy policy = kind_policy(kind);
+        change_made(limiter, kind, &policy);
     }
 }
 

@@ -22,7 +22,10 @@ enum kind {
     MONTHLY,
     YEARLY,
     HELD,    /* in flight */
-    BANNING, /* it has overrides, too: their slots are of a policy that has the next id */
+    BANNING, /* it has overrides, too */
+    BUCKET,  /* those before count in windows */
+    DELAYING,
+    BUCKET_BANNING,
     KINDS
 };
 extern const char *const kind_names[KINDS];
@@ -35,7 +38,8 @@ struct stint_policy kind_policy(enum kind kind);
 struct stint_policy kind_drawn(enum kind kind, const struct stint_policy *base,
                                uint64_t (*below)(void *source, uint64_t n), void *source);
 
-/* Adds those before `end`. The id of each is its kind. */
+/* Adds those before `end`. The id of each is its kind. Slots of overrides are of policies that have
+ * the next ids. */
 void add_kinds(struct stint_limiter *limiter, enum kind end);
 
 /* A limiter with those of MINUTES, at T0. */

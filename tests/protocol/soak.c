@@ -457,7 +457,7 @@ static void make_table(void) {
     for (unsigned i = 0; i < shared->pair_count; i++) {
         struct pair *pair = &shared->pairs[i];
         memset(pair, 0, sizeof *pair);
-        pair->kind = (enum kind)(few ? of_few % KINDS : i % KINDS);
+        pair->kind = (enum kind)(few ? of_few % BUCKET : i % BUCKET);
         struct stint_policy base =
             make_policy("", limits[draw(6)], TICK * (1 + draw(draw(4) == 0 ? 100 : 7)), 0, 0);
         snprintf(base.name, sizeof base.name, "%u", i);
