@@ -258,6 +258,13 @@ static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
 }
 
+/* A request without flags by a token bucket. */
+static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(RULE_BUCKET, 0));
+}
+
 /* A request without flags by any policy of one slot a key without overrides: smooth 27 ns for 30,
  * start=first 36 for 41. */
 static NOINLINE bool decide_policy(struct stint_limiter *limiter,
@@ -384,6 +391,8 @@ static ALWAYS_INLINE bool traits_swapped(uint32_t traits) {
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    if ((uint32_t)policy_traits(&limiter->policies[policy]) == (TRAIT_EXISTS | RULE_BUCKET))
+        return decide_bucket(limiter, &request, now, verdict);
     return decide_policy(limiter, &request, now, verdict);
 }
 
