@@ -119,8 +119,10 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t poli
             ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
             : 0;
     const uint32_t limit = override != 0 ? override_limit(override) : 0;
-    const uint64_t unit =
+    uint64_t unit =
         limit == 0 || limit == STINT_LIMIT_MAX ? bucket.unit : bucket_unit(policy->window, limit);
+    if (UNLIKELY(unit == 0)) /* the table was written over */
+        unit = 1;
     if (__builtin_mul_overflow(unit, tokens, &most))
         most = UINT64_MAX;
     const uint64_t back = bucket_move_back(limiter, policy_id, key, most, window);

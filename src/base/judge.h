@@ -228,9 +228,9 @@ static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, 
 /* A token's ns at least, whatever an override says. A policy's limit is checked. */
 #define BUCKET_UNIT_MIN UINT64_C(100)
 
-/* The ns in which one token comes back, by a limit that is not 0. */
+/* The ns in which one token comes back. (A limit of 0: the table was written over.) */
 static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
-    const uint64_t unit = window / limit + (window % limit != 0);
+    const uint64_t unit = limit == 0 ? 0 : window / limit + (window % limit != 0);
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 

@@ -566,10 +566,12 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
 }
 
 /* Whether this version knows all that a record has. */
-static bool policy_known(const struct policy_record *record) {
+static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
+    const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
     const size_t from = offsetof(struct policy_record, reserved);
-    const size_t to = offsetof(struct policy_record, bucket);
+    const size_t to = bucket ? offsetof(struct policy_record, bucket) : sizeof(none);
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
@@ -587,7 +589,7 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         if (limiter_policy(limiter, id) == NULL) /* free */
             continue;
-        if (!policy_known(&limiter->records[id]))
+        if (!policy_known(limiter, id))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
