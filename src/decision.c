@@ -96,7 +96,7 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
 
     after.part = 0;
     if ((after.traits & RULE_BUCKET) != 0) {
-        if (limiter_bucket(waiting->limiter, waiting->policy, after.traits, &bucket))
+        if (limiter_bucket(waiting->limiter, waiting->policy_id, after.traits, &bucket))
             bucket_terms(&after, &bucket, bucket_own(&bucket, (uint32_t)waiting->without));
         return after;
     }

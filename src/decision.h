@@ -144,7 +144,7 @@ static ALWAYS_INLINE bool decision_by_bucket(struct decision *decision, uint32_t
     struct terms *terms = &decision->terms;
     struct bucket bucket;
 
-    if (UNLIKELY(!limiter_bucket(decision->limiter, decision->policy, terms->traits, &bucket)))
+    if (UNLIKELY(!limiter_bucket(decision->limiter, decision->policy_id, terms->traits, &bucket)))
         return false;
     if (!overridden)
         limit = bucket_own(&bucket, limit);
@@ -424,6 +424,7 @@ static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, ui
 struct waiting {
     const struct stint_limiter *limiter;
     const struct policy *policy;
+    uint32_t policy_id;
     struct terms terms;
     struct charge charge;
     uint64_t hash;
@@ -458,6 +459,7 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
     const struct waiting waiting = {
         .limiter = decision->limiter,
         .policy = decision->policy,
+        .policy_id = decision->policy_id,
         .terms = {.traits = terms->traits,
                   .part = terms->part,
                   .cost = terms->cost,

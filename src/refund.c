@@ -112,7 +112,7 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t poli
     struct bucket bucket;
     uint64_t most;
 
-    if (!limiter_bucket(limiter, policy, traits, &bucket))
+    if (!limiter_bucket(limiter, policy_id, traits, &bucket))
         return stint_key_refund(limiter, policy_id, key, tokens, window); /* it has just changed */
     const uint64_t override =
         (traits & STINT_OVERRIDES) != 0 && override_possible(&limiter->table, key)

@@ -49,7 +49,7 @@ uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct pol
         const uint32_t traits = (uint32_t)policy_traits(policy);
         if ((traits & RULE_BUCKET) == 0) /* it is gone */
             return 0;
-        if (limiter_bucket(limiter, policy, traits, &bucket))
+        if (limiter_bucket(limiter, (uint32_t)(policy - limiter->policies), traits, &bucket))
             break;
     }
     bucket_terms(&terms, &bucket, 0);

@@ -353,12 +353,12 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
 }
 
 /* The rule of a bucket with these traits. Returns false if the policy has others by now. */
-static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter,
-                                         const struct policy *policy, uint32_t traits,
-                                         struct bucket *bucket) {
-    const struct policy_record *record = limiter_record(limiter, policy);
+static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t traits, struct bucket *bucket) {
+    const struct policy *policy = &limiter->policies[id];
     const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
-    const uint64_t *words = policy->rules[version % 2], *of = record->bucket[version % 2];
+    const uint64_t *words = policy->rules[version % 2];
+    const uint64_t *of = limiter->records[id].bucket[version % 2];
     const uint64_t rates = atomic_load_acquire(&words[0]);         /* M13 */
     const uint64_t rest = atomic_load_acquire(&words[1]);          /* M13 */
     const uint64_t has = atomic_load_acquire(&words[RULE_TRAITS]); /* M13 */
