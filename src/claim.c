@@ -85,9 +85,7 @@ enum progress stint_claim_short(struct decision *decision) {
         return STALE;
     decision->flags = 0;
     /* I3. The state alone tells the claim: see above. */
-    return atomic_cas_seq(&slot->state, claim[1], state_of(decision->end, decision->charge.count))
-               ? DONE
-               : STALE;
+    return atomic_cas_seq(&slot->state, claim[1], decision_state(decision)) ? DONE : STALE;
 }
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
@@ -267,14 +265,18 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     tick_t tick = commit_tick(decision, state_id(claim->state));
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
-    *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
+    /* A bucket may be full by that tick, and not before. */
+    const uint64_t count = GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0)
+                               ? bucket_count(decision->end, 0, decision->now)
+                               : 0;
+    *charge = judge(&decision->terms, count, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&
                  decision->end != decision->only_end)) {
         *charge = (struct charge){0};
         first_refusal = false;
     }
-    uint64_t next = state_of(decision->end, (first_refusal ? STATE_REFUSED : 0) | charge->count);
+    const uint64_t next = decision_state(decision) | (first_refusal ? STATE_REFUSED : 0);
     if (claim_commit(decision, claim, next) == STALE)
         return STALE;
     decision->flags = flags | (first_refusal ? STINT_FIRST_REFUSAL : 0);
@@ -349,7 +351,9 @@ static uint64_t slot_tokens(const struct decision *decision, const struct seen *
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
         return UINT64_MAX; /* an override: it is never replaced */
     if (UNLIKELY(traits == 0))
-        return 0;                              /* of a policy that is gone */
+        return 0; /* of a policy that is gone */
+    if ((traits & RULE_BUCKET) != 0)
+        return stint_bucket_used(decision->limiter, policy, seen->state, decision->now);
     if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as those of two counts do */
         return count;
     struct rule rule = policy_rule(policy);

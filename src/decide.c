@@ -15,7 +15,7 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
  * again, which finds it in no later window than the decision. */
 static bool look_ahead(struct decision *decision, struct seen *seen) {
     uint64_t id = state_id(seen->state);
-    bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
+    bool stepped = stint_beyond_clock(decision, id, policy_reach(decision->policy));
     const tick_t now = tick_of(decision->now); /* it may have moved */
 
     if (decision->end == 0)
@@ -26,7 +26,7 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
         /* The whole may have moved ahead of its caller, to where another stripe is. */
         struct decision asked = *decision;
         asked.now = decision->asked;
-        stepped = stint_beyond_clock(&asked, id, decision->policy->length);
+        stepped = stint_beyond_clock(&asked, id, policy_reach(decision->policy));
     }
     tick_t end = end_of(id, now);
     if (end <= now) /* left over from 2^32 ticks ago: over, and nothing is carried so far */

@@ -44,6 +44,8 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
     tick_t start = policy->start, length = policy_length(policy);
     if ((flags & TRAIT_CALENDAR) != 0)
         return limiter_calendar_window(limiter, policy, tick);
+    if ((flags & RULE_BUCKET) != 0)
+        return (struct span){tick, tick + 1};
     if ((flags & STINT_START_FIRST) != 0)
         return (struct span){tick, tick + length};
     if ((flags & STINT_START_PER_KEY) != 0)
@@ -86,6 +88,27 @@ static uint64_t waiting_window(const struct waiting *waiting) {
     return tick_ns(window.end - window.begin);
 }
 
+/* The terms of a request when its key's override is over. */
+static struct terms terms_after(const struct waiting *waiting, const struct rule *rule) {
+    const uint64_t most = (rule->flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+    struct terms after = waiting->terms;
+    struct bucket bucket;
+
+    after.part = 0;
+    if ((after.traits & RULE_BUCKET) != 0) {
+        if (limiter_bucket(waiting->limiter, waiting->policy_id, after.traits, &bucket))
+            bucket_terms(&after, &bucket, bucket_own(&bucket, (uint32_t)waiting->without));
+        return after;
+    }
+    after.capacity = waiting->without != 0 ? waiting->without : rule->capacity;
+    if (after.capacity > most)
+        after.capacity = most;
+    const uint64_t reserved = (after.flags & STINT_RESERVE) != 0 ? rule->max_reserved : 0;
+    const uint64_t room = after.capacity + reserved;
+    after.room = GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room;
+    return after;
+}
+
 uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
     const struct terms *terms = &waiting->terms;
@@ -93,20 +116,12 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
     uint64_t wait;
 
     if (UNLIKELY((terms->part & PART_OVERRIDDEN) != 0) && !charge->fits) {
-        const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
-        const uint64_t until = tick_ns(end_of(state_id(waiting->override), now));
-        const uint64_t at = tick_ns(waiting->end) - waiting->left;
+        const uint64_t at = waiting->now;
+        const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
         /* A late caller's request is decided at the clock's time, when its override may be over. */
         const uint64_t over = until > at ? until - at : 0;
-        const uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
-        uint64_t capacity = waiting->without != 0 ? waiting->without : rule.capacity;
-        if (capacity > most)
-            capacity = most;
-        const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
-        const uint64_t room = capacity + reserved;
-        const struct after_override then_by = {
-            waiting->untracked ? waiting->left : 0, over, capacity,
-            GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room};
+        const struct after_override then_by = {waiting->untracked ? waiting->left : 0, over,
+                                               terms_after(waiting, &rule)};
         wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
         if (wait == over)
             return wait; /* exact: there is no window for whose end all wait */

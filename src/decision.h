@@ -137,6 +137,25 @@ static ALWAYS_INLINE bool decision_by_rule(struct decision *decision, bool endle
     return true;
 }
 
+/* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
+ * false if the policy was changed meanwhile. */
+static ALWAYS_INLINE bool decision_by_bucket(struct decision *decision, uint32_t limit,
+                                             bool overridden) {
+    struct terms *terms = &decision->terms;
+    struct bucket bucket;
+
+    if (UNLIKELY(!limiter_bucket(decision->limiter, decision->policy_id, terms->traits, &bucket)))
+        return false;
+    if (!overridden)
+        limit = bucket_own(&bucket, limit);
+    else if (limit == STINT_LIMIT_MAX) /* never refused: it counts by the policy's own */
+        limit = 0;
+    bucket_terms(terms, &bucket, limit);
+    if (overridden && limit == 0)
+        terms->capacity = terms->room = 0; /* refused everything, or see decision_override */
+    return true;
+}
+
 /* Reads what a decision must know of its policy and of the request. Returns 0, or the verdict's
  * flag that says why there is no decision. STINT_UNKNOWN_POLICY, too, if the policy no longer has
  * the known traits. */
@@ -186,6 +205,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .window = policy->window,
                   .fade = policy->fade,
                   .reciprocal = policy->reciprocal,
+                  .unit = 1,
                   .cost = request->cost,
                   .capacity = capacity,
                   .room = capacity,
@@ -194,12 +214,13 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .unlike = unlike,
                   .flags = flags},
     };
+    const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
+    if ((traits & RULE_BUCKET) != 0 ? UNLIKELY(!decision_by_bucket(decision, limit, override != 0))
+                                    : ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) &&
+                                          UNLIKELY(!decision_by_rule(decision, endless)))
+        return STINT_UNKNOWN_POLICY;
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
-    const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
-    if (((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) &&
-        UNLIKELY(!decision_by_rule(decision, endless)))
-        return STINT_UNKNOWN_POLICY;
     decision->end = window_of(decision);
     return 0;
 }
@@ -216,6 +237,7 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
         .now = now,
         .end = end,
         .terms = {.traits = TRAIT_EXISTS | TRAIT_PLAIN,
+                  .unit = 1,
                   .cost = 1,
                   .capacity = capacity,
                   .room = capacity},
@@ -238,7 +260,11 @@ static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rul
 /* The end of the window of now where it is the key's own, whose slot was seen with this state. */
 static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
     const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
-    return LIKELY(end > now && end - now <= decision->policy->length) ? end : window_anew(decision);
+    if (UNLIKELY(end <= now || end - now > policy_reach(decision->policy)))
+        return window_anew(decision);
+    if ((decision->terms.traits & RULE_BUCKET) != 0)
+        limiter_raise_latest_begin(decision->limiter, now); /* I7: it moves on in place */
+    return end;
 }
 
 /* What slot_look has come to. */
@@ -302,7 +328,9 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
         if (ahead >= UINT64_C(1) << STATE_ID)
             return LOOK_AHEAD;
     }
-    seen->count = used;
+    seen->count = (terms->traits & RULE_BUCKET) != 0
+                      ? bucket_count(decision->end, used, decision->now)
+                      : used;
     seen->refused = state & STATE_REFUSED;
     return LOOK_GOOD;
 }
@@ -323,23 +351,39 @@ static inline bool leaves_nothing(const struct decision *decision) {
            (charge->fits || !refusal_marked(&decision->terms));
 }
 
+/* The state that a decision's count makes, without a mark. A bucket's moves its end. */
+static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
+    uint64_t count = decision->charge.count;
+
+    if ((decision->terms.traits & RULE_BUCKET) != 0) {
+        const uint64_t full = decision->now + count;
+        decision->end = tick_of(full) + 1;
+        count = full % STINT_TICK_NS;
+    }
+    return state_of(decision->end, count);
+}
+
 /* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
  * written. */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;
     struct charge *charge = &decision->charge;
-    bool first_refusal =
-        !charge->fits && GUARD(FOUND_MARK, seen->refused == 0) && refusal_marked(terms);
+    uint64_t refused = seen->refused;
+    if ((terms->traits & RULE_BUCKET) != 0 && UNLIKELY(refused != 0) &&
+        GUARD(BUCKET_MARK,
+              bucket_passed(terms->window, bucket_full(decision->end, state_used(seen->state)),
+                            decision->now + charge->count)))
+        refused = 0;
+    bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
     bool writes = !is_look(terms) && charge->count != seen->count;
 
     if (UNLIKELY((terms->part & PART_SAME_WINDOW) != 0 && decision->end != decision->only_end)) {
         *charge = (struct charge){.count = seen->count, .used = seen->count};
         first_refusal = writes = false;
     }
-    uint64_t marked = first_refusal ? STATE_REFUSED : seen->refused;
     decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
-    *next = state_of(decision->end, marked | charge->count);
+    *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
     return first_refusal || writes;
 }
 
@@ -354,7 +398,7 @@ static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct se
     uint64_t next;
     return slot_next(decision, seen, &next)
                ? slot_swap(seen->slot, decision->tag, seen->state, next)
-               : slot_unchanged(seen->slot, seen->state);
+               : slot_unchanged(seen->slot, seen->state, decision->terms.traits);
 }
 
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
@@ -380,10 +424,12 @@ static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, ui
 struct waiting {
     const struct stint_limiter *limiter;
     const struct policy *policy;
+    uint32_t policy_id;
     struct terms terms;
     struct charge charge;
     uint64_t hash;
-    uint64_t left; /* ns to the end of the window */
+    uint64_t now;
+    uint64_t left; /* ns to the end of the window; bucket: until there is a token */
     tick_t end;
     uint64_t override; /* as in the decision */
     uint64_t without;
@@ -413,6 +459,7 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
     const struct waiting waiting = {
         .limiter = decision->limiter,
         .policy = decision->policy,
+        .policy_id = decision->policy_id,
         .terms = {.traits = terms->traits,
                   .part = terms->part,
                   .cost = terms->cost,
@@ -420,10 +467,16 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
                   .room = terms->room,
                   .window = decision->policy->window,
                   .fade = decision->policy->fade,
+                  .reciprocal = terms->reciprocal,
+                  .unit = terms->unit,
                   .flags = terms->flags},
-        .charge = {.count = charge->count, .total = charge->total, .fits = charge->fits},
+        .charge = {.count = charge->count,
+                   .used = charge->used,
+                   .total = charge->total,
+                   .fits = charge->fits},
         .hash = decision->hash,
-        .left = left,
+        .now = decision->now,
+        .left = (terms->traits & RULE_BUCKET) != 0 ? terms->unit : left,
         .end = decision->end,
         .override = decision->override,
         .without = decision->without,
@@ -443,12 +496,15 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
     const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
-    const uint64_t end = tick_ns(decision->end), left = end - decision->now;
+    const uint64_t end =
+        (terms->traits & RULE_BUCKET) != 0 ? decision->now + charge->count : tick_ns(decision->end);
+    const uint64_t left = end - decision->now;
     /* What fits without a reservation is not above the capacity, unless it is charged. */
     const bool within = charge->fits && terms->room == terms->capacity;
     uint64_t wait = 0, remaining = 0;
 
-    if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
+    if (!within && !charge->fits &&
+        (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER | RULE_BUCKET)) == 0 &&
         (terms->part & PART_OVERRIDDEN) == 0)
         wait = terms->cost > terms->room ? STINT_NEVER : left;
     else if (!within && !(charge->fits && charge->total <= terms->capacity))

@@ -133,7 +133,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     /* No charge confirms a part that is refused or writes nothing: the state is loaded once
      * more. */
     if ((!decision->charge.fits || (!writes && earlier == NULL)) &&
-        !slot_unchanged(slot, part->loaded))
+        !slot_unchanged(slot, part->loaded, decision->terms.traits))
         return false;
     if (!writes) {
         part->how = earlier == NULL ? PART_DONE : PART_AGAIN;
@@ -298,6 +298,25 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
     return false;
 }
 
+/* Tells of a bucket what it is after tokens were given back. */
+static void bucket_tell(struct stint_limiter *limiter, const struct stint_request *request,
+                        struct stint_verdict *verdict) {
+    const uint64_t now = verdict->window - verdict->reset_after;
+    struct stint_verdict look;
+    uint64_t would;
+
+    if (request->policy >= limiter->deciding || verdict->window == 0 ||
+        (policy_traits(&limiter->policies[request->policy]) & RULE_BUCKET) == 0)
+        return;
+    (void)part_look(limiter, request, 0, now, &look, &would);
+    if (is_void(&look))
+        return;
+    verdict->used = look.used;
+    verdict->remaining = look.remaining;
+    verdict->window = look.window;
+    verdict->reset_after = look.reset_after;
+}
+
 /* Gives back what was counted of the parts, as one was refused after all. (A key that is never
  * refused is granted more than is counted.) */
 static NOINLINE bool all_give_back(struct stint_limiter *limiter,
@@ -327,6 +346,7 @@ static NOINLINE bool all_give_back(struct stint_limiter *limiter,
         verdict->granted = 0;
         if ((verdict->flags & STINT_SHADOWED) == 0)
             verdict->retry_after = 0;
+        bucket_tell(limiter, &requests[i], verdict);
     }
     struct stint_verdict *verdict = &verdicts[refused];
     const uint64_t now = verdict->window - verdict->reset_after; /* untracked: unknown */

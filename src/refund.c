@@ -66,6 +66,69 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     return back;
 }
 
+/* Moves the instant at which a key's bucket is full back, by `most` ns at most: to the clock at the
+ * least, and not before `window` less these ns would be. Returns by how much.
+ *
+ * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
+ * over by then, so no end of theirs comes back. For late adds of other keys, see
+ * shard_end_falls. */
+static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
+                                 uint64_t key, uint64_t most, uint64_t window) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    struct shard *shard = table_shard_of(&limiter->table, key);
+    struct seen seen;
+    uint64_t back, next;
+
+    do {
+        if (!stint_find_committed(&limiter->table, key, tag, &seen))
+            return 0;
+        const uint64_t clock = limiter_now(limiter);
+        /* After the tag, whose claim raised it (M7). */
+        const uint64_t over =
+            GUARDED(BUCKET_OVER) ? tick_ns((tick_t)atomic_load_relaxed(&shard->watermark)) : 0;
+        const uint64_t now = clock > over ? clock : over;
+        const tick_t end = end_of(state_id(seen.state), tick_of(now));
+        const uint64_t full = bucket_full(end, state_used(seen.state));
+        const uint64_t left = bucket_count(end, state_used(seen.state), now);
+        const uint64_t taken = GUARD(BUCKET_TAKEN, window <= now) ? 0 : window - now;
+        back = most < left ? most : left;
+        if (back > taken)
+            back = taken;
+        if (back == 0)
+            return 0;
+        const tick_t to = tick_of(full - back) + 1;
+        if (GUARDED(BUCKET_FALLS))
+            shard_end_falls(shard, end, to);
+        next = state_of(to, (seen.state & STATE_REFUSED) | (full - back) % STINT_TICK_NS);
+    } while (!slot_swap(seen.slot, tag, seen.state, next));
+    return back;
+}
+
+/* Gives back to a bucket what has not come back by itself: each token for as long as it takes by
+ * the limit of now, or by the override. */
+static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                              uint32_t traits, uint64_t key, uint32_t tokens, uint64_t window) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    struct bucket bucket;
+    uint64_t most;
+
+    if (!limiter_bucket(limiter, policy_id, traits, &bucket))
+        return stint_key_refund(limiter, policy_id, key, tokens, window); /* it has just changed */
+    const uint64_t override =
+        (traits & STINT_OVERRIDES) != 0 && override_possible(&limiter->table, key)
+            ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
+            : 0;
+    const uint32_t limit = override != 0 ? override_limit(override) : 0;
+    uint64_t unit =
+        limit == 0 || limit == STINT_LIMIT_MAX ? bucket.unit : bucket_unit(policy->window, limit);
+    if (UNLIKELY(unit == 0)) /* the table was written over */
+        unit = 1;
+    if (__builtin_mul_overflow(unit, tokens, &most))
+        most = UINT64_MAX;
+    const uint64_t back = bucket_move_back(limiter, policy_id, key, most, window);
+    return (uint32_t)(back / unit + (back % unit != 0));
+}
+
 /* Whether the first stripe of a key has passed the window that ends at `window`. It has what was
  * charged past the shares. So from then on all tokens of the other stripes may be granted. If some
  * were given back, a late thread could be granted them once more (A). Without a slot, either it has
@@ -91,6 +154,8 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     if (policy_id == POLICY_NONE)
         return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
+    if ((traits & RULE_BUCKET) != 0)
+        return bucket_refund(limiter, policy_id, (uint32_t)traits, key, tokens, window);
     bool exists = (traits & TRAIT_EXISTS) != 0;
     uint32_t stripes = exists ? traits_stripes((uint32_t)traits) : 0, back = 0;
 
@@ -154,7 +219,8 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 
     INSTANT(INSTANT_REFUND);
     /* One slot near its home, with one count or two; else the long way. */
-    if (UNLIKELY(slot == NULL) || (traits & (TWO_COUNTS | TRAIT_EXISTS)) != TRAIT_EXISTS ||
+    if (UNLIKELY(slot == NULL) ||
+        (traits & (TWO_COUNTS | RULE_BUCKET | TRAIT_EXISTS)) != TRAIT_EXISTS ||
         traits_striped(traits)) {
         uint32_t of_two = tokens;
         if ((traits & TRAIT_EXISTS) == 0)
@@ -191,9 +257,12 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id >= limiter->deciding) /* POLICY_NONE, too */
         return false;
-    uint32_t stripes = policy_rule(&limiter->policies[policy_id]).stripes;
+    const struct rule rule = policy_rule(&limiter->policies[policy_id]);
+    const uint32_t stripes = (rule.flags & RULE_BUCKET) != 0 ? 0 : rule.stripes;
     bool had = stint_strikes_reset(limiter, policy_id, key);
 
+    if (stripes == 0)
+        had |= bucket_move_back(limiter, policy_id, key, UINT64_MAX, UINT64_MAX) != 0;
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
         had |= slot_reset(limiter, policy_id, stripe_key(key, stripe));
     if (had)

@@ -71,7 +71,7 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
                 /* M15 */
                 limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
             tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
-            if (policy != NULL && end - clock > policy->length + ALLOWANCE_TICKS)
+            if (policy != NULL && end - clock > policy_reach(policy) + ALLOWANCE_TICKS)
                 atomic_add_relaxed(&header->strays, 1); /* I7 */
         }
     }
@@ -127,8 +127,8 @@ static bool slot_reusable(struct decision *decision, struct seen *seen) {
 
     if (end_of(state_id(seen->state), now) <= now)
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, now));
-    seen->stepped =
-        stint_beyond_clock(decision, state_id(seen->state), policy == NULL ? 1 : policy->length);
+    seen->stepped = stint_beyond_clock(decision, state_id(seen->state),
+                                       policy == NULL ? 1 : policy_reach(policy));
     return seen->stepped;
 }
 
@@ -155,7 +155,8 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
                 return position;
             /* The id is in the top bits: one that is behind makes the difference more than any of
              * these. */
-            uint64_t most = (uint64_t)(policies[policy].length + ALLOWANCE_TICKS) << STATE_ID;
+            uint64_t most = (uint64_t)(policy_reach(&policies[policy]) + ALLOWANCE_TICKS)
+                            << STATE_ID;
             if (UNLIKELY(state - next >= most))
                 return position;
         } while (++position % LINE_SLOTS != 0);

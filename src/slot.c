@@ -40,6 +40,23 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
         limiter_count_table(limiter, COUNT_STRAY);
 }
 
+uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct policy *policy,
+                           uint64_t state, uint64_t now) {
+    struct terms terms = {0};
+    struct bucket bucket;
+
+    for (;;) {
+        const uint32_t traits = (uint32_t)policy_traits(policy);
+        if ((traits & RULE_BUCKET) == 0) /* it is gone */
+            return 0;
+        if (limiter_bucket(limiter, (uint32_t)(policy - limiter->policies), traits, &bucket))
+            break;
+    }
+    bucket_terms(&terms, &bucket, 0);
+    return bucket_tokens(
+        &terms, bucket_count(end_of(state_id(state), tick_of(now)), state_used(state), now));
+}
+
 bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
                      tick_t now) {
     if (tag == 0 || tag == table_tombstone(&limiter->table) || state_pending(state))
@@ -47,7 +64,7 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t ahead = end_of(state_id(state), now) - now;
     if (ahead > 0)
-        return policy != NULL && ahead <= policy->length + ALLOWANCE_TICKS &&
+        return policy != NULL && ahead <= policy_reach(policy) + ALLOWANCE_TICKS &&
                !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
                  (policy_traits(policy) & TRAIT_COMPANION) != 0);
     return slot_carries(policy, state, now);

@@ -210,10 +210,11 @@ struct seen {
 };
 
 /* Whether the slot is still in the window in which it was seen. This confirms a decision that
- * writes nothing. */
-static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state) {
-    /* M2 */
-    return !GUARD(FOUND_STATE, !state_same_window(atomic_load_acquire(&slot->state), state));
+ * writes nothing. A bucket's end falls and may come again: its state must be the same as a whole. */
+static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state, uint32_t traits) {
+    const uint64_t again = atomic_load_acquire(&slot->state); /* M2 */
+    return !GUARD(FOUND_STATE,
+                  (traits & RULE_BUCKET) != 0 ? again != state : !state_same_window(again, state));
 }
 
 /* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
@@ -224,6 +225,10 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     tick_t over = now - end_of(state_id(state), now);
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
 }
+
+/* Tokens that a bucket's slot with this state holds at `now`. */
+uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct policy *policy,
+                           uint64_t state, uint64_t now);
 
 /* Whether a slot with this tag and state counts for its key: it is committed, not over, and not so
  * far ahead of the clock's `now` that it counts as over. */

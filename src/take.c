@@ -136,6 +136,58 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     return taken_end(&decision, used, request->cost, verdict);
 }
 
+/* ---- Tokens of a bucket ---------------------------------------------------------------------- */
+
+/* 1 or more tokens of a bucket that does nothing else, in a slot without a mark: as far as they
+ * fit. */
+static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
+                                             stint_key key, uint32_t cost, uint64_t now,
+                                             struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const tick_t tick = tick_of(now);
+    struct bucket bucket;
+
+    struct slot *slot = slot_near(&limiter->table, key, tag);
+    if (UNLIKELY(!limiter_bucket(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, &bucket)) ||
+        UNLIKELY(slot == NULL))
+        return LEFT;
+    const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
+    /* The state of a bucket that is full now. What is less is full, too. */
+    const uint64_t into = now - tick_ns(tick);
+    const uint64_t full = state_of(tick + 1, into);
+    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
+    const uint64_t ahead = (from >> STATE_ID) - (full >> STATE_ID), taken = cost * bucket.unit;
+    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
+    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) || UNLIKELY(cost > bucket.burst) ||
+        UNLIKELY((ahead & ID_MASK) >= (uint64_t)policy_reach(policy)) ||
+        UNLIKELY(count > bucket.burst * bucket.unit))
+        return LEFT;
+    const uint64_t ticks = taken / STINT_TICK_NS;
+    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
+    if (state_used(next) >= STINT_TICK_NS)
+        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
+    limiter_raise_latest_begin(limiter, tick); /* I7 */
+    struct decision decision = {
+        .limiter = limiter,
+        .policy = &limiter->policies[policy_id],
+        .policy_id = policy_id,
+        .now = now,
+        .terms = {.traits = TRAIT_EXISTS | RULE_BUCKET,
+                  .reciprocal = bucket.reciprocal,
+                  .unit = bucket.unit,
+                  .cost = cost,
+                  .capacity = bucket.burst,
+                  .room = bucket.burst},
+    };
+    if (UNLIKELY(!slot_swap(slot, tag, state, next)))
+        return LEFT;
+    const uint64_t used = bucket_tokens(&decision.terms, count);
+    decision.charge = (struct charge){count, used, used, cost, true};
+    (void)decision_end(&decision, verdict);
+    return ALLOWED;
+}
+
 /* ---- One token of a key that may have an override -------------------------------------------- */
 
 /* The override of a key that may have one, which is mostly in its home line: the state of its slot;
@@ -256,6 +308,13 @@ static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
+}
+
+/* A request without flags by a token bucket. */
+static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(RULE_BUCKET, 0));
 }
 
 /* A request without flags by any policy of one slot a key without overrides: smooth 27 ns for 30,
@@ -387,6 +446,14 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, st
     return decide_policy(limiter, &request, now, verdict);
 }
 
+static NOINLINE bool take_by_bucket(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                    uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (LIKELY(take_bucket(limiter, policy, key, cost, now, verdict) != LEFT))
+        return true;
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_bucket(limiter, &request, now, verdict);
+}
+
 static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                   uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
@@ -421,7 +488,9 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
         return decide_unknown(limiter, &request, now, verdict);
     }
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy]);
-    return traits_swapped(traits)   ? take_by_swap(limiter, policy, key, cost, now, verdict)
+    return traits_swapped(traits) ? take_by_swap(limiter, policy, key, cost, now, verdict)
+           : traits == (TRAIT_EXISTS | RULE_BUCKET)
+               ? take_by_bucket(limiter, policy, key, cost, now, verdict)
            : traits_striped(traits) ? take_by_stripe(limiter, policy, key, cost, now, verdict)
            : (traits & STINT_OVERRIDES) != 0
                ? take_by_override(limiter, policy, key, cost, now, verdict)

@@ -12,7 +12,10 @@
  *
  * They differ in the weight of the previous window. Smooth: the part of it that still overlaps. In
  * flight: all of it, as tokens are held until they are given back. What nobody gives back is
- * forgotten with the window after its own. */
+ * forgotten with the window after its own.
+ *
+ * A token bucket's count is ns: how far the instant at which it is full is ahead of now. A token is
+ * `unit` ns. Its slot has the instant (bucket_full). */
 #ifndef STINT_CHARGE_H
 #define STINT_CHARGE_H
 
@@ -30,6 +33,9 @@
 
 /* Flags of policies with two counts: of this window, and of the one before. */
 #define TWO_COUNTS ((uint32_t)(STINT_SMOOTH | STINT_IN_FLIGHT))
+
+/* A flag of rules and traits that no caller has: the policy is a token bucket. */
+#define RULE_BUCKET (UINT32_C(1) << 13)
 
 /* What a decision that is a part of another must do. A caller's flags are never these. */
 enum part_flags {
@@ -96,8 +102,9 @@ static inline void rule_pack(const struct rule *rule, uint64_t words[RULE_WORDS]
 
 /* Whether a new window may begin with another count than 0. */
 static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
-    return rule->capacity > rule->limit || rule->max_reserved > 0 ||
-           (rule->flags & TWO_COUNTS) != 0;
+    return (rule->flags & RULE_BUCKET) == 0 &&
+           (rule->capacity > rule->limit || rule->max_reserved > 0 ||
+            (rule->flags & TWO_COUNTS) != 0);
 }
 
 /* Two counts, of the previous window and of this one. Of the first strays go. */
@@ -136,7 +143,7 @@ enum trait {
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
 
 /* Policies whose windows are each key's own: a slot's end is that of its key's window. */
-#define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST))
+#define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST) | RULE_BUCKET)
 
 /* Stripes of a key at most. */
 #define STRIPES_OF_KEY_MAX 64
@@ -155,7 +162,8 @@ struct terms {
     uint32_t flags;      /* of the request */
     uint64_t window;     /* ns */
     uint64_t fade;       /* ns in which the previous window's tokens fade (count_fade) */
-    uint64_t reciprocal; /* of the window (smooth_share) */
+    uint64_t reciprocal; /* of the window (smooth_share), or of the unit */
+    uint64_t unit;       /* what a token adds to a count: 1; of a bucket: ns */
     uint64_t cost;       /* tokens */
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
@@ -215,11 +223,97 @@ static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, 
     return capacity / stripes + (stripe < capacity % stripes);
 }
 
+/* ---- Token buckets --------------------------------------------------------------------------- */
+
+/* A token's ns at least, whatever an override says. A policy's limit is checked. */
+#define BUCKET_UNIT_MIN UINT64_C(100)
+
+/* The ns in which one token comes back. (A limit of 0: the table was written over.) */
+static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
+    const uint64_t unit = limit == 0 ? 0 : window / limit + (window % limit != 0);
+    return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
+}
+
+/* The instant at which a bucket is full, ns: its slot ends with the tick of it, and `used` is the ns
+ * into that tick, in 24 bits. Stray tokens are ns that the client waits. */
+static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {
+    return tick_ns(end - 1) + used;
+}
+
+/* A bucket's count. */
+static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t now) {
+    const uint64_t count = bucket_full(end, used) - now;
+    return (int64_t)count > 0 ? count : 0;
+}
+
+/* A bucket's rule. */
+struct bucket {
+    uint64_t unit;       /* ns */
+    uint64_t reciprocal; /* of the unit */
+    uint32_t limit;
+    uint32_t burst;
+    uint32_t max_reserved;
+};
+
+/* Fits the terms of a request to a bucket. `limit`: another than the policy's; 0: none. It changes
+ * the unit. The times that the bucket and its reserve last stay. */
+static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket *bucket,
+                                       uint32_t limit) {
+    const uint32_t reserved = (terms->flags & STINT_RESERVE) != 0 ? bucket->max_reserved : 0;
+
+    terms->unit = bucket->unit;
+    terms->reciprocal = bucket->reciprocal;
+    terms->capacity = bucket->burst;
+    terms->room = bucket->burst + reserved;
+    terms->most = (uint64_t)bucket->burst + bucket->max_reserved;
+    if (LIKELY(limit == 0))
+        return;
+    const uint64_t unit = bucket_unit(terms->window, limit);
+    const uint64_t held = terms->capacity * bucket->unit / unit;
+    const uint64_t all = terms->room * bucket->unit / unit;
+    terms->unit = unit;
+    terms->reciprocal = reciprocal_of(unit);
+    terms->capacity = held == 0 ? 1 : held < STINT_LIMIT_MAX ? held : STINT_LIMIT_MAX;
+    terms->room = all == 0 ? 1 : all < STINT_LIMIT_MAX ? all : STINT_LIMIT_MAX;
+}
+
+/* A request's own limit where it counts: below the policy's. Given back, tokens of a larger one
+ * could be more than were taken. */
+static ALWAYS_INLINE uint32_t bucket_own(const struct bucket *bucket, uint32_t limit) {
+    return limit < bucket->limit ? limit : 0;
+}
+
+/* ceil(count / unit), the tokens of a bucket's count, without a division. The estimate is too small
+ * by at most 1. */
+static ALWAYS_INLINE uint64_t bucket_tokens(const struct terms *terms, uint64_t count) {
+    __extension__ typedef unsigned __int128 wide;
+    const uint64_t whole = (uint64_t)((wide)count * terms->reciprocal >> 64);
+    const uint64_t rest = count - whole * terms->unit;
+    const uint64_t tokens = whole + (rest != 0) + (rest > terms->unit);
+    return tokens < UINT32_MAX ? tokens : UINT32_MAX;
+}
+
+/* ns until `tokens` more fit into `room`. */
+static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, uint64_t tokens,
+                                   uint64_t room) {
+    const uint64_t wait = count + tokens * terms->unit - room * terms->unit;
+    return (int64_t)wait > 0 ? wait : 0;
+}
+
+/* Whether an instant has passed a multiple of a window. (A policy that is freed has no window.) */
+static inline bool bucket_passed(uint64_t window, uint64_t from, uint64_t to) {
+    return window == 0 || from / window != to / window;
+}
+
+/* ---- Judge ----------------------------------------------------------------------------------- */
+
 /* What a count amounts to, `left` ns before the end of its window. */
 static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
                                           uint64_t left) {
-    if (LIKELY((terms->traits & TWO_COUNTS) == 0))
+    if (LIKELY((terms->traits & (TWO_COUNTS | RULE_BUCKET)) == 0))
         return count;
+    if ((terms->traits & RULE_BUCKET) != 0)
+        return bucket_tokens(terms, count);
     return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
            (count & THIS_MASK);
 }
@@ -242,8 +336,9 @@ struct charge {
 };
 
 /* How much of a request the count can hold, whatever room is left. */
-static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
-    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : count;
+static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count,
+                                          uint64_t used) {
+    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : used;
     const uint64_t left = held < terms->most ? terms->most - held : 0;
     return terms->cost < left ? terms->cost : left;
 }
@@ -252,12 +347,12 @@ static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t co
  * holds. */
 static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
                                           uint64_t used) {
-    const uint64_t taken = count_taken(terms, count);
+    const uint64_t taken = count_taken(terms, count, used);
 
     if (is_look(terms))
         return (struct charge){count, used, used + taken, 0, true};
-    return (struct charge){count + taken, used + taken, used + terms->cost, (uint32_t)terms->cost,
-                           true};
+    return (struct charge){count + taken * terms->unit, used + taken, used + terms->cost,
+                           (uint32_t)terms->cost, true};
 }
 
 /* Granted tokens that were counted: only these can be given back. */
@@ -272,14 +367,15 @@ static inline uint32_t charge_counted(const struct charge *charge) {
 /* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
  * the end of their window. */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
-    count += terms->before;
+    count += terms->before * terms->unit;
     const uint64_t used = count_total(terms, count, left);
     const bool refused = (terms->part & (PART_REFUSED | PART_BARRED)) != 0;
     uint64_t taken = terms->cost;
 
     if (is_charge(terms)) {
-        taken = count_taken(terms, count);
-        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
+        taken = count_taken(terms, count, used);
+        return (struct charge){count + taken * terms->unit, used + taken, used + taken,
+                               (uint32_t)taken, true};
     }
     if (UNLIKELY((terms->part & PART_ENDLESS) != 0) && !refused)
         return judge_endless(terms, count, used);
@@ -291,7 +387,8 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     if (is_look(terms))
         return (struct charge){count, used, fits ? used + taken : used, 0, fits};
     if (fits)
-        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
+        return (struct charge){count + taken * terms->unit, used + taken, used + taken,
+                               (uint32_t)taken, true};
 
     taken = 0;
     if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
@@ -300,7 +397,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;
     }
-    return (struct charge){count + taken, used + taken, used + taken, 0, false};
+    return (struct charge){count + taken * terms->unit, used + taken, used + taken, 0, false};
 }
 
 /* Sums of waits end just below STINT_NEVER. */
@@ -350,12 +447,16 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
                                    const struct charge *charge, uint64_t left) {
     if (is_charge(terms))
         return 0;
+    if (charge->fits && (terms->traits & RULE_BUCKET) != 0)
+        return bucket_wait(terms, charge->count, charge->total - charge->used, terms->capacity);
     if (charge->fits) /* a reservation waits until what it took is there */
         return charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
                    : 0;
     if (terms->cost > terms->room || (terms->part & PART_BARRED) != 0)
         return STINT_NEVER;
+    if ((terms->traits & RULE_BUCKET) != 0)
+        return bucket_wait(terms, charge->count, terms->cost, terms->room);
     if ((rule->flags & TWO_COUNTS) != 0)
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
@@ -366,8 +467,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
 struct after_override {
     uint64_t least; /* ns to wait in any case: for a slot of a full table */
     uint64_t over;  /* in so many ns */
-    uint64_t capacity;
-    uint64_t room; /* capacity, and what may be reserved */
+    struct terms terms;
 };
 
 /* charge_wait of a key that has an override: it waits for the tokens, or for the end of the
@@ -378,16 +478,12 @@ static inline uint64_t charge_wait_over(const struct terms *terms, const struct 
     const uint64_t over = then_by->over, least = then_by->least;
     const uint64_t wait = charge_wait(terms, rule, charge, left);
     const uint64_t then = over > least ? over : least;
-    struct terms after = *terms;
 
     if (wait < over && least < over)
         return wait > least ? wait : least;
-    after.part = 0;
-    after.capacity = then_by->capacity;
-    after.room = then_by->room;
-    if (charge->total + terms->cost <= then_by->room)
+    if ((terms->traits & RULE_BUCKET) == 0 && charge->total + terms->cost <= then_by->terms.room)
         return then;
-    const uint64_t fits = charge_wait(&after, rule, charge, left);
+    const uint64_t fits = charge_wait(&then_by->terms, rule, charge, left);
     return fits > then ? fits : then;
 }
 

@@ -94,7 +94,7 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
         return false;
     if (record->calendar != 0)
         return limiter_calendar_window(limiter, policy, end - 1).end == end;
-    if ((flags & STINT_START_FIRST) != 0)
+    if ((flags & (STINT_START_FIRST | RULE_BUCKET)) != 0)
         return true;
     tick_t start = policy->start;
     if ((flags & STINT_START_PER_KEY) != 0)
@@ -120,8 +120,8 @@ bool stint_limiter_clock_behind(const struct stint_limiter *limiter) {
     tick_t longest = 0;
 
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
-        if (limiter->policies[id].length > longest)
-            longest = limiter->policies[id].length;
+        if (policy_reach(&limiter->policies[id]) > longest)
+            longest = policy_reach(&limiter->policies[id]);
     /* I7, which nobody raises meanwhile. */
     const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin);
     return latest > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -

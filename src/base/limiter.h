@@ -33,7 +33,8 @@ struct policy {
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
     uint64_t window;       /* ns */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */
-    tick_t length;         /* of the window; calendar: `length` and `window` are of the longest */
+    tick_t length;         /* of the window; calendar: `length` and `window` are of the longest;
+                            * bucket: the longest that one was ever not full (policy_reach) */
     tick_t start; /* of a window, but for a key's own phase; calendar: by the clock of the offset */
     /* Second line: the rule. The one that counts is rules[version % 2]: the other can be written
      * meanwhile. The version is written last; 0: there is no such policy. */
@@ -55,13 +56,14 @@ struct policy_record {
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
     /* From here on reserved: 0. Each by the policy's version, as bans. */
-    uint32_t reserved;
-    uint32_t burst[2];                          /* tokens that a token bucket holds */
-    _Alignas(CACHE_LINE) uint64_t bucket[2][3]; /* its rate, normalised, and its span */
-    uint64_t ban_within[2];                     /* ns in which a policy's strikes count */
+    uint32_t reserved[3];
+    uint64_t ban_within[2]; /* ns in which a policy's strikes count */
+    uint64_t reserved_words[2];
+    /* Not reserved: a bucket's unit, and its reciprocal (judge.h). */
+    uint64_t bucket[2][2];
 };
 static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
-static_assert(offsetof(struct policy_record, bucket) == (size_t)2 * CACHE_LINE,
+static_assert(offsetof(struct policy_record, ban_within) == (size_t)2 * CACHE_LINE,
               "a bucket reads one line of it");
 
 enum record_flags {
@@ -239,6 +241,11 @@ static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
     return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
 }
 
+/* How far ahead of now the slots of a policy may be. A bucket's grows while others look. */
+static ALWAYS_INLINE tick_t policy_reach(const struct policy *policy) {
+    return (tick_t)atomic_load_relaxed((const uint64_t *)&policy->length); /* M12 */
+}
+
 /* ---- Hints (policy.current_end) -------------------------------------------------------------- */
 
 /* No end of ns since the epoch has more bits. */
@@ -261,7 +268,7 @@ static inline uint64_t hint_of(struct span window, bool calendar) {
 
 static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
     uint64_t days = hint >> HINT_DAYS;
-    return hint_end(hint) - (days == 0 ? policy->length : (tick_t)days * TICKS_IN_DAY);
+    return hint_end(hint) - (days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
 }
 
 /* The hint of a policy by which nobody has decided: a window that begins after 0. An earlier one
@@ -343,6 +350,26 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
         words[1] = atomic_load_acquire(&policy->rules[version % 2][1]); /* M13 */
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return rule_unpack(words);
+}
+
+/* The rule of a bucket with these traits. Returns false if the policy has others by now. */
+static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t traits, struct bucket *bucket) {
+    const struct policy *policy = &limiter->policies[id];
+    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    const uint64_t *words = policy->rules[version % 2];
+    const uint64_t *of = limiter->records[id].bucket[version % 2];
+    const uint64_t rates = atomic_load_acquire(&words[0]);         /* M13 */
+    const uint64_t rest = atomic_load_acquire(&words[1]);          /* M13 */
+    const uint64_t has = atomic_load_acquire(&words[RULE_TRAITS]); /* M13 */
+
+    bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */
+    bucket->reciprocal = atomic_load_acquire(&of[1]); /* M13 */
+    bucket->limit = (uint32_t)rates;
+    bucket->burst = (uint32_t)(rates >> 32);
+    bucket->max_reserved = (uint32_t)rest;
+    return LIKELY(version != 0) && LIKELY((uint32_t)has == traits) &&
+           LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
 }
 
 /* A ban: from this bit up, its ticks; below, in how many windows a key must have been refused.

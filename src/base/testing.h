@@ -84,6 +84,12 @@ enum stint_test_instant {
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
     X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
+    /* Token buckets: decision.h, claim.c, refund.c */                                             \
+    X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
+    X(BUCKET_CLAIM, "a late claim opens a bucket that is full before another's was")               \
+    X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
+    X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \
+    X(BUCKET_FALLS, "a bucket's end falls without telling")                                        \
     /* Groups: group.c */                                                                          \
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \

@@ -25,6 +25,8 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_PER_KEY] = FLAG(STINT_START_PER_KEY, "start=per-key"),
     [OPTION_FIRST] = FLAG(STINT_START_FIRST, "start=first"),
     [OPTION_START] = {FIELD(start, "start="), KIND_START, 0, 0, NULL, NULL},
+    [OPTION_BURST] = {FIELD(burst, "burst="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                      "the burst must be 1 to 2^28 (268,435,456)", NULL},
     [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
                          "the capacity must be 1 to 2^28 (268,435,456)", NULL},
     [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
@@ -82,6 +84,10 @@ static const struct {
     {OPTION_IN_FLIGHT, CARRY | BIT(OPTION_BELOW) | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED) |
                            BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY) |
                            BIT(OPTION_FIRST) | BIT(OPTION_WINDOW)},
+    {OPTION_CAPACITY, 0},
+    {OPTION_BURST, BIT(OPTION_CAPACITY) | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED) |
+                       BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY) |
+                       BIT(OPTION_FIRST) | BIT(OPTION_WINDOW) | BIT(OPTION_IN_FLIGHT)},
     {OPTION_BAN, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
     {OPTION_OVERRIDES, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
 };
@@ -125,15 +131,36 @@ static int check_features(const struct stint_policy *policy, enum option wrong[2
     return 0;
 }
 
+/* Checks the rate of a bucket, and how long it takes to fill. */
+static int check_bucket(const struct stint_policy *policy, enum option wrong[2]) {
+    const uint64_t tokens = (uint64_t)policy->burst + policy->max_reserved;
+
+    if (policy->window / policy->limit < BUCKET_UNIT_MIN)
+        return refuse(wrong, OPTION_LIMIT, OPTION_BURST,
+                      "%s must be at most 10 million a second with %s");
+    if (tokens > STINT_WINDOW_MAX / bucket_unit(policy->window, policy->limit))
+        return refuse(wrong, OPTION_BURST,
+                      policy->max_reserved != 0 ? OPTION_RESERVE : OPTION_LIMIT,
+                      "%s is too large beside %s: all must come back within 366 days");
+    return 0;
+}
+
 static int check_together(const struct stint_policy *policy, enum option wrong[2]) {
-    const uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
+    const uint64_t capacity = policy->burst != 0      ? policy->burst
+                              : policy->capacity != 0 ? policy->capacity
+                                                      : policy->limit;
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return refuse(wrong, policy->capacity == 0 ? OPTION_LIMIT : OPTION_CAPACITY, OPTION_RESERVE,
-                      "%s and %s must be at most 2^28 together");
+        return refuse(wrong,
+                      policy->burst != 0      ? OPTION_BURST
+                      : policy->capacity != 0 ? OPTION_CAPACITY
+                                              : OPTION_LIMIT,
+                      OPTION_RESERVE, "%s and %s must be at most 2^28 together");
     int error = check_features(policy, wrong);
     if (error != 0)
         return error;
+    if (policy->burst != 0)
+        return check_bucket(policy, wrong);
     if ((policy->flags & TWO_COUNTS) != 0 && policy->limit > SMOOTH_MAX)
         return refuse(wrong, OPTION_LIMIT, OPTION_LIMIT,
                       (policy->flags & STINT_SMOOTH) != 0
@@ -227,6 +254,8 @@ int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]) 
          ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH |
                      STINT_START_FIRST | STINT_IN_FLIGHT | STINT_OVERRIDES)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
+    if (policy->reserved != 0)
+        return stint_failed(EINVAL, "policy.reserved must be 0");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)

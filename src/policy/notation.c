@@ -301,7 +301,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
         option++;
     if (option == OPTIONS)
         return refuse(reader, start,
-                      "expected name=, start=, capacity=, reserve=, stripes=, near=, "
+                      "expected name=, start=, burst=, capacity=, reserve=, stripes=, near=, "
                       "jitter=, ban=, after=, shadow, smooth, in-flight, overrides or "
                       "count-refused");
     if (!read_value(reader, option, policy) || !read_end(reader))

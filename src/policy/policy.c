@@ -15,10 +15,12 @@
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){
         .limit = policy->limit,
-        .capacity = policy->capacity == 0 ? policy->limit : policy->capacity,
+        .capacity = policy->burst != 0      ? policy->burst
+                    : policy->capacity == 0 ? policy->limit
+                                            : policy->capacity,
         .max_reserved = policy->max_reserved,
         .stripes = policy->stripes == 0 ? 1 : policy->stripes,
-        .flags = policy->flags,
+        .flags = policy->flags | (policy->burst != 0 ? RULE_BUCKET : 0),
         .near_limit = policy->near_limit,
         .jitter = policy->jitter,
         .capacity_given = policy->capacity != 0,
@@ -41,13 +43,23 @@ static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
     return (uint64_t)rule->capacity << 32 | traits | (traits == TRAIT_EXISTS ? TRAIT_PLAIN : 0);
 }
 
+/* How far ahead of now a bucket's slot may be, ticks: until the bucket and its reserve are full, or
+ * one token by an override of 1. */
+static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
+    const uint64_t tokens = (uint64_t)rule->capacity + rule->max_reserved;
+    const uint64_t full = tokens * bucket_unit(window, rule->limit);
+    return tick_of(full > window ? full : window) + 2;
+}
+
 /* Raises what bulk checks of a full table go by, and notes whether a rule ever counted refusals. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
 
-    /* M12: all three before the rule is stored. */
+    /* M12: all of these before the rule is stored. */
     atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
-    atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
+    atomic_raise(&limiter->header->smooth, (rule->flags & (TWO_COUNTS | RULE_BUCKET)) != 0);
+    if ((rule->flags & RULE_BUCKET) != 0)
+        atomic_raise((uint64_t *)&policy->length, (uint64_t)bucket_reach(policy->window, rule));
     /* M12 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
@@ -77,14 +89,20 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
-    uint64_t words[RULE_WORDS];
+    uint64_t words[RULE_WORDS], bucket[2] = {0};
 
+    if ((rule->flags & RULE_BUCKET) != 0) {
+        bucket[0] = bucket_unit(policy->window, rule->limit);
+        bucket[1] = reciprocal_of(bucket[0]);
+    }
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits;
     policy_raise(limiter, id, rule);
     policy_heat(policy, 0);
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(&limiter->records[id].bans[version % 2], ban); /* M14 */
+    for (uint32_t i = 0; i < 2; i++)
+        atomic_store_release(&limiter->records[id].bucket[version % 2][i], bucket[i]); /* M14 */
     for (uint32_t i = 0; i < RULE_WORDS; i++) {
         INSTANT(INSTANT_SET_UP);
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
@@ -144,15 +162,19 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         rule = policy_rule(policy);
         ban = limiter_ban(limiter, id);
     } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
+    const bool bucket = (rule.flags & RULE_BUCKET) != 0;
     struct stint_policy read = {
         .size = sizeof(read),
         .limit = rule.limit,
         .capacity = rule.capacity_given ? rule.capacity : 0,
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
-        .window = calendar != 0 ? 0 : tick_ns(policy_length(policy)),
+        .window = calendar != 0 ? 0
+                  : bucket      ? policy->window
+                                : tick_ns(policy_length(policy)),
         .start = policy->start * (int64_t)STINT_TICK_NS,
-        .flags = rule.flags,
+        .flags = rule.flags & ~RULE_BUCKET,
+        .burst = bucket ? rule.capacity : 0,
         .near_limit = rule.near_limit,
         .jitter = rule.jitter,
         .calendar = calendar,
@@ -188,6 +210,7 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
            : policy->calendar != old.calendar           ? "calendar"
            : policy->offset != old.offset               ? "offset"
            : policy->start != old.start                 ? "start"
+           : policy->burst != old.burst                 ? "burst"
            : rule.capacity != old_rule.capacity         ? "capacity"
            : rule.max_reserved != old_rule.max_reserved ? "max_reserved"
            : rule.stripes != old_rule.stripes           ? "stripes"
@@ -212,6 +235,8 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
         return "policy.start cannot change" REPLACE_IT;
     if (rule.stripes != old_rule.stripes)
         return "policy.stripes cannot change" REPLACE_IT;
+    if (((rule.flags ^ old_rule.flags) & RULE_BUCKET) != 0)
+        return "a token bucket cannot become a window, nor the other way round" REPLACE_IT;
     if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
         return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
                "change" REPLACE_IT;
@@ -501,6 +526,21 @@ int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
     return with_lock(limiter, policy, &id, change_check);
 }
 
+/* The same of a bucket, whose policy was read. */
+static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *read) {
+    const struct policy *policy = &limiter->policies[id];
+    const uint64_t *bucket = limiter->records[id].bucket[policy->version % 2];
+    const struct rule right = rule_of(read);
+
+    return stint_policy_check(read, NULL) == 0 &&
+           policy->length >= bucket_reach(policy->window, &right) &&
+           policy->length <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2 &&
+           bucket[0] == bucket_unit(policy->window, right.limit) &&
+           bucket[1] == reciprocal_of(bucket[0]) &&
+           policy_traits(policy) == traits_of(limiter, id, &right);
+}
+
 /* Whether a policy is one that stint_policy_add can have made. */
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
@@ -516,6 +556,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     const tick_t length = longest_of(&read);
     /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    if (read.burst != 0)
+        return policy_gone(policy) || bucket_whole(limiter, id, &read);
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
@@ -524,14 +566,16 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
 }
 
 /* Whether this version knows all that a record has. */
-static bool policy_known(const struct policy_record *record) {
+static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
+    const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
     const size_t from = offsetof(struct policy_record, reserved);
+    const size_t to = bucket ? offsetof(struct policy_record, bucket) : sizeof(none);
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
-           memcmp((const char *)record + from, (const char *)&none + from, sizeof(none) - from) ==
-               0;
+           memcmp((const char *)record + from, (const char *)&none + from, to - from) == 0;
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
@@ -545,7 +589,7 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         if (limiter_policy(limiter, id) == NULL) /* free */
             continue;
-        if (!policy_known(&limiter->records[id]))
+        if (!policy_known(limiter, id))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */

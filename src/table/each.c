@@ -97,6 +97,12 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     uint64_t count = state_used(state);
 
     entry->end = tick_ns(end);
+    if ((traits & RULE_BUCKET) != 0) {
+        entry->flags |= (state & STATE_REFUSED) != 0 ? STINT_ENTRY_REFUSED : 0;
+        entry->end = bucket_full(end, count);
+        entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
+        return;
+    }
     if (end > now) {
         entry->flags |= (state & STATE_REFUSED) != 0 ? STINT_ENTRY_REFUSED : 0;
     } else { /* what is carried into the window of now */

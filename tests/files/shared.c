@@ -853,11 +853,11 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
         uint64_t *reach = &limiter->table.shards[0].reach, whole = *reach;
         struct stint_policy policy = make_policy("week", 70, 7 * DAY, 0, 0);
         *reach = damage == 0 ? limiter->table.probe_lines : whole;
-        limiter->records[minute].reserved = damage;
+        limiter->records[minute].reserved[0] = damage;
         for (unsigned again = 0; again < 2; again++) {
             assert_int_equal(stint_policy_add(limiter, &policy, NULL), -EPROTO);
             *reach = whole;
-            limiter->records[minute].reserved = 0;
+            limiter->records[minute].reserved[0] = 0;
         }
         stint_close(limiter);
     }
