@@ -40,6 +40,9 @@ struct stint_policy kind_policy(enum kind kind) {
 /* Makes it a bucket that fills in time. A limit above 10 million a second is lowered. */
 static void draw_bucket(struct stint_policy *policy, bool reserves,
                         uint64_t (*below)(void *source, uint64_t n), void *source) {
+    policy->burst = 1;
+    if (policy->calendar) /* no policy is both */
+        return;
     const uint64_t limit_most = policy->window / 100;
     policy->limit = policy->limit < limit_most ? policy->limit : (uint32_t)limit_most;
     const uint64_t fills = STINT_WINDOW_MAX / token_time(policy),

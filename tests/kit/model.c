@@ -427,8 +427,8 @@ static bool is_endless(const struct model_by *by) {
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
-    if (by->ruling && !is_barred(by) && !is_endless(by))
-        limit = by->ruling->limit;
+    if (by->ruling)
+        limit = is_barred(by) || is_endless(by) ? policy->limit : by->ruling->limit;
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
 }
 
@@ -486,7 +486,7 @@ static uint32_t ruling_flags(const struct model_by *by) {
 uint64_t model_sum(const struct stint_policy *policy, const struct model_key *key, uint64_t now) {
     const uint64_t window = policy->window, left = key->window - now;
     if (is_bucket(policy))
-        return ceil_div(left, token_time(policy));
+        return key->window > now ? ceil_div(left, token_time(policy)) : 0;
     if (is_in_flight(policy))
         return (uint64_t)key->previous + key->used;
     if (!is_smooth(policy))
@@ -698,18 +698,18 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
         v->granted = cost;
         answer.off = estimate_off(by, request);
     }
+    if (!fits) { /* a bucket that it empties is refused at the instant that is so reached */
+        const uint64_t taken = refusal_takes(by, request, v->capacity, sum);
+        add_used(by, request, taken, key);
+        sum += taken;
+        refuse(by, request, 1, now, key, 0, &answer);
+    }
     if (!fits && !merely_looks(request) && !banned) {
         if (key->refused == UNMARKED)
             v->flags |= STINT_FIRST_REFUSAL;
         answer.maybe_first = key->refused == OPEN;
         answer.touched = true;
         key->refused = MARKED;
-    }
-    if (!fits) {
-        const uint64_t taken = refusal_takes(by, request, v->capacity, sum);
-        add_used(by, request, taken, key);
-        sum += taken;
-        refuse(by, request, 1, now, key, 0, &answer);
     }
     v->window = key->window;
     v->reset_after = key->window - now;

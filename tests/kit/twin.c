@@ -95,8 +95,9 @@ static enum place foresee(const struct subject *self, uint64_t more) {
 
 /* The other pair with the fewest tokens used, which STINT_FULL_REPLACE takes; NULL if there are
  * two, or if one has tokens of other windows too. */
-static struct pair *fewest_used(const struct pair *self) {
+static struct pair *least_used(const struct pair *self) {
     struct pair *fewest = NULL;
+    uint64_t fewest_used = 0;
     bool unique = true;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
@@ -105,10 +106,12 @@ static struct pair *fewest_used(const struct pair *self) {
                 continue;
             if (carries(s.policy) || looks_back(s.policy))
                 return NULL;
-            if (!fewest || s.pair->key.used < fewest->key.used) {
+            const uint64_t used = model_sum(s.policy, &s.pair->key, test_time);
+            if (!fewest || used < fewest_used) {
                 fewest = s.pair;
+                fewest_used = used;
                 unique = true;
-            } else if (s.pair->key.used == fewest->key.used) {
+            } else if (used == fewest_used) {
                 unique = false;
             }
         }
@@ -124,7 +127,7 @@ static bool is_decided(const struct stint_request *request, uint32_t key, uint64
     const enum place place = foresee(&s, more);
     if (place != FULL || more)
         return place == PLACED;
-    return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair) != NULL;
+    return m.on_full != STINT_FULL_REPLACE || least_used(s.pair) != NULL;
 }
 
 static void count_verdict(const struct stint_request *request, const struct stint_verdict *v,
@@ -159,7 +162,9 @@ static bool expect(const struct subject *s, const struct stint_request *requests
                    enum asked asked, uint32_t flags, const struct stint_verdict *got,
                    struct expected *expected) {
     const struct model_by by = by_of(s);
-    const struct model_key had = is_live(s) ? s->pair->key : (struct model_key){0};
+    /* A bucket that is full is not forgotten at once: its mark may stay. */
+    const struct model_key had =
+        is_live(s) || is_bucket(s->policy) ? s->pair->key : (struct model_key){0};
     bool allowed = true;
     *expected = (struct expected){.key = model_at(s->policy, by.phase, had, test_time),
                                   .jitter = s->pair->jitter,
@@ -244,7 +249,7 @@ static bool compare(const struct stint_request *requests, uint32_t key, size_t n
         allowed = model_allows(&expected.answers[0], got, &expected.jitter);
     } else {
         if (full == MODEL_REPLACES)
-            fewest_used(s.pair)->key.known = false;
+            least_used(s.pair)->key.known = false;
         allowed = expect(&s, requests, n, asked, full == MODEL_REPLACES ? STINT_REPLACED : 0, got,
                          &expected);
     }
@@ -288,14 +293,19 @@ static uint32_t pick_tokens(uint32_t limit) {
     }
 }
 
+/* In place of what a request's own limit, or an override, is. */
+static uint32_t own_limit_of(const struct stint_policy *policy) {
+    return is_bucket(policy) ? policy->limit : capacity_of(policy);
+}
+
 static struct stint_request pick_request(uint32_t *key) {
     *key = (uint32_t)below(m.key_count);
     struct stint_request request = {.key = m.keys[*key], .policy = (uint32_t)below(m.policy_count)};
     const struct stint_policy *policy = &m.policies[request.policy];
-    uint32_t capacity = capacity_of(policy);
+    const uint32_t capacity = capacity_of(policy), limit = own_limit_of(policy);
     request.cost = pick_tokens(capacity);
     if (once_in(6))
-        request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below((uint64_t)capacity * 2) + 1;
+        request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)limit) + 1;
     if (once_in(3))
         request.flags = (uint32_t)below(16);
     if (policy->max_reserved && once_in(3)) {
@@ -420,6 +430,14 @@ static void check_whole(const struct whole *whole, bool all, const struct stint_
     assert_int_equal(fit, all);
 }
 
+/* A bucket is full again at the very ns at which it is reset, or all is given back to it. */
+static void stop_clock(bool stop) {
+    static uint64_t step;
+    if (stop)
+        step = test_step;
+    test_step = stop ? 0 : step;
+}
+
 /* Gives back what a whole has taken. */
 static void give_back(const struct whole *whole, const struct stint_verdict *got) {
     uint64_t back = 0;
@@ -436,7 +454,9 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
         m.counts[s.id].refunded += gives;
         back += gives;
     }
+    stop_clock(true);
     uint64_t refunded = stint_refund_all(m.limiter, whole->requests, got, whole->n);
+    stop_clock(false);
     for (size_t i = 0; refunded != back && i < whole->n; i++) {
         explain(&whole->requests[i], "refund of all");
         print_verdict("got", &got[i]);
@@ -483,11 +503,15 @@ static void do_refund(void) {
     uint64_t window = had->window;
     if (!had->known || once_in(8))
         window = window_end(&s) - longest_window(s.policy) * below(2);
+    if (is_bucket(s.policy)) /* of an earlier take, or of none */
+        window += below(6 * token_time(s.policy)) - 5 * token_time(s.policy);
     uint32_t tokens = pick_tokens(capacity_of(s.policy));
     left = *had;
     const struct model_by by = by_of(&s);
     uint32_t back = model_refund(&by, tokens, window, test_time, &left);
+    stop_clock(true);
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
+    stop_clock(false);
 
     /* A stripe may be in an older window than the key. */
     bool stale_stripe =
@@ -512,7 +536,9 @@ static void do_refund(void) {
 static void do_reset(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     struct subject s = subject_of(key, id);
+    stop_clock(true);
     stint_reset(m.limiter, id, m.keys[key]);
+    stop_clock(false);
     if (s.pair->ruling.strikes || s.pair->ruling.banned)
         s.pair->ruling = (struct model_ruling){0};
     model_reset(s.policy, test_time, &s.pair->key);
@@ -538,7 +564,7 @@ static void do_override(void) {
     *ruling = (struct model_ruling){0};
     ruling->limit = once_in(4)   ? 0
                     : once_in(4) ? STINT_LIMIT_MAX
-                                 : (uint32_t)below(2 * (uint64_t)capacity_of(s.policy)) + 1;
+                                 : (uint32_t)below(2 * (uint64_t)own_limit_of(s.policy)) + 1;
     if (ruling->limit > STINT_LIMIT_MAX)
         ruling->limit = STINT_LIMIT_MAX;
     assert_int_equal(stint_override(m.limiter, id, m.keys[key], ruling->limit, test_time + length),
@@ -566,7 +592,10 @@ static void do_change(void) {
         policy.limit = STINT_LIMIT_MAX - (uint32_t)below(2);
     else
         policy.limit = (uint32_t)below(20) + 1;
-    if (once_in(2) && !looks_back(&old) && !is_striped(&old)) {
+    if (is_bucket(&old) && once_in(2)) {
+        policy.burst = 1 + (uint32_t)below(3 * (uint64_t)old.burst);
+        policy.max_reserved = once_in(2) ? 0 : (uint32_t)below(40);
+    } else if (once_in(2) && !looks_back(&old) && !is_striped(&old)) {
         if (once_in(2))
             policy.capacity = (uint32_t)below((uint64_t)capacity_of(&policy) * 3);
         if (once_in(2))
@@ -615,6 +644,17 @@ static void do_change(void) {
     }
 }
 
+/* When a bucket has so many tokens to go until it is full, or is at a multiple of its window. */
+static uint64_t pick_filling(const struct subject *s) {
+    const uint64_t token = token_time(s->policy), full = s->pair->key.window,
+                   left = full > test_time ? full - test_time : 0,
+                   multiple = full - full % s->policy->window;
+    uint64_t then = full - below(left / token + 1) * token - 1 + below(3);
+    if (once_in(4))
+        then = multiple - 1 + below(3);
+    return then > test_time ? then : test_time;
+}
+
 /* Rounds stay within 120 days, so that with a window of 366 no window's 33-bit id is ambiguous. */
 static void move_time(void) {
     struct subject s = subject_of((uint32_t)below(m.key_count), (uint32_t)below(m.policy_count));
@@ -624,7 +664,7 @@ static void move_time(void) {
     case 0: /* the border of a window, and the nanoseconds beside it */
     case 1:
     case 2:
-        test_time = window_end(&s) - 1 + below(3);
+        test_time = is_bucket(policy) ? pick_filling(&s) : window_end(&s) - 1 + below(3);
         break;
     case 3:
         test_time += below(2 * longest_window(policy));
@@ -665,9 +705,11 @@ static uint64_t draw(void *source, uint64_t n) {
 /* A policy of any kind, or of two at once, for a table where a key may take `most_stripes` slots.
  * Overrides come later. */
 static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) {
-    static const enum kind kinds[] = {PLAIN,     COUNTING, CAPPED,  ROLLING,  RESERVING, SMOOTH,
-                                      STRIPED,   HELD,     HELD,    BY_FIRST, BY_FIRST,  PER_KEY,
-                                      SHADOWING, NEARING,  MONTHLY, YEARLY};
+    static const enum kind kinds[] = {PLAIN,    COUNTING,  CAPPED,  ROLLING, RESERVING,
+                                      SMOOTH,   STRIPED,   HELD,    HELD,    BY_FIRST,
+                                      BY_FIRST, BUCKET,    BUCKET,  BUCKET,  DELAYING,
+                                      PER_KEY,  SHADOWING, NEARING, MONTHLY, YEARLY};
+    enum { CALENDARS = 2, OTHERS = sizeof kinds / sizeof kinds[0] - CALENDARS };
     int64_t start = 0;
     if (once_in(2)) { /* 1887 to 2161 */
         start = (int64_t)(below(100000) * DAY + below(DAY / STINT_TICK_NS) * STINT_TICK_NS) -
@@ -675,10 +717,10 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
     }
     uint32_t limit = (uint32_t)below(once_in(3) ? 1000 : 12) + 1;
     struct stint_policy policy = make_policy(name, limit, pick_window(), start, 0);
-    policy = kind_drawn(kinds[below(14 + (m.on_full == STINT_FULL_REPLACE ? 0 : 2))], &policy, draw,
-                        NULL);
+    policy = kind_drawn(kinds[below(OTHERS + (m.on_full == STINT_FULL_REPLACE ? 0 : CALENDARS))],
+                        &policy, draw, NULL);
     for (int i = 0; i < 3; i++) {
-        const struct stint_policy both = kind_drawn(kinds[below(14)], &policy, draw, NULL);
+        const struct stint_policy both = kind_drawn(kinds[below(OTHERS)], &policy, draw, NULL);
         if (model_valid(&both))
             policy = both;
     }
