@@ -363,8 +363,8 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
     return state_of(decision->end, count);
 }
 
-/* Whether a bucket's first refusal is over: the instant at which it is full passes a multiple of the
- * policy's window. */
+/* Whether a bucket's first refusal is over: the instant at which it is full passes a multiple of
+ * the policy's window. */
 static inline bool mark_over(const struct decision *decision, const struct seen *seen) {
     return bucket_passed(decision->terms.window,
                          bucket_full(decision->end, state_used(seen->state)),
