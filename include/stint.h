@@ -50,8 +50,8 @@
  *     that another has used. A slot's window never goes back because of a late thread. A real
  *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
  *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s; by a
- *     bucket until all of burst and max_reserved is back, or a window if that is longer, and 60 s. By
- *     `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays 5 a window: it is
+ *     bucket until all of burst and max_reserved is back (or a window, if that is longer) and 60 s.
+ *     By `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays 5 a window: it is
  *     held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A calendar policy's
  *     window counts as 31 or 366 days.)
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
@@ -108,15 +108,15 @@
  *
  *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
  *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
- *  - It goes by the nows of requests, in whatever order they come. To a caller that is late by D the
- *    bucket is D further from full. Callers whose clocks differ by D let D / T more through, in one
- *    instant, than one clock would. The default clock stands still for 1 to 10 ms
- *    (STINT_PRECISE_CLOCK): no more than `burst` is granted in such a step, so burst should be at
+ *  - It goes by the nows of requests, in whatever order they come. To a caller that is late by D
+ *    the bucket is D further from full. Callers whose clocks differ by D let D / T more through, in
+ *    one instant, than one clock would. The default clock stands still for 1 to 10 ms
+ *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
  *  - What is said of windows holds for a bucket as follows. verdict.window is the instant at which
- *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, strikes)
- *    unless there was one since that instant last passed a multiple of `window`. Of a bucket that
- *    was full in between there may be another.
+ *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
+ *    strike) unless there was one since that instant last passed a multiple of `window`. Of a
+ *    bucket that was full in between there may be another.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
  *    lowered, and more after it was raised. In a span in which they change, A holds with the longer

@@ -266,9 +266,9 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
     /* A bucket may be full by that tick, and not before. */
-    const uint64_t count = GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0)
-                               ? bucket_count(decision->end, 0, decision->now)
-                               : 0;
+    uint64_t count = 0;
+    if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0))
+        count = bucket_count(decision->end, 0, decision->now);
     *charge = judge(&decision->terms, count, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&

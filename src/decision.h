@@ -363,6 +363,14 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
     return state_of(decision->end, count);
 }
 
+/* Whether a bucket's first refusal is over: the instant at which it is full passes a multiple of
+ * the policy's window. */
+static inline bool mark_over(const struct decision *decision, const struct seen *seen) {
+    return bucket_passed(decision->terms.window,
+                         bucket_full(decision->end, state_used(seen->state)),
+                         decision->now + decision->charge.count);
+}
+
 /* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
  * written. */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
@@ -370,10 +378,8 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     const struct terms *terms = &decision->terms;
     struct charge *charge = &decision->charge;
     uint64_t refused = seen->refused;
-    if ((terms->traits & RULE_BUCKET) != 0 && UNLIKELY(refused != 0) &&
-        GUARD(BUCKET_MARK,
-              bucket_passed(terms->window, bucket_full(decision->end, state_used(seen->state)),
-                            decision->now + charge->count)))
+    const bool bucket = (terms->traits & RULE_BUCKET) != 0;
+    if (bucket && UNLIKELY(refused != 0) && GUARD(BUCKET_MARK, mark_over(decision, seen)))
         refused = 0;
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
     bool writes = !is_look(terms) && charge->count != seen->count;

@@ -82,17 +82,17 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
     do {
         if (!stint_find_committed(&limiter->table, key, tag, &seen))
             return 0;
-        const uint64_t clock = limiter_now(limiter);
+        uint64_t now = limiter_now(limiter);
         /* After the tag, whose claim raised it (M7). */
-        const uint64_t over =
-            GUARDED(BUCKET_OVER) ? tick_ns((tick_t)atomic_load_relaxed(&shard->watermark)) : 0;
-        const uint64_t now = clock > over ? clock : over;
+        const uint64_t over = tick_ns((tick_t)atomic_load_relaxed(&shard->watermark));
+        if (GUARD(BUCKET_OVER, over > now))
+            now = over;
         const tick_t end = end_of(state_id(seen.state), tick_of(now));
         const uint64_t full = bucket_full(end, state_used(seen.state));
         const uint64_t left = bucket_count(end, state_used(seen.state), now);
-        const uint64_t taken = GUARD(BUCKET_TAKEN, window <= now) ? 0 : window - now;
+        const uint64_t taken = window > now ? window - now : 0;
         back = most < left ? most : left;
-        if (back > taken)
+        if (GUARD(BUCKET_TAKEN, back > taken))
             back = taken;
         if (back == 0)
             return 0;

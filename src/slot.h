@@ -210,7 +210,8 @@ struct seen {
 };
 
 /* Whether the slot is still in the window in which it was seen. This confirms a decision that
- * writes nothing. A bucket's end falls and may come again: its state must be the same as a whole. */
+ * writes nothing. A bucket's end falls, and may come again: its state must be the same as a
+ * whole. */
 static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state, uint32_t traits) {
     const uint64_t again = atomic_load_acquire(&slot->state); /* M2 */
     return !GUARD(FOUND_STATE,

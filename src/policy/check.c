@@ -255,7 +255,7 @@ int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]) 
                      STINT_START_FIRST | STINT_IN_FLIGHT | STINT_OVERRIDES)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->reserved != 0)
-        return stint_failed(EINVAL, "policy.reserved must be 0");
+        return stint_failed(EINVAL, "the reserved word of a policy must be 0");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)

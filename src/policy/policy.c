@@ -59,7 +59,8 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & (TWO_COUNTS | RULE_BUCKET)) != 0);
     if ((rule->flags & RULE_BUCKET) != 0)
-        atomic_raise((uint64_t *)&policy->length, (uint64_t)bucket_reach(policy->window, rule));
+        atomic_raise((uint64_t *)&policy->length, /* M12 */
+                     (uint64_t)bucket_reach(policy->window, rule));
     /* M12 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));

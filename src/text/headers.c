@@ -41,6 +41,8 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
  * tokens roll over or are reserved ahead, it is at most the policy's limit. A capacity of 0 is that
  * of a policy that was not there yet. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
+    if (policy->burst != 0)
+        return verdict->capacity != 0 ? verdict->capacity : policy->burst;
     bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
     if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
         return policy->limit;
@@ -55,6 +57,12 @@ static void add_parameter(struct text *text, const char *name, uint64_t value) {
 static void add_field(struct text *text, const char *name, uint64_t value) {
     add_parameter(text, name, value);
     add_text(text, "\r\n");
+}
+
+/* The ns in which the quota comes back. */
+static uint64_t quota_time(const struct stint_policy *policy) {
+    return policy->burst == 0 ? policy->window
+                              : policy->burst * bucket_unit(policy->window, policy->limit);
 }
 
 /* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
@@ -115,7 +123,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         if (quotas && is_in_flight(&policy))
             add_text(text, ";qu=\"concurrent-requests\"");
         else if (quotas && policy.calendar == 0) /* else no one length */
-            add_parameter(text, ";w=", seconds_up(policy.window));
+            add_parameter(text, ";w=", seconds_up(quota_time(&policy)));
         else if (!quotas && !is_in_flight(&policy))
             add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
     }

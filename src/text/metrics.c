@@ -17,6 +17,7 @@ enum kind {
     OF_TABLE,    /* a member of struct stint_stats */
     OF_SLOTS,    /* one that needs a look at every slot */
     OF_LIMITS,   /* the limit of each policy */
+    OF_BURSTS,   /* its burst, of a bucket */
     OF_WINDOWS,  /* its window, ns */
     OF_OUTCOMES, /* the first three counters of each policy */
     OF_POLICIES, /* a counter of each policy */
@@ -71,6 +72,7 @@ static const struct family table_families[] = {
 static const struct family policy_families[] = {
     {"stint_policy_limit", GAUGE, NULL, "Tokens granted per window, or held at once.", OF_LIMITS,
      0},
+    {"stint_policy_burst", GAUGE, NULL, "Tokens that a token bucket holds.", OF_BURSTS, 0},
     {"stint_policy_window_seconds", GAUGE, "seconds", "Length of a window, where all are alike.",
      OF_WINDOWS, 0},
     {"stint_decisions", COUNTER, NULL,
@@ -259,6 +261,10 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
 
     if (family->kind == OF_LIMITS) {
         add_sample(metrics, family, name, NULL, stint_policy_read(limiter, id).limit);
+    } else if (family->kind == OF_BURSTS) {
+        const struct stint_policy policy = stint_policy_read(limiter, id);
+        if (policy.burst != 0)
+            add_sample(metrics, family, name, NULL, policy.burst);
     } else if (family->kind == OF_WINDOWS) {
         const struct stint_policy policy = stint_policy_read(limiter, id);
         if (policy.calendar == 0)
