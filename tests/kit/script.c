@@ -67,6 +67,7 @@ void play_step(struct play *play, const struct step *step) {
         play->policy.limit = step->cost;
         play->policy.capacity = step->limit;
         play->policy.max_reserved = step->flags;
+        play->policy.burst = (uint32_t)step->window;
         change_made(play->limiter, play->id, &play->policy);
         break;
     case FLAGS:

@@ -11,7 +11,8 @@
 enum action {
     END, /* of the script */
     DECIDE,
-    CHANGE, /* of the policy: cost is the new limit, limit the capacity, flags max_reserved */
+    CHANGE, /* of the policy: cost is the new limit, limit the capacity, flags max_reserved, window
+             * the burst */
     FLAGS,  /* of the policy: flags */
     REFUND, /* cost tokens of a window; granted is what it must return */
     RESET,
@@ -47,6 +48,8 @@ struct script {
     {DECIDE, now, cost, limit, flags, false, marks, capacity, used, 0, window, retry}
 #define change(limit_, capacity_, reserved_) \
     {.action = CHANGE, .cost = limit_, .limit = capacity_, .flags = reserved_}
+#define change_bucket(limit_, burst_, reserved_) \
+    {.action = CHANGE, .cost = limit_, .window = burst_, .flags = reserved_}
 #define flags(bits)                  {.action = FLAGS, .flags = bits}
 #define refund(tokens, end, back) \
     {.action = REFUND, .cost = tokens, .window = end, .granted = back}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Token buckets (stint_policy.burst), case by case: what they grant at once and as they fill, to
+ * the ns, and what all that windows know is for them. */
+#include "kinds.h"
+#include "model.h"
+#include "random.h"
+#include "script.h"
+#include "told.h"
+
+/* ---- Case by case ---------------------------------------------------------------------------- */
+
+#define S      SECOND
+#define THIRD  UINT64_C(333333334) /* ns of a token by 3 a second */
+#define UNTIL  (T0 + HOUR)
+#define RULED  STINT_OVERRIDES
+
+/* A row that no macro of script.h is for. */
+#define row(now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry) \
+    {DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry}
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"all of it at once, then a token each T",
+     policy(W, .limit = 60, .burst = 3), {
+        ok(T0, 1, 0, 0, 0, 3, 1, 1, T0 + S),
+        ok(T0, 2, 0, 0, 0, 3, 3, 2, T0 + 3 * S),
+        no(T0, 1, 0, 0, FIRST, 3, 3, T0 + 3 * S, S),
+        no(T0 + S - 1, 1, 0, 0, 0, 3, 3, T0 + 3 * S, 1),
+        ok(T0 + S, 1, 0, 0, 0, 3, 3, 1, T0 + 4 * S),
+        ok(T0 + 3500 * MS, 0, 0, PEEK, 0, 3, 1, 0, T0 + 4 * S),
+        ok(T0 + 3500 * MS, 2, 0, 0, 0, 3, 3, 2, T0 + 6 * S),
+        no(T0 + 3500 * MS, 1, 0, 0, 0, 3, 3, T0 + 6 * S, 500 * MS),
+        ok(T0 + 4 * S, 1, 0, 0, 0, 3, 3, 1, T0 + 7 * S),
+        ok(T0 + 7 * S, 0, 0, PEEK, 0, 3, 0, 0, T0 + 7 * S),
+        ok(T0 + 10 * S, 3, 0, 0, 0, 3, 3, 3, T0 + 13 * S)}},
+    {"a token's time is rounded up to a whole ns",
+     policy(S, .limit = 3, .burst = 2), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * THIRD),
+        no(T0, 1, 0, 0, FIRST, 2, 2, T0 + 2 * THIRD, THIRD),
+        no(T0 + THIRD - 1, 1, 0, 0, 0, 2, 2, T0 + 2 * THIRD, 1),
+        ok(T0 + THIRD, 1, 0, 0, 0, 2, 2, 1, T0 + 3 * THIRD),
+        no(T0 + THIRD + 1, 1, 0, 0, FIRST, 2, 2, T0 + 3 * THIRD, THIRD - 1),
+        no(T0 + 2 * THIRD - 1, 1, 0, 0, 0, 2, 2, T0 + 3 * THIRD, 1),
+        ok(T0 + 2 * THIRD, 1, 0, 0, 0, 2, 2, 1, T0 + 4 * THIRD)}},
+    {"10 million a second, and one in 366 days",
+     policy(10 * MS, .limit = 100000, .burst = MOST), {
+        ok(T0, MOST, 0, 0, 0, MOST, MOST, MOST, T0 + MOST * UINT64_C(100)),
+        no(T0, 1, 0, 0, FIRST, MOST, MOST, T0 + MOST * UINT64_C(100), 100),
+        no(T0 + 99, 1, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), 1),
+        no(T0 + 99, MOST + 1u, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), STINT_NEVER),
+        ok(T0 + 100, 1, 0, 0, 0, MOST, MOST, 1, T0 + (MOST + UINT64_C(1)) * 100)}},
+    {"one in 366 days", policy(366 * DAY, .limit = 1, .burst = 1), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 366 * DAY),
+        no(T0 + 366 * DAY - 1, 1, 0, 0, FIRST, 1, 1, T0 + 366 * DAY, 1),
+        ok(T0 + 366 * DAY, 1, 0, 0, 0, 1, 1, 1, T0 + 732 * DAY)}},
+    {"costs", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 0, 0, 0, 0, 10, 0, 0, T0),
+        ok(T0, 7, 0, 0, 0, 10, 7, 7, T0 + 7 * S),
+        no(T0, 4, 0, 0, FIRST, 10, 7, T0 + 7 * S, S),
+        no(T0, 10, 0, 0, 0, 10, 7, T0 + 7 * S, 7 * S),
+        no(T0, 11, 0, 0, 0, 10, 7, T0 + 7 * S, STINT_NEVER),
+        no(T0, UINT32_MAX, 0, 0, 0, 10, 7, T0 + 7 * S, STINT_NEVER),
+        ok(T0, 3, 0, 0, 0, 10, 10, 3, T0 + 10 * S),
+        ok(T0, 0, 0, 0, 0, 10, 10, 0, T0 + 10 * S),
+        no(T0 + 3 * S - 1, 3, 0, 0, 0, 10, 8, T0 + 10 * S, 1),
+        ok(T0 + 3 * S, 3, 0, 0, 0, 10, 10, 3, T0 + 13 * S)}},
+    {"a cost that can never fit, of a key not seen before", policy(W, .limit = 60, .burst = 10), {
+        no(T0, 11, 0, 0, FIRST, 10, 0, T0, STINT_NEVER),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S)}},
+    {"PARTIAL", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 4, 0, PARTIAL, 0, 10, 4, 4, T0 + 4 * S),
+        ok(T0, 20, 0, PARTIAL, 0, 10, 10, 6, T0 + 10 * S),
+        no(T0, 5, 0, PARTIAL, FIRST, 10, 10, T0 + 10 * S, 5 * S),
+        ok(T0, 0, 0, PARTIAL, 0, 10, 10, 0, T0 + 10 * S),
+        ok(T0 + 2500 * MS, 5, 0, PARTIAL, 0, 10, 10, 2, T0 + 12 * S),
+        no(T0 + 2500 * MS, 1, 0, PARTIAL, 0, 10, 10, T0 + 12 * S, 500 * MS)}},
+    {"DRAIN", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 4, 0, DRAIN, 0, 10, 4, 4, T0 + 4 * S),
+        no(T0, 7, 0, DRAIN, FIRST, 10, 10, T0 + 10 * S, 7 * S),
+        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S),
+        no(T0 + 500 * MS, 1, 0, DRAIN, 0, 10, 10, T0 + 10 * S, 500 * MS),
+        no(T0 + 1500 * MS, 2, 0, DRAIN, 0, 10, 10, T0 + 11 * S, 1500 * MS),
+        ok(T0 + 2 * S, 1, 0, 0, 0, 10, 10, 1, T0 + 12 * S)}},
+    {"DRAIN of a key not seen before", policy(W, .limit = 60, .burst = 10), {
+        no(T0, 11, 0, DRAIN, FIRST, 10, 10, T0 + 10 * S, STINT_NEVER),
+        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S)}},
+    {"PEEK", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 4, 0, PEEK, 0, 10, 0, 0, T0),
+        no(T0, 11, 0, PEEK, 0, 10, 0, T0, STINT_NEVER),
+        ok(T0, 4, 0, 0, 0, 10, 4, 4, T0 + 4 * S),
+        ok(T0, 6, 0, PEEK, 0, 10, 4, 0, T0 + 4 * S),
+        no(T0, 7, 0, PEEK, 0, 10, 4, T0 + 4 * S, S),
+        ok(T0, 7, 0, PEEK | PARTIAL, 0, 10, 4, 0, T0 + 4 * S),
+        no(T0, 7, 0, PEEK | DRAIN, 0, 10, 4, T0 + 4 * S, S),
+        ok(T0 + 1, 6, 0, PEEK, 0, 10, 4, 0, T0 + 4 * S),
+        ok(T0 + 1, 6, 0, 0, 0, 10, 10, 6, T0 + 10 * S)}},
+    {"CHARGE and its look", policy(W, .limit = 60, .burst = 10, .max_reserved = 5), {
+        ok(T0, 8, 0, CHARGE, 0, 10, 8, 8, T0 + 8 * S),
+        ok(T0, 2, 0, LOOK, 0, 10, 8, 0, T0 + 8 * S),
+        ok(T0, 9, 0, CHARGE, 0, 10, 15, 7, T0 + 15 * S),
+        no(T0, 1, 0, LOOK, FIRST, 10, 15, T0 + 15 * S, 6 * S),
+        no(T0, 0, 0, LOOK, 0, 10, 15, T0 + 15 * S, 5 * S),
+        ok(T0, 1, 0, CHARGE, 0, 10, 15, 0, T0 + 15 * S),
+        ok(T0 + 500 * MS, 1, 0, CHARGE, 0, 10, 15, 0, T0 + 15 * S),
+        ok(T0 + S, 3, 0, CHARGE, 0, 10, 15, 1, T0 + 16 * S),
+        no(T0 + 7 * S - 1, 1, 0, 0, 0, 10, 10, T0 + 16 * S, 1),
+        ok(T0 + 7 * S, 1, 0, 0, 0, 10, 10, 1, T0 + 17 * S)}},
+    {"CHARGE without a reserve", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 12, 0, CHARGE, 0, 10, 10, 10, T0 + 10 * S),
+        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 10 * S, S)}},
+    {"RESERVE: how long to wait is told", policy(W, .limit = 60, .burst = 2, .max_reserved = 3), {
+        ok(T0, 2, 0, RESERVE, 0, 2, 2, 2, T0 + 2 * S),
+        wait(T0, 1, RESERVE, 0, 2, 3, 1, T0 + 3 * S, S),
+        wait(T0, 2, RESERVE, 0, 2, 5, 2, T0 + 5 * S, 3 * S),
+        no(T0, 1, 0, RESERVE, FIRST, 2, 5, T0 + 5 * S, S),
+        no(T0, 1, 0, 0, 0, 2, 5, T0 + 5 * S, 4 * S),
+        no(T0, 6, 0, RESERVE, 0, 2, 5, T0 + 5 * S, STINT_NEVER),
+        wait(T0 + S, 1, RESERVE, 0, 2, 5, 1, T0 + 6 * S, 3 * S),
+        wait(T0 + 2500 * MS, 9, RESERVE | PARTIAL, 0, 2, 5, 1, T0 + 7 * S, 2500 * MS),
+        ok(T0 + 6 * S, 1, 0, RESERVE, 0, 2, 2, 1, T0 + 8 * S)}},
+    {"a shadow", policy(W, .limit = 60, .burst = 2, .flags = STINT_SHADOW), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
+        wait(T0, 1, 0, FIRST | SHADOWED, 2, 2, 0, T0 + 2 * S, S),
+        wait(T0, 1, 0, SHADOWED, 2, 2, 0, T0 + 2 * S, S),
+        ok(T0 + S, 1, 0, 0, 0, 2, 2, 1, T0 + 3 * S)}},
+    {"near the burst", policy(W, .limit = 60, .burst = 10, .near_limit = 50), {
+        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
+        ok(T0, 1, 0, 0, NEAR, 10, 6, 1, T0 + 6 * S),
+        ok(T0 + S - 1, 0, 0, PEEK, NEAR, 10, 6, 0, T0 + 6 * S),
+        ok(T0 + S, 0, 0, PEEK, 0, 10, 5, 0, T0 + 6 * S)}},
+    {"a limit of the request's own below the policy's: tokens take longer",
+     policy(W, .limit = 60, .burst = 10, .max_reserved = 10), {
+        ok(T0, 5, 30, 0, 0, 5, 5, 5, T0 + 10 * S),
+        no(T0, 1, 30, 0, FIRST, 5, 5, T0 + 10 * S, 2 * S),
+        no(T0, 6, 30, 0, 0, 5, 5, T0 + 10 * S, STINT_NEVER),
+        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S),
+        no(T0 + 2 * S - 1, 1, 30, 0, 0, 5, 5, T0 + 10 * S, 1),
+        ok(T0 + 2 * S, 1, 30, 0, 0, 5, 5, 1, T0 + 12 * S),
+        row(T0 + 2 * S, 5, 15, RESERVE, false, 0, 2, 3, 0, T0 + 12 * S, 10 * S),
+        row(T0 + 2 * S, 2, 15, RESERVE, true, 0, 2, 5, 2, T0 + 20 * S, 10 * S)}},
+    {"one so low that it is a token at least", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 1, 3, 0, 0, 1, 1, 1, T0 + 20 * S),
+        no(T0, 1, 3, 0, FIRST, 1, 1, T0 + 20 * S, 20 * S),
+        no(T0, 1, 0, 0, 0, 10, 20, T0 + 20 * S, 11 * S),
+        no(T0, 0, 0, 0, 0, 10, 20, T0 + 20 * S, 10 * S)}},
+    {"one above the policy's is as the policy's", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 10, 1000, 0, 0, 10, 10, 10, T0 + 10 * S),
+        no(T0, 1, UINT32_MAX, 0, FIRST, 10, 10, T0 + 10 * S, S)}},
+    {"an override above the limit, which beats the request's own",
+     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
+        override(600, UNTIL),
+        ok(T0, 100, 5, 0, OVER, 100, 100, 100, T0 + 10 * S),
+        no(T0, 1, 0, 0, OVER | FIRST, 100, 100, T0 + 10 * S, 100 * MS),
+        no(T0, 101, 0, 0, OVER, 100, 100, T0 + 10 * S, STINT_NEVER),
+        ok(T0 + 100 * MS, 1, 0, 0, OVER, 100, 100, 1, T0 + 10100 * MS),
+        clear(0),
+        no(T0 + 100 * MS, 1, 0, 0, 0, 10, 10, T0 + 10100 * MS, S),
+        clear(ENOENT)}},
+    {"charges under an override fill what the bucket then holds",
+     policy(W, .limit = 60, .burst = 10, .max_reserved = 10, .flags = RULED), {
+        override(600, UNTIL),
+        ok(T0, 150, 0, CHARGE, OVER, 100, 150, 150, T0 + 15 * S),
+        ok(T0, 150, 0, CHARGE, OVER, 100, 200, 50, T0 + 20 * S),
+        clear(0),
+        ok(T0 + S, 5, 0, CHARGE, 0, 10, 20, 1, T0 + 21 * S)}},
+    {"an override below the limit, and its end",
+     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
+        override(30, T0 + 4 * S),
+        ok(T0, 5, 0, 0, OVER, 5, 5, 5, T0 + 10 * S),
+        no(T0, 1, 0, 0, OVER | FIRST, 5, 5, T0 + 10 * S, 2 * S),
+        no(T0, 3, 0, 0, OVER, 5, 5, T0 + 10 * S, 4 * S),
+        no(T0, 6, 0, 0, OVER, 5, 5, T0 + 10 * S, 6 * S),
+        no(T0 + 4 * S - 1, 3, 0, 0, OVER, 5, 4, T0 + 10 * S, 1),
+        ok(T0 + 4 * S, 3, 0, 0, 0, 10, 9, 3, T0 + 13 * S)}},
+    {"an override of 0", policy(W, .limit = 60, .burst = 10, .flags = RULED), {
+        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
+        override(0, UNTIL),
+        no(T0, 0, 0, 0, OVER | FIRST, 0, 5, T0 + 5 * S, HOUR),
+        no(T0, 1, 0, PARTIAL, OVER, 0, 5, T0 + 5 * S, HOUR),
+        no(T0, 11, 0, 0, OVER, 0, 5, T0 + 5 * S, STINT_NEVER),
+        row(T0, 1, 0, CHARGE, true, OVER, 0, 6, 1, T0 + 6 * S, 0)}},
+    {"an override of 2^28", policy(W, .limit = 60, .burst = 10, .max_reserved = 2, .flags = RULED), {
+        override(MOST, UNTIL),
+        ok(T0, 5, 0, 0, OVER, MOST, 5, 5, T0 + 5 * S),
+        ok(T0, UINT32_MAX, 0, 0, OVER, MOST, 12, UINT32_MAX, T0 + 12 * S),
+        ok(T0, 1, 0, 0, OVER, MOST, 12, 1, T0 + 12 * S),
+        ok(T0 + S, 5, 0, 0, OVER, MOST, 12, 5, T0 + 13 * S),
+        clear(0),
+        no(T0 + S, 1, 0, 0, FIRST, 10, 12, T0 + 13 * S, 3 * S)}},
+    {"an override of more than 10 million a second",
+     policy(S, .limit = 10, .burst = 2, .flags = RULED), {
+        override(20000000, UNTIL),
+        ok(T0, 2000000, 0, 0, OVER, 2000000, 2000000, 2000000, T0 + 200 * MS),
+        no(T0, 1, 0, 0, OVER | FIRST, 2000000, 2000000, T0 + 200 * MS, 100),
+        ok(T0 + 100, 1, 0, 0, OVER, 2000000, 2000000, 1, T0 + 200 * MS + 100)}},
+    {"more is used than 2^28 by an override that is set later",
+     policy(10 * MS, .limit = 1, .burst = 1000000, .flags = RULED), {
+        ok(T0, 1000000, 0, 0, 0, 1000000, 1000000, 1000000, T0 + 10000 * S),
+        override(100000, UNTIL),
+        no(T0 + 9000 * S, 1, 0, 0, FIRST, 1000000, 100000, T0 + 10000 * S, 10 * MS)}},
+    {"a ban", policy(W, .limit = 60, .burst = 2, .ban = 10 * MINUTE, .flags = RULED), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
+        no(T0, 1, 0, 0, BANNED | FIRST, 2, 2, T0 + 2 * S, 10 * MINUTE),
+        no(T0 + S, 0, 0, 0, BANNED | OVER, 0, 1, T0 + 2 * S, 10 * MINUTE - S),
+        no(T0 + 10 * S, 1, 0, DRAIN, BANNED | OVER, 0, 0, T0 + 10 * S, 10 * MINUTE - 10 * S),
+        ok(T0 + 10 * MINUTE, 2, 0, 0, 0, 2, 2, 2, T0 + 10 * MINUTE + 2 * S)}},
+    {"first refusals, and strikes: one in a window that the instant passes",
+     policy(S, .limit = 2, .burst = 3, .ban = HOUR, .ban_after = 3, .flags = RULED), {
+        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 1, 1, T0 + 600 * MS),
+        no(T0 + 100 * MS, 3, 0, 0, FIRST, 3, 1, T0 + 600 * MS, 500 * MS),
+        no(T0 + 100 * MS, 3, 0, 0, 0, 3, 1, T0 + 600 * MS, 500 * MS),
+        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 2, 1, T0 + 1100 * MS),
+        no(T0 + 100 * MS, 2, 0, 0, FIRST, 3, 2, T0 + 1100 * MS, 500 * MS),
+        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 3, 1, T0 + 1600 * MS),
+        no(T0 + 100 * MS, 1, 0, 0, 0, 3, 3, T0 + 1600 * MS, 500 * MS),
+        ok(T0 + 700 * MS, 1, 0, 0, 0, 3, 3, 1, T0 + 2100 * MS),
+        no(T0 + 700 * MS, 1, 0, 0, BANNED | FIRST, 3, 3, T0 + 2100 * MS, HOUR)}},
+    {"the limit is lowered, and raised: the instant stays",
+     policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
+        change_bucket(30, 10, 0),
+        ok(T0, 0, 0, 0, 0, 10, 3, 0, T0 + 5 * S),
+        ok(T0, 7, 0, 0, 0, 10, 10, 7, T0 + 19 * S),
+        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 19 * S, S),
+        change_bucket(120, 10, 0),
+        no(T0, 1, 0, 0, 0, 10, 38, T0 + 19 * S, 14500 * MS),
+        no(T0, 0, 0, 0, 0, 10, 38, T0 + 19 * S, 14 * S),
+        no(T0 + 14500 * MS - 1, 1, 0, 0, 0, 10, 10, T0 + 19 * S, 1),
+        ok(T0 + 14500 * MS, 1, 0, 0, 0, 10, 10, 1, T0 + 19500 * MS)}},
+    {"the burst is lowered, and raised", policy(W, .limit = 60, .burst = 9), {
+        ok(T0, 5, 0, 0, 0, 9, 5, 5, T0 + 5 * S),
+        change_bucket(60, 5, 0),
+        ok(T0, 0, 0, 0, 0, 5, 5, 0, T0 + 5 * S),
+        change_bucket(60, 4, 0),
+        no(T0, 0, 0, 0, FIRST, 4, 5, T0 + 5 * S, S),
+        change_bucket(60, 4, 3),
+        wait(T0, 2, RESERVE, 0, 4, 7, 2, T0 + 7 * S, 3 * S),
+        change_bucket(60, 20, 0),
+        ok(T0, 13, 0, 0, 0, 20, 20, 13, T0 + 20 * S)}},
+    {"given back: at once, and what has not come back by itself",
+     policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
+        refund(5, T0 + 5 * S, 5),
+        refund(5, T0 + 5 * S, 0),
+        refund(5, 0, 0),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S),
+        ok(T0 + 7500 * MS, 0, 0, PEEK, 0, 10, 3, 0, T0 + 10 * S),
+        refund(10, T0 + 10 * S, 3),
+        ok(T0 + 7500 * MS, 10, 0, 0, 0, 10, 10, 10, T0 + 17500 * MS),
+        ok(T0 + 20 * S, 0, 0, PEEK, 0, 10, 0, 0, T0 + 20 * S),
+        refund(10, T0 + 17500 * MS, 0),
+        ok(T0 + 20 * S, 10, 0, 0, 0, 10, 10, 10, T0 + 30 * S)}},
+    {"given back after others took: no more than is left of its own",
+     policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 4, 0, 0, 0, 10, 4, 4, T0 + 4 * S),
+        ok(T0, 6, 0, 0, 0, 10, 10, 6, T0 + 10 * S),
+        ok(T0 + 3 * S, 0, 0, PEEK, 0, 10, 7, 0, T0 + 10 * S),
+        refund(4, T0 + 4 * S, 1),
+        ok(T0 + 3 * S, 0, 0, PEEK, 0, 10, 6, 0, T0 + 9 * S),
+        refund(6, T0 + 10 * S, 6),
+        ok(T0 + 3 * S, 10, 0, 0, 0, 10, 10, 10, T0 + 13 * S)}},
+    {"given back in parts, and what counts by the rate of now",
+     policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 8, 0, 0, 0, 10, 8, 8, T0 + 8 * S),
+        refund(3, T0 + 8 * S, 3),
+        change_bucket(30, 10, 0),
+        refund(1, T0 + 8 * S, 1),
+        ok(T0, 0, 0, PEEK, 0, 10, 2, 0, T0 + 3 * S),
+        refund(4, T0 + 8 * S, 2),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 20 * S)}},
+    {"a reset", policy(W, .limit = 60, .burst = 10), {
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S),
+        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 10 * S, S),
+        reset(),
+        ok(T0 + MS, 10, 0, 0, 0, 10, 10, 10, T0 + MS + 10 * S),
+        refund(10, T0 + 10 * S, 10)}},
+    {"late callers: the bucket is further from full", policy(W, .limit = 60, .burst = 5), {
+        ok(T0 + 10 * S, 2, 0, 0, 0, 5, 2, 2, T0 + 12 * S),
+        ok(T0 + 8 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 13 * S),
+        no(T0 + 8 * S, 1, 0, 0, FIRST, 5, 5, T0 + 13 * S, S),
+        ok(T0 + 10 * S, 2, 0, 0, 0, 5, 5, 2, T0 + 15 * S),
+        no(T0 + 9 * S, 0, 0, 0, 0, 5, 6, T0 + 15 * S, S)}},
+};
+/* clang-format on */
+
+TEST(test_case_by_case) {
+    (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+}
