@@ -11,14 +11,14 @@
 
 /* ---- Case by case ---------------------------------------------------------------------------- */
 
-#define S      SECOND
-#define THIRD  UINT64_C(333333334) /* ns of a token by 3 a second */
-#define UNTIL  (T0 + HOUR)
-#define RULED  STINT_OVERRIDES
+#define S     SECOND
+#define THIRD UINT64_C(333333334) /* ns of a token by 3 a second */
+#define UNTIL (T0 + HOUR)
+#define RULED STINT_OVERRIDES
 
 /* A row that no macro of script.h is for. */
-#define row(now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry) \
-    {DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry}
+#define row(now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry)       \
+    { DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry }
 
 /* clang-format off */
 static const struct script scripts[] = {
@@ -195,11 +195,11 @@ static const struct script scripts[] = {
         ok(T0, 2000000, 0, 0, OVER, 2000000, 2000000, 2000000, T0 + 200 * MS),
         no(T0, 1, 0, 0, OVER | FIRST, 2000000, 2000000, T0 + 200 * MS, 100),
         ok(T0 + 100, 1, 0, 0, OVER, 2000000, 2000000, 1, T0 + 200 * MS + 100)}},
-    {"more is used than 2^28 by an override that is set later",
+    {"more tokens are used, by an override that is set later, than are told",
      policy(10 * MS, .limit = 1, .burst = 1000000, .flags = RULED), {
         ok(T0, 1000000, 0, 0, 0, 1000000, 1000000, 1000000, T0 + 10000 * S),
         override(100000, UNTIL),
-        no(T0 + 9000 * S, 1, 0, 0, FIRST, 1000000, 100000, T0 + 10000 * S, 10 * MS)}},
+        no(T0, 1, 0, 0, OVER | FIRST, MOST, UINT32_MAX, T0 + 10000 * S, HOUR)}},
     {"a ban", policy(W, .limit = 60, .burst = 2, .ban = 10 * MINUTE, .flags = RULED), {
         ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
         no(T0, 1, 0, 0, BANNED | FIRST, 2, 2, T0 + 2 * S, 10 * MINUTE),
@@ -287,4 +287,96 @@ static const struct script scripts[] = {
 
 TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+}
+
+/* ---- Promise A, and B in the long run --------------------------------------------------------- */
+
+__extension__ typedef unsigned __int128 wide;
+
+struct grant {
+    uint64_t now;
+    uint32_t tokens;
+};
+
+static int by_now(const void *one, const void *other) {
+    const struct grant *a = one, *b = other;
+    return (a->now > b->now) - (a->now < b->now);
+}
+
+/* "in every span of d ns of the nows that its requests are decided by, at most burst + d * limit /
+ * window" tokens are granted: in whatever order they come, exactly. */
+TEST(test_every_span) {
+    enum { ASKS = 400 };
+    static const char *const rates[] = {"10/s", "3/s", "7/s", "1/min", "1000/90s", "9999/10ms"};
+    struct random random = {test_seed()};
+    uint64_t refused = 0;
+    for (uint64_t round = 0; round < test_rounds(300); round++) {
+        char text[80];
+        struct grant grants[ASKS];
+        size_t n = 0;
+        snprintf(text, sizeof text, "%s burst=%" PRIu64 " name=p",
+                 rates[random_below(&random, sizeof rates / sizeof rates[0])],
+                 1 + random_below(&random, 30));
+        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+        const struct stint_policy policy = parsed(text);
+        const uint32_t id = add_made(limiter, &policy);
+        const uint64_t token = token_time(&policy);
+        test_time = T0 + random_below(&random, DAY);
+        for (int i = 0; i < ASKS; i++) {
+            const uint64_t late = random_below(&random, 4 * token),
+                           now = test_time - (late < 50 * SECOND ? late : 0);
+            struct stint_request request = STINT_REQUEST(1, id, 1 + (uint32_t)(i % 7 == 0) * 3);
+            struct stint_verdict v;
+            request.flags = i % 5 == 0 ? STINT_PARTIAL : 0;
+            stint_decide(limiter, &request, now, &v);
+            refused += !v.allowed;
+            if (v.granted)
+                grants[n++] = (struct grant){now, v.granted};
+            test_time += random_below(&random, 2 * token);
+        }
+        stint_close(limiter);
+        qsort(grants, n, sizeof grants[0], by_now);
+        for (size_t from = 0; from < n; from++) {
+            uint64_t tokens = 0;
+            for (size_t to = from; to < n; to++) {
+                tokens += grants[to].tokens;
+                const wide most = (wide)policy.burst * policy.window +
+                                  (wide)(grants[to].now - grants[from].now) * policy.limit;
+                if ((wide)tokens * policy.window > most)
+                    fail_msg("round %" PRIu64 ", %s: %" PRIu64 " in %" PRIu64 " ns", round, text,
+                             tokens, grants[to].now - grants[from].now);
+            }
+        }
+    }
+    assert_true(refused > 0);
+}
+
+/* Who asks exactly when he is told to, for a year, is granted all that the rate brings, but for
+ * what T was rounded up by: "at most one part in T"; and not a ns sooner. */
+TEST(test_a_year) {
+    static const char *const texts[] = {"3/minute burst=5 name=p", "7/hour burst=1 name=p",
+                                        "1000/day burst=100 name=p", "999983/366d burst=3 name=p"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const struct stint_policy policy = parsed(texts[i]);
+        const uint64_t token = token_time(&policy), year = 366 * DAY;
+        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+        const uint32_t id = add_made(limiter, &policy);
+        struct stint_verdict v = {.allowed = true};
+        uint64_t granted = 0, refused = 0;
+        for (test_time = T0; test_time <= T0 + year; granted += v.allowed) {
+            if (!v.allowed && refused++ % 64 == 0) {
+                test_time += v.retry_after - 1;
+                assert_false(stint_take(limiter, id, 1, 1, STINT_NOW, &v));
+                assert_int_equal(v.retry_after, 1);
+            }
+            const bool must = !v.allowed;
+            test_time += v.retry_after;
+            stint_take(limiter, id, 1, 1, STINT_NOW, &v);
+            assert_true(v.allowed || !must);
+        }
+        const uint64_t ideal = policy.burst + (uint64_t)((wide)year * policy.limit / policy.window);
+        print_message("%s: %" PRIu64 " of %" PRIu64 "\n", texts[i], granted, ideal);
+        assert_true(granted <= ideal + 1 && granted + ideal / token + 2 >= ideal);
+        stint_close(limiter);
+    }
 }
