@@ -804,13 +804,13 @@ enum stint_verdict_flags {
 struct stint_verdict {
     bool allowed; /* let it through */
     uint32_t flags;
-    uint32_t capacity; /* most tokens the key can hold */
-    uint32_t
-        used; /* tokens taken, those of this request included; 2^32 - 1: or more. More than `capacity` while
-                         * tokens are reserved, after a charge, after the limit was lowered, where
-                         * refusals are counted, and by one for each thread that is refused at this
-                         * instant and has its token still to take back (B). Smooth: the sum that is
-                         * compared with the limit. In flight: what is held */
+    uint32_t capacity;    /* most tokens the key can hold */
+    uint32_t used;        /* tokens taken, those of this request included; no more than 2^32 - 1 is
+                         * told. More than `capacity` while tokens are reserved, after a charge,
+                         * after the limit was lowered, where refusals are counted, and by one for
+                         * each thread that is refused at this instant and has its token still to
+                         * take back (B). Smooth: the sum that is compared with the limit. In
+                         * flight: what is held */
     uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
