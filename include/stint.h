@@ -24,7 +24,8 @@
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
  *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) By a token
  *     bucket (TOKEN BUCKETS below) it is spans: in every span of d ns of the nows that its requests
- *     are decided by, at most burst + d * limit / window. The exceptions are in the table below.
+ *     are decided by, at most burst + d * limit / window (and max_reserved, if they ask for it).
+ *     The exceptions are in the table below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted; of a full bucket `burst` at once. The exceptions are in the table. None of them
@@ -121,10 +122,10 @@
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
  *    lowered, and more after it was raised. In a span in which they change, A holds with the longer
  *    of the two burst * T and the shorter T.
- *  - A limit of the request's own, or an override, changes T and keeps the times: the bucket holds
- *    burst * own / limit tokens, rounded down, but one at least. So does max_reserved. A request's
- *    own limit above the policy's is taken as the policy's: given back, such tokens could be more
- *    than were taken. An override of more than 10 million a second is as that.
+ *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
+ *    holds burst * T / T2 tokens, rounded down, but one at least. Of max_reserved it is the same. A
+ *    request's own limit above the policy's is taken as the policy's: given back, such tokens could
+ *    be more than were taken. An override of more than 10 million a second is as that.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -803,16 +804,17 @@ enum stint_verdict_flags {
 struct stint_verdict {
     bool allowed; /* let it through */
     uint32_t flags;
-    uint32_t capacity;  /* most tokens the key can hold */
-    uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
-                         * tokens are reserved, after a charge, after the limit was lowered, where
-                         * refusals are counted, and by one for each thread that is refused at this
-                         * instant and has its token still to take back (B). Smooth: the sum that is
-                         * compared with the limit. In flight: what is held */
-    uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
-    uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
+    uint32_t capacity;    /* most tokens the key can hold */
+    uint32_t used;        /* tokens taken, those of this request included; no more than 2^32 - 1 is
+                         * told. More than `capacity` while tokens are reserved, after a charge,
+                         * after the limit was lowered, where refusals are counted, and by one for
+                         * each thread that is refused at this instant and has its token still to
+                         * take back (B). Smooth: the sum that is compared with the limit. In
+                         * flight: what is held */
+    uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
+    uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
-    uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund; 0:
+    uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund; 0:
                          * none was (STINT_UNTRACKED). Of a bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t

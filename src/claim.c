@@ -455,6 +455,6 @@ enum progress stint_decide_full(struct decision *decision) {
     else if (on_full == STINT_FULL_REFUSE && (decision->terms.part & PART_ENDLESS) == 0)
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
-        charge->used = 0;
+        charge->used = charge->count = 0;
     return stint_decide_nothing(decision, STINT_UNTRACKED);
 }

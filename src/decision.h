@@ -100,6 +100,7 @@ struct known {
     bool flags;      /* those of the request are `of_request` */
     uint32_t of_request;
     bool overrides; /* the policy may have them */
+    bool windows;   /* it is no bucket */
 };
 
 static const struct known nothing_known = {.overrides = true};
@@ -171,9 +172,12 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
-    const uint32_t traits = known.traits != 0 ? known.traits : (uint32_t)word;
-    if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0))
+    if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0) ||
+        (known.windows && UNLIKELY((word & RULE_BUCKET) != 0)))
         return STINT_UNKNOWN_POLICY;
+    const uint32_t traits = known.traits != 0 ? known.traits
+                            : known.windows   ? (uint32_t)word & ~RULE_BUCKET
+                                              : (uint32_t)word;
     if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
         return STINT_BAD_REQUEST;
     uint64_t capacity = word >> 32;
@@ -365,7 +369,7 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
 
 /* Whether a bucket's first refusal is over: the instant at which it is full passes a multiple of
  * the policy's window. */
-static inline bool mark_over(const struct decision *decision, const struct seen *seen) {
+static ALWAYS_INLINE bool mark_over(const struct decision *decision, const struct seen *seen) {
     return bucket_passed(decision->terms.window,
                          bucket_full(decision->end, state_used(seen->state)),
                          decision->now + decision->charge.count);
@@ -515,7 +519,7 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
         wait = terms->cost > terms->room ? STINT_NEVER : left;
     else if (!within && !(charge->fits && charge->total <= terms->capacity))
         wait = decision_wait(decision, left);
-    if ((within && !is_charge(terms)) ||
+    if ((within && !is_charge(terms) && (terms->part & PART_ENDLESS) == 0) ||
         (charge->used < terms->capacity && !(untracked && !charge->fits)))
         remaining = terms->capacity - charge->used;
     word_write(verdict, 0, PAIR(allowed, flags));

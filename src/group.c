@@ -31,8 +31,8 @@ struct part {
     struct seen seen; /* the slot; its state is the one that was judged: what was loaded, or what an
                        * earlier part will make of it */
     uint64_t loaded;
-    uint64_t next; /* what the state is to be; PART_LONG: the tokens that the part would take, or
-                    * took */
+    uint64_t next; /* what the state is to be; PART_LONG: what the part would add to the count, or
+                    * the tokens that it took */
     enum {
         PART_DONE, /* nothing is to be written */
         PART_SWAP,
@@ -68,8 +68,8 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     return allowed;
 }
 
-/* Asks what would become of a request if `before` tokens of its key had been taken. `would`
- * receives how many it would take. */
+/* Asks what would become of a request if `before` had been added to its key's count. `would`
+ * receives what it would add. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
@@ -85,7 +85,7 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     decision.terms.before = before;
     bool fits = stint_decision_settle(&decision, request, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
-        *would = decision.charge.total - decision.charge.used;
+        *would = (decision.charge.total - decision.charge.used) * decision.terms.unit;
     return fits;
 }
 
@@ -174,7 +174,7 @@ static inline bool same_count(const struct stint_request *one, const struct stin
     return one->key == other->key && one->policy == other->policy;
 }
 
-/* Tokens of the same key that earlier parts would take, of those that were only looked at. */
+/* What earlier parts of the same key would add to its count, of those that were only looked at. */
 static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
                              size_t n) {
     uint64_t tokens = 0;
@@ -254,6 +254,11 @@ static uint64_t wait_told(const struct stint_request *requests, size_t part,
     return 0;
 }
 
+static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
+    return policy_id < limiter->deciding &&
+           (policy_traits(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
+}
+
 /* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
  * the verdict of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -282,6 +287,10 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
                 marked.used = verdict->used;
                 marked.remaining =
                     marked.used < marked.capacity ? marked.capacity - marked.used : 0;
+                if (is_bucket(limiter, request->policy)) {
+                    marked.window = verdict->window;
+                    marked.reset_after = verdict->reset_after;
+                }
             }
             *verdict = marked;
         }
@@ -305,8 +314,7 @@ static void bucket_tell(struct stint_limiter *limiter, const struct stint_reques
     struct stint_verdict look;
     uint64_t would;
 
-    if (request->policy >= limiter->deciding || verdict->window == 0 ||
-        (policy_traits(&limiter->policies[request->policy]) & RULE_BUCKET) == 0)
+    if (verdict->window == 0 || !is_bucket(limiter, request->policy))
         return;
     (void)part_look(limiter, request, 0, now, &look, &would);
     if (is_void(&look))

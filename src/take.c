@@ -159,7 +159,8 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
     const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
     const uint64_t ahead = (from >> STATE_ID) - (full >> STATE_ID), taken = cost * bucket.unit;
     const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
-    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) || UNLIKELY(cost > bucket.burst) ||
+    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
+        UNLIKELY(cost - 1 >= bucket.burst) ||
         UNLIKELY((ahead & ID_MASK) >= (uint64_t)policy_reach(policy)) ||
         UNLIKELY(count > bucket.burst * bucket.unit))
         return LEFT;
@@ -317,12 +318,13 @@ static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
     return decide_as(limiter, request, now, verdict, KNOWN(RULE_BUCKET, 0));
 }
 
-/* A request without flags by any policy of one slot a key without overrides: smooth 27 ns for 30,
- * start=first 36 for 41. */
+/* A request without flags by any policy of one slot a key and of windows, without overrides: smooth
+ * 27 ns for 30, start=first 36 for 41. */
 static NOINLINE bool decide_policy(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
+    return decide_as(limiter, request, now, verdict,
+                     (struct known){.flags = true, .windows = true});
 }
 
 /* Any request by any policy. */
@@ -475,6 +477,7 @@ static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t poli
 
 static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                       uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    /* A bucket has no hot capacity. */
     if (LIKELY(cost == 1) && LIKELY(take_ruled(limiter, policy, key, now, verdict) != LEFT))
         return true;
     const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
@@ -492,7 +495,7 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
            : traits == (TRAIT_EXISTS | RULE_BUCKET)
                ? take_by_bucket(limiter, policy, key, cost, now, verdict)
            : traits_striped(traits) ? take_by_stripe(limiter, policy, key, cost, now, verdict)
-           : (traits & STINT_OVERRIDES) != 0
+           : (traits & (STINT_OVERRIDES | RULE_BUCKET)) != 0
                ? take_by_override(limiter, policy, key, cost, now, verdict)
                : take_any(limiter, policy, key, cost, now, verdict);
 }

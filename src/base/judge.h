@@ -168,7 +168,7 @@ struct terms {
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
     uint64_t most; /* to which a charge may bring a count */
-    uint64_t before; /* tokens that are looked beside, as if they had been taken */
+    uint64_t before; /* what is added to a count before it is judged, as if it had been taken */
     uint32_t part;   /* enum part_flags */
     bool unlike;     /* the capacity is the request's own */
     bool own;        /* the capacity is the request's own, and less than the policy's */
@@ -273,6 +273,7 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     const uint64_t all = terms->room * bucket->unit / unit;
     terms->unit = unit;
     terms->reciprocal = reciprocal_of(unit);
+    terms->most = terms->most * bucket->unit / unit;
     terms->capacity = held == 0 ? 1 : held < STINT_LIMIT_MAX ? held : STINT_LIMIT_MAX;
     terms->room = all == 0 ? 1 : all < STINT_LIMIT_MAX ? all : STINT_LIMIT_MAX;
 }
@@ -301,7 +302,7 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
 }
 
 /* Whether an instant has passed a multiple of a window. (A policy that is freed has no window.) */
-static inline bool bucket_passed(uint64_t window, uint64_t from, uint64_t to) {
+static ALWAYS_INLINE bool bucket_passed(uint64_t window, uint64_t from, uint64_t to) {
     return window == 0 || from / window != to / window;
 }
 
@@ -345,8 +346,8 @@ static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t co
 
 /* Judges a request of a key that is never refused. All is granted; the window counts as much as it
  * holds. */
-static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
-                                          uint64_t used) {
+static ALWAYS_INLINE struct charge judge_endless(const struct terms *terms, uint64_t count,
+                                                 uint64_t used) {
     const uint64_t taken = count_taken(terms, count, used);
 
     if (is_look(terms))
@@ -367,7 +368,7 @@ static inline uint32_t charge_counted(const struct charge *charge) {
 /* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
  * the end of their window. */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
-    count += terms->before * terms->unit;
+    count += terms->before;
     const uint64_t used = count_total(terms, count, left);
     const bool refused = (terms->part & (PART_REFUSED | PART_BARRED)) != 0;
     uint64_t taken = terms->cost;

@@ -215,7 +215,10 @@ static bool ban_can_come(const struct stint_policy *policy) {
     const tick_t shortest = policy->calendar != 0
                                 ? calendar_shortest(policy->calendar, between)
                                 : (tick_t)(policy->window / STINT_TICK_NS) * between;
-    return (tick_t)(policy->ban / STINT_TICK_NS) > shortest;
+    /* The instant at which a bucket is full may pass so many windows at once. */
+    const uint64_t bucket =
+        policy->burst == 0 ? 0 : policy->burst * bucket_unit(policy->window, policy->limit);
+    return (tick_t)(policy->ban / STINT_TICK_NS) + (tick_t)(bucket / STINT_TICK_NS) > shortest;
 }
 
 /* Checks a ban. The window is right. */
