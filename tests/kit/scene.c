@@ -166,6 +166,8 @@ struct named {
     bool added, replaced;
     bool uncapped;        /* more can be used in a window than its limit: A is not asked, nor B */
     uint32_t most, least; /* limits that it had, or that a key or a request had in its place */
+    uint64_t span, token; /* of a bucket, ns: the longest that it fills, the shortest of a token */
+    bool rates;           /* these were of several rates */
     uint32_t limits[LIMITS_MAX];
     unsigned limit_count;
 };
@@ -544,9 +546,29 @@ static void knows_limit(struct named *named, uint32_t limit) {
     named->limits[named->limit_count++] = limit;
 }
 
+/* "In a span in which they change, A holds with the longer of the two burst * T and the shorter
+ * T." An override keeps the first of these. */
+static void knows_rate(struct named *named, uint64_t token, uint64_t span) {
+    named->rates |= named->token != 0 && named->token != token;
+    named->token = named->token == 0 || token < named->token ? token : named->token;
+    named->span = span > named->span ? span : named->span;
+}
+
 static void knows(struct named *named, const struct stint_policy *policy) {
-    named->uncapped |= carries(policy) || policy->max_reserved != 0;
-    knows_limit(named, policy->capacity != 0 ? policy->capacity : policy->limit);
+    named->uncapped |= carries(policy) || (policy->max_reserved != 0 && !is_bucket(policy));
+    knows_limit(named, capacity_of(policy));
+    if (is_bucket(policy))
+        knows_rate(named, token_time(policy), count_most(policy) * token_time(policy));
+}
+
+/* An override of a key, or a request's own limit: of a bucket it is another rate. */
+static void knows_other(struct named *named, uint32_t limit) {
+    struct stint_policy policy = named->policy;
+    policy.limit = limit;
+    if (!is_bucket(&policy))
+        knows_limit(named, limit);
+    else if (limit != 0)
+        knows_rate(named, token_time(&policy), 0);
 }
 
 static struct stint_policy read_policy(const struct named *named, const char *notation) {
@@ -645,7 +667,8 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
     struct named *named = &s.policies[part->policy];
     /* By the clock's time, of a late caller and of one behind whom it was set back. */
     const uint64_t told = verdict->window - verdict->reset_after;
-    const bool by_told = part->by_decide || act->count > 1 || told > now || s.time < now;
+    const bool by_told = part->by_decide || act->count > 1 || told > now || s.time < now ||
+                         is_bucket(&named->policy);
     struct logged *logged = log_call(part, by_told ? told : now);
     logged->verdict = *verdict;
     logged->quiet = act->quiet;
@@ -655,7 +678,7 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
                     (part->flags & ~(uint32_t)STINT_PARTIAL) == 0;
     named->uncapped |= (part->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE;
     if (part->limit != 0 && named->limits[named->limit_count - 1] != part->limit)
-        knows_limit(named, part->limit);
+        knows_other(named, part->limit);
     expect_part(act, part, logged);
 }
 
@@ -955,7 +978,7 @@ static int make(const struct act *act, uint64_t now) {
         find(act, named);
         break;
     case OVERRIDE:
-        knows_limit(named, part->limit);
+        knows_other(named, part->limit);
         return set_up(act, stint_override(s.limiter, named->id, part->key, part->limit,
                                           tick_time(act->tick)));
     case CLEAR: /* there is none any more, if its policy is gone */
@@ -1089,6 +1112,8 @@ static bool window_may_be(const struct logged *logged) {
     const struct stint_policy *policy = &s.policies[logged->policy].policy;
     const uint64_t window = logged->verdict.window;
 
+    if (is_bucket(policy))
+        return true;
     if (is_calendar(policy))
         return calendar_edge(policy, window - 1, true) == window;
     if (!is_first(policy) && (policy->flags & STINT_START_PER_KEY) == 0)
@@ -1106,6 +1131,8 @@ static bool window_may_be(const struct logged *logged) {
 
 static bool capacity_may_be(const struct logged *logged) {
     const struct named *named = &s.policies[logged->policy];
+    if (is_bucket(&named->policy) && !logged->whole) /* it may be by a limit of its own */
+        return true;
     for (unsigned i = 0; i < named->limit_count; i++)
         if (named->limits[i] == logged->verdict.capacity)
             return true;
@@ -1131,6 +1158,62 @@ static bool of_refused_group(const struct logged *part) {
     for (unsigned i = 0; i < s.logged; i++)
         refused |= s.log[i].call == part->call && &s.log[i] != part && !s.log[i].verdict.allowed;
     return refused && part->verdict.allowed;
+}
+
+/* Whether what was given back was granted to a request of a span, as far as can be told: those of
+ * no verdict may be anybody's. */
+static bool takes_from_span(const struct logged *back, uint64_t from, uint64_t to) {
+    bool known = false;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *logged = &s.log[i];
+        if (logged->key != back->key || logged->policy != back->policy ||
+            logged->verdict.granted == 0 || logged->verdict.window != back->verdict.window)
+            continue;
+        known = true;
+        if (logged->now >= from && logged->now <= to)
+            return true;
+    }
+    return !known;
+}
+
+/* The tokens of a bucket that were granted to requests from one now to another, less those of them
+ * that were given back. (Of what was given back by another rate the ns may be twice as many.) */
+static uint64_t granted_in(const struct logged *which, uint64_t from, uint64_t to) {
+    const struct named *named = &s.policies[which->policy];
+    uint64_t tokens = 0, back = 0;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *logged = &s.log[i];
+        if (logged->key != which->key || logged->policy != which->policy)
+            continue;
+        if (logged->reset)
+            tokens = back = 0;
+        else if (logged->given_back != 0)
+            back += takes_from_span(logged, from, to) ? logged->given_back : 0;
+        else if (tracked(logged) && logged->now >= from && logged->now <= to)
+            tokens += logged->verdict.granted;
+    }
+    back *= named->rates ? 2 : 1;
+    return tokens > back ? tokens - back : 0;
+}
+
+/* A and B of an answer by a bucket. */
+static void judge_bucket(const struct logged *logged, bool all) {
+    const struct named *named = &s.policies[logged->policy];
+    bool was_full = false, late = logged->now < s.time;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *other = &s.log[i];
+        late |= other->now > logged->now;
+        if (other->key != logged->key || other->policy != logged->policy || !tracked(other) ||
+            other->now > logged->now)
+            continue;
+        const uint64_t long_ago = logged->now - other->now;
+        const uint64_t tokens = granted_in(logged, other->now, logged->now);
+        if (tokens > (named->span + long_ago) / named->token)
+            breaks("A: more than the burst and what comes back in a span");
+        was_full |= (tokens + 1) * named->token > named->span + long_ago;
+    }
+    if (all && !logged->verdict.allowed && !was_full && !late && !named->rates)
+        breaks("B: refused though there was room");
 }
 
 /* Whether another request was granted the token that this one is told, of a single count of which
@@ -1167,7 +1250,8 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     if (!named->replaced && !s.scene->in_order && !window_may_be(logged))
         breaks(is_first(&named->policy) ? "A: two windows of a key at once"
                                         : "A: a window that is none of the policy's");
-    if (logged->verdict.window <= logged->now)
+    const bool bucket = is_bucket(&named->policy); /* it may be full */
+    if (bucket ? logged->verdict.window < logged->now : logged->verdict.window <= logged->now)
         breaks("H: a window that is over");
     if (!s.scene->in_order && logged->asked != 0 && logged->verdict.allowed &&
         logged->verdict.granted != logged->asked && (logged->verdict.flags & STINT_SHADOWED) == 0)
@@ -1177,6 +1261,11 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     if (named->uncapped || (named->policy.flags & STINT_SHADOW) != 0 ||
         (replaced && (s.scene->key_replaced || logged->key != 77)))
         return;
+    if (bucket) {
+        judge_bucket(logged, logged->whole && !replaced && !named->replaced && !s.scene->in_order &&
+                                 named->policy.max_reserved == 0 && !s.deaths);
+        return;
+    }
     const int64_t tokens = counted_in(logged);
     if (logged->verdict.granted != 0 && told_twice(logged))
         breaks("A: two requests are told the same token");

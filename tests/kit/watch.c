@@ -29,10 +29,15 @@ static bool committed(const struct watch *watch, const struct slot *slot) {
     return policy_of(watch, slot) != NULL && !state_pending(slot->state);
 }
 
-/* Ends fall where an override is lifted or set anew, and where a policy that is gone is swept. */
-static bool end_may_fall(const struct policy *before) {
-    return before != NULL &&
-           ((policy_traits(before) & TRAIT_COMPANION) != 0 || policy_gone(before));
+/* Ends fall where an override is lifted or set anew, where a policy that is gone is swept, and where
+ * a bucket is given tokens back: then it is still the same key's. */
+static bool end_may_fall(const struct watch *watch, const struct slot *now,
+                         const struct slot *before) {
+    const struct policy *policy = policy_of(watch, before);
+    if (policy == NULL)
+        return false;
+    return (policy_traits(policy) & TRAIT_COMPANION) != 0 || policy_gone(policy) ||
+           ((policy_traits(policy) & RULE_BUCKET) != 0 && now->tag == before->tag);
 }
 
 /* I7 of a committed slot. */
@@ -72,7 +77,7 @@ static const char *slot_broken(const struct watch *watch, const struct slot *now
         return "I7: a slot's window begins later than was told";
     if (committed_twice(watch, now))
         return "I3: a key has two committed slots";
-    if (watch->replaces || end_may_fall(policy_of(watch, before)))
+    if (watch->replaces || end_may_fall(watch, now, before))
         return NULL;
     if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";

@@ -477,10 +477,24 @@ enum { CALLS = sizeof calls / sizeof calls[0], SET_UP = CALLS - 4 };
 
 /* By which policy. */
 static const char *const rules[] = {
-    "/100ms",           "/100ms count-refused", "/100ms shadow",    "/100ms near=50%",
-    "/100ms reserve=2", "/100ms capacity=5",    "/100ms smooth",    "/100ms start=first",
-    "/month",           "/100ms start=per-key", "/100ms stripes=2", "/100ms in-flight",
-    "/100ms overrides", "/100ms ban=200ms",
+    "/100ms",
+    "/100ms count-refused",
+    "/100ms shadow",
+    "/100ms near=50%",
+    "/100ms reserve=2",
+    "/100ms capacity=5",
+    "/100ms smooth",
+    "/100ms start=first",
+    "/month",
+    "/100ms start=per-key",
+    "/100ms stripes=2",
+    "/100ms in-flight",
+    "/100ms overrides",
+    "/100ms ban=200ms",
+    "/100ms burst=4",
+    "/70ms burst=2 reserve=2",
+    "/100ms burst=3 overrides",
+    "/40ms burst=4 ban=80ms",
 };
 
 /* In which table: an empty one; one whose last slot falls free, all have, or the last has and all

@@ -315,6 +315,39 @@ const struct story stories[] = {
      .before = "override ruled key 1 900; take ruled key", .a = "take ruled key long quiet = no",
      .b = "remove ruled", .after = "clear ruled key"}},
 
+    /* ---- Token buckets ---- */
+
+    /* A refusal is told as a first one again when the instant at which the bucket is full has passed
+     * a multiple of the window. */
+    {WITHOUT(BUCKET_MARK), {"bucket that is refused in the next window, too",
+     .a = "add b 2/100ms burst=2; take b key x3; turn 10; take b key x2; take b key = no first"}},
+
+    /* The key has emptied its bucket and lost its slot, which is another's: by then the bucket was
+     * full, and not before. */
+    {WITHOUT(BUCKET_CLAIM), {"late claim of a bucket",
+     .before = "add b 2/100ms burst=2; " USED_LINE "; turn 10; take b key x2; turn 21; hold 1",
+     .a = "take b key at 10"}},
+
+    /* A token of a while ago has come back by itself. If it is given back, too, three are granted
+     * at once. */
+    {WITHOUT(BUCKET_TAKEN), {"given back to a bucket, late",
+     .before = "add b 2/100ms burst=2; take b key; turn 5; take b key x2",
+     .a = "refund b key 1 of 5"}},
+
+    /* By a request that was ahead of the clock the bucket got a slot. Then it is given back more
+     * than was taken: up to the clock, it would end as the key did that had the slot. */
+    {WITHOUT(BUCKET_OVER), {"late add to a bucket that ends sooner", .stops = 1,
+     .before = "add b 2/100ms burst=2; hold 3; take two key; tell two", .a = "take two key",
+     .any_order = true,
+     .b = "take b other at 11 quiet; refund b other 3 of 20; take b other at 4"}},
+
+    /* Its end falls after the fetch-add, and its slot goes back in a window that ends as the bucket
+     * did. */
+    {WITHOUT(BUCKET_FALLS), {"late add to a bucket that is given tokens back", .stops = 2,
+     .before = "add b 10/100ms burst=10; " SLOT_HAS_ROOM, .a = "take two key",
+     .b = "turn 10; take b other cost 9",
+     .c = "refund b other 9 of 19; turn 12; take two key x2"}},
+
     /* ---- Groups ---- */
 
     /* What goes wrong where one token is taken. */
