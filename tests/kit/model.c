@@ -326,8 +326,8 @@ uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
     return tick_from(now + ban_within(policy));
 }
 
-/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each lasts
- * until the next tick at least. */
+/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each
+ * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
     const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
