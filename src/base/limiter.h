@@ -352,24 +352,30 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* The rule of a bucket with these traits. Returns false if the policy has others by now. */
-static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
-                                         uint32_t traits, struct bucket *bucket) {
+/* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve. Returns
+ * false if the policy has others by now. */
+static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limiter, uint32_t id,
+                                              uint32_t traits, bool whole, struct bucket *bucket) {
     const struct policy *policy = &limiter->policies[id];
     const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     const uint64_t *words = policy->rules[version % 2];
     const uint64_t *of = limiter->records[id].bucket[version % 2];
-    const uint64_t rates = atomic_load_acquire(&words[0]);         /* M13 */
-    const uint64_t rest = atomic_load_acquire(&words[1]);          /* M13 */
     const uint64_t has = atomic_load_acquire(&words[RULE_TRAITS]); /* M13 */
 
+    if (whole) {
+        bucket->limit = (uint32_t)atomic_load_acquire(&words[0]);        /* M13 */
+        bucket->max_reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
+    }
+    bucket->burst = (uint32_t)(has >> 32);
     bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */
     bucket->reciprocal = atomic_load_acquire(&of[1]); /* M13 */
-    bucket->limit = (uint32_t)rates;
-    bucket->burst = (uint32_t)(rates >> 32);
-    bucket->max_reserved = (uint32_t)rest;
     return LIKELY(version != 0) && LIKELY((uint32_t)has == traits) &&
            LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
+}
+
+static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t traits, struct bucket *bucket) {
+    return limiter_bucket_part(limiter, id, traits, true, bucket);
 }
 
 /* What bans keys. */
