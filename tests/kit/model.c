@@ -124,6 +124,16 @@ static bool valid_bucket(const struct stint_policy *policy) {
            (wide)count_most(policy) * token_time(policy) <= STINT_WINDOW_MAX;
 }
 
+/* "0: within `ban`" */
+static uint64_t ban_within(const struct stint_policy *policy) {
+    return policy->ban_within ? policy->ban_within : policy->ban;
+}
+
+/* The time in which a bucket's instant may pass windows at once. */
+static uint64_t bucket_time(const struct stint_policy *policy) {
+    return is_bucket(policy) ? tick_at(policy->burst * token_time(policy)) : 0;
+}
+
 /* The table above struct stint_policy, and the ranges in it. */
 bool model_valid(const struct stint_policy *policy) {
     const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
@@ -132,9 +142,9 @@ bool model_valid(const struct stint_policy *policy) {
         policy->jitter > 100 ||
         (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
         return false;
-    /* "`ban` must be longer than ban_after - 2 windows" */
+    /* "within ban_within of the first ... That must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
-        policy->ban <= shortest_between(policy, policy->ban_after - 1))
+        ban_within(policy) + bucket_time(policy) <= shortest_between(policy, policy->ban_after - 1))
         return false;
     if (is_bucket(policy) && !valid_bucket(policy))
         return false;
@@ -385,11 +395,11 @@ uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now) {
 }
 
 uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
-    return tick_from(now + policy->ban);
+    return tick_from(now + ban_within(policy));
 }
 
-/* "a key that was refused in so many of them, within `ban` of the first, is banned". Each lasts
- * until the next tick at least. */
+/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each
+ * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
     const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
