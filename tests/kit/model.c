@@ -233,13 +233,13 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
 }
 
 /* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
- * of burst and max_reserved is back, or a window if that is longer, and 60 s". (A slot's end is a
- * whole tick.) */
+ * of burst and max_reserved is back (or a window, if that is longer) and 60 s". (It is measured from
+ * tick to tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
     uint64_t longest = longest_window(policy);
     if (is_bucket(policy))
         longest =
-            tick_from(most_of(count_most(policy) * token_time(policy), longest)) + STINT_TICK_NS;
+            tick_at(most_of(count_most(policy) * token_time(policy), longest)) + 2 * STINT_TICK_NS;
     return end > now && end - now > longest + MODEL_ALLOWANCE;
 }
 

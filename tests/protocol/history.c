@@ -63,6 +63,10 @@
  *    were lost may be counted again: then only E and H are checked. Nobody is held to a window that
  *    is further ahead of all times that he, or those beside him, have shown than its length and the
  *    allowance.
+ *  - A bucket that has no slot is full by a call's time, or by the tick of another call's that had
+ *    begun; and so far may a refund or a reset bring it. Of one that was full in between a refusal
+ *    is a first one or not. A stray token is a ns. Buckets have no overrides and no bans here, and
+ *    of their numbers the burst alone changes.
  *  - stint_decide_all is left out: it is not one operation, as stint.h says.
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
@@ -308,6 +312,8 @@ static void turn_clock(struct random *random) {
     uint64_t end = window_end_at(policy, h.phases[key][id], time);
     static const uint64_t steps[] = {1, STINT_TICK_NS / 3, STINT_TICK_NS, 2 * STINT_TICK_NS};
     uint64_t later = time;
+    if (is_bucket(policy))
+        end = time + 1 + random_below(random, token_time(policy));
     switch (random_below(random, 8)) {
     case 0:
     case 1:
@@ -408,9 +414,11 @@ static struct stint_policy pick_counts(struct random *random, unsigned number) {
     static const uint64_t lengths[] = {1, 1, 2, 3, 5, 8};
     uint64_t window = lengths[random_below(random, 6)] * STINT_TICK_NS;
     struct stint_policy policy = STINT_POLICY_INIT;
-    static const enum kind kinds[] = {PLAIN,   PLAIN,    ROLLING, ROLLING,  RESERVING, SMOOTH,
-                                      STRIPED, COUNTING, NEARING, BY_FIRST, BY_FIRST,  HELD};
-    const enum kind kind = h.months ? MONTHLY : kinds[random_below(random, 12)];
+    static const enum kind kinds[] = {PLAIN,    PLAIN,   ROLLING,  ROLLING, RESERVING,
+                                      SMOOTH,   STRIPED, COUNTING, NEARING, BY_FIRST,
+                                      BY_FIRST, HELD,    BUCKET,   BUCKET,  DELAYING};
+    const enum kind kind =
+        h.months ? MONTHLY : kinds[random_below(random, sizeof kinds / sizeof kinds[0])];
     snprintf(policy.name, sizeof(policy.name), "%u", number);
     policy.limit = 1 + (uint32_t)random_below(random, 4);
     policy.window = window;
@@ -427,7 +435,7 @@ static struct stint_policy pick_counts(struct random *random, unsigned number) {
         return policy;
     if (random_below(random, 10) == 0)
         policy.flags |= STINT_SHADOW;
-    if (random_below(random, 10) == 0) {
+    if (random_below(random, 10) == 0 && !is_bucket(&policy)) {
         policy.flags |= STINT_START_PER_KEY;
         policy.start = 0;
     }
@@ -443,7 +451,10 @@ static void pick_change(struct random *random, struct call *call) {
     for (unsigned i = 0; i < call->change; i++)
         if (strcmp(h.changed[i].name, policy.name) == 0)
             policy = h.changed[i];
-    policy.limit = 1 + (uint32_t)random_below(random, 5);
+    if (is_bucket(&policy))
+        policy.burst = 1 + (uint32_t)random_below(random, 6);
+    else
+        policy.limit = 1 + (uint32_t)random_below(random, 5);
     if (above)
         policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
     if (policy.max_reserved != 0)
@@ -578,7 +589,8 @@ static bool run_scheduled(struct random *random) {
 
 static struct stint_policy pick_policy(struct random *random, unsigned number) {
     struct stint_policy policy = pick_counts(random, number);
-    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0) {
+    if (!is_striped(&policy) && !is_in_flight(&policy) && !is_bucket(&policy) &&
+        random_below(random, 4) == 0) {
         policy.flags |= STINT_OVERRIDES;
         if (random_below(random, 2) == 0) {
             policy.ban = (1 + random_below(random, 12)) * (h.months ? 5 * DAY : STINT_TICK_NS);
@@ -795,8 +807,10 @@ static uint64_t decided_at(const struct call *call) {
         return now_may_be(call, now) ? now : 0;
     }
     /* A verdict without a window tells the time to the end of the one that it would have
-     * charged. */
+     * charged; of a bucket, what it granted. */
     uint64_t now = first_now(call);
+    if (is_bucket(v.policy))
+        return now;
     for (unsigned i = 0; end_at(now) - now != verdict->reset_after; i++) {
         if (!very_late(call) || i == call->reading_count)
             return 0;
@@ -815,8 +829,8 @@ static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = &h.policies[call->policy];
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
            call->request.flags == 0 && !looks_back(policy) && !carries(policy) &&
-           (policy->near_limit == 0 || h.changes != 0) && !is_calendar(policy) &&
-           (policy->flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0;
+           !is_bucket(policy) && (policy->near_limit == 0 || h.changes != 0) &&
+           !is_calendar(policy) && (policy->flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0;
 }
 
 /* ---- The model ------------------------------------------------------------------------------- */
@@ -901,7 +915,9 @@ static struct model_by by_of(const struct call *call, uint64_t now) {
 /* The verdict on a call at time `now` on a key in its window, and its effect. */
 static struct stint_verdict decide_in(const struct call *call, uint64_t now, struct node *node) {
     const struct model_by by = by_of(call, now);
-    return model_decide(&by, &call->request, now, &node->key).verdict;
+    struct model_answer answer = model_decide(&by, &call->request, now, &node->key);
+    model_settle(&answer, &call->verdict);
+    return answer.verdict;
 }
 
 /* Whether a call on a key that the full table has no slot for may get its verdict. */
@@ -972,8 +988,11 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
     struct stint_verdict verdict = decide_in(call, now, &decided);
     if (!answers(call, verdict))
         return;
-    bool wrote = !only_looks(call) &&
-                 (decided.key.refused != before.key.refused || decided.key.used != before.key.used);
+    /* Of a bucket that was full in between the mark may still be there. */
+    const bool marked = decided.key.refused != before.key.refused &&
+                        (!is_bucket(v.policy) || (verdict.flags & STINT_FIRST_REFUSAL) != 0);
+    const bool wrote = !only_looks(call) && (marked || decided.key.used != before.key.used ||
+                                             decided.key.window != before.key.window);
     struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
     note_decided(&result, index, verdict);
     add_next(nexts, &result);
@@ -995,6 +1014,61 @@ static uint64_t next_end(uint64_t end) {
     return next;
 }
 
+/* The next tick after `time` at which a call was decided, until that of the latest that call `index`
+ * may know of; UINT64_MAX: there is none. From it on the table may know that a bucket is full. */
+static uint64_t next_tick(unsigned index, uint64_t time) {
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i < all_count; i++)
+        for (unsigned j = 0; j <= all_calls[i]->reading_count; j++) {
+            const uint64_t known = j == 0 ? first_now(all_calls[i]) : all_calls[i]->readings[j - 1];
+            if (known - known % STINT_TICK_NS > time && known <= v.latest[index])
+                next = known < next ? known - known % STINT_TICK_NS : next;
+        }
+    for (uint64_t i = 0; i < LINES_MAX * LINE_SLOTS + 2; i++) { /* of other keys, before all */
+        const uint64_t known = h.shown - h.shown % STINT_TICK_NS - i * STINT_TICK_NS;
+        if (known > time)
+            next = known < next ? known : next;
+    }
+    return next;
+}
+
+/* A bucket without a slot is full now, or at a tick until the latest time of another call. */
+static void decide_filled(unsigned index, const struct node *from, uint64_t now,
+                          struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    const bool ended = call->ended != NEVER;
+    const uint64_t last = ended ? max_of(now, call->verdict.window) : UINT64_MAX - 1;
+    for (uint64_t full = now; full <= last; full = next_tick(index, full)) {
+        struct node fresh = *from;
+        fresh.key = (struct model_key){.window = full, .known = true};
+        if (full >= from->lost && answers(call, decide_in(call, now, &fresh)))
+            add_next(nexts, &fresh);
+    }
+}
+
+/* A refund to a bucket, or its reset, by the clock; or by a later tick, before which another key
+ * may have had the slot. */
+static void bucket_back(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    const struct model_by by = model_by(v.policy);
+    if (call->reading_count == 0)
+        return;
+    for (uint64_t now = call->readings[call->reading_count - 1]; now != UINT64_MAX;
+         now = next_tick(index, now)) {
+        struct node next = *from;
+        uint32_t back = 0;
+        if (call->kind == RESET)
+            model_reset(v.policy, now, &next.key);
+        else
+            back = model_refund(&by, call->tokens, call->window, now, &next.key);
+        next.done |= UINT32_C(1) << index;
+        if (call->ended == NEVER || back == call->given_back)
+            add_next(nexts, &next);
+        if (now >= from->key.window)
+            break;
+    }
+}
+
 static void decide_absent(unsigned index, const struct node *from, uint64_t now,
                           struct nexts *nexts) {
     const struct call *call = v.calls[index];
@@ -1010,9 +1084,14 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
     struct node looked = {.key = {.window = end_at(now), .known = true}};
     struct stint_verdict verdict = decide_in(call, now, &looked);
     note_decided(&next, index, verdict);
-    if (only_looks(call) || (looked.key.used == 0 && !looked.key.refused)) { /* nothing to write */
+    const bool taken = looked.key.used != 0 || looked.key.window != end_at(now);
+    if (only_looks(call) || (!taken && !looked.key.refused)) { /* nothing to write */
         if (answers(call, verdict))
             add_next(nexts, &next);
+        return;
+    }
+    if (is_bucket(v.policy)) {
+        decide_filled(index, &next, now, nexts);
         return;
     }
     uint64_t last = end_at(max_of(now, v.latest[index])), lost = from->lost, told = last;
@@ -1292,6 +1371,11 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     without.half &= ~without.done;
     if (half && decides(call)) {
         strike_at(index, from, nexts);
+    } else if (is_bucket(v.policy) && from->key.known &&
+               (call->kind == REFUND || call->kind == RESET)) {
+        bucket_back(index, from, nexts);
+        if (call->ended == NEVER)
+            add_next(nexts, &without);
     } else if (call->kind == REFUND) {
         if (from->key.known)
             refund_known(index, from, nexts);
@@ -1446,7 +1530,10 @@ static bool search(struct node node) {
     if (node.key.known && node.strays < v.strays_most) {
         struct node strayed = node;
         strayed.strays++;
-        strayed.key.used++;
+        if (is_bucket(v.policy)) /* a ns */
+            strayed.key.window++;
+        else
+            strayed.key.used++;
         if (search(strayed))
             return true;
     }
@@ -1770,6 +1857,8 @@ static bool is_frozen(const struct call *call) {
         for (unsigned j = 0; overlap(call, all_calls[i]) && j < all_calls[i]->reading_count; j++)
             latest = max_of(latest, all_calls[i]->readings[j]);
     }
+    if (is_bucket(&h.policies[call->policy]))
+        return is_far_ahead(&h.policies[call->policy], call->verdict.window, latest);
     return call->verdict.window >
            latest - latest % STINT_TICK_NS + longest_window(&h.policies[call->policy]) + ALLOWANCE;
 }
