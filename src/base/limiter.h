@@ -352,8 +352,8 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve. Returns
- * false if the policy has others by now. */
+/* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.
+ * Returns false if the policy has others by now. */
 static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limiter, uint32_t id,
                                               uint32_t traits, bool whole, struct bucket *bucket) {
     const struct policy *policy = &limiter->policies[id];
