@@ -72,6 +72,7 @@ static const char *const in_words[][2] = {
     {"policy.start", "`start=`"},
     {"policy.capacity", "`capacity=`"},
     {"policy.max_reserved", "`reserve=`"},
+    {"policy.burst", "`burst=`"},
     {"policy.stripes", "`stripes=`"},
     {"policy.near_limit", "`near=`"},
     {"policy.jitter", "`jitter=`"},

@@ -95,6 +95,22 @@ class Smooth(Plain):
         return fits
 
 
+class Bucket:
+    """Holds `burst` tokens, each of which takes a `limit`th of the window to come, a whole ns at least."""
+
+    def __init__(self, limit, burst):
+        self.limit, self.burst, self.has = limit, burst, {}
+
+    def take(self, key, number, left, window):
+        now, token = (number + 1) * window - left, -(-window // self.limit)
+        full = self.burst * token
+        has, seen = self.has.get(key, (full, now))
+        has = min(full, has + now - seen)
+        fits = has >= token
+        self.has[key] = has - token * fits, now
+        return fits
+
+
 class Banning(Plain):
     """A key that was refused in `after` windows within the ban's length, counted from the first, is
     refused everything for that long."""
@@ -268,6 +284,11 @@ class RealLog(Replay):
             "5/10s smooth": (Smooth(5), 10 * SECOND),
             "60/hour smooth jitter=10%": (Smooth(60), HOUR),
             "100/day smooth": (Smooth(100), DAY),
+            "20/minute burst=20": (Bucket(20, 20), MINUTE),
+            "7/minute burst=3": (Bucket(7, 3), MINUTE),
+            "60/hour burst=100 jitter=10%": (Bucket(60, 100), HOUR),
+            "1/s burst=1": (Bucket(1, 1), SECOND),
+            "100/day burst=10 reserve=5": (Bucket(100, 10), DAY),
             "20/minute stripes=8": (20, MINUTE),
             "64/hour stripes=64": (64, HOUR),
             "7/10s stripes=4 near=50%": (7, 10 * SECOND),
@@ -377,10 +398,11 @@ class MadeUpLogs(Replay):
         for fields in ([2], [2, 3]):
             key = ",".join(map(str, fields))
             report = self.report("--limit", "5/s", "--limit", "20/minute", "--limit", "1/20ms",
-                                 "--key", key, "--time=epoch", "--top=1k", path)
+                                 "--limit", "3/s burst=4", "--key", key, "--time=epoch", "--top=1k", path)
             self.check(report, report["limits"][0], lines, fields, epoch_ns, 5, SECOND)
             self.check(report, report["limits"][1], lines, fields, epoch_ns, 20, MINUTE)
             self.check(report, report["limits"][2], lines, fields, epoch_ns, 1, SECOND // 50)
+            self.check(report, report["limits"][3], lines, fields, epoch_ns, Bucket(3, 4), SECOND)
 
     def test_epoch_from_its_first_instant(self):
         lines = ["0 a", "0.000000000 a", "0.5 a", "0.999999999 a", "1 a", "0 a"]
