@@ -562,7 +562,7 @@ struct stint_policy {
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
     uint32_t ban_after;  /* windows, 1 .. 65,535: a key that was refused in so many of them, within
-                          * `ban` of the first, is banned; 0: 1. `ban` must be longer than
+                          * ban_within of the first, is banned; 0: 1. That must be longer than
                           * ban_after - 2 windows: these lie between the first refusal and the last,
                           * however near the two are (of a calendar the shortest, from a February
                           * on). Else no key would be banned, and the policy is -EINVAL */
@@ -578,10 +578,13 @@ struct stint_policy {
                           * BUCKETS above); 0: it counts in windows. With max_reserved it is at most
                           * 2^28, and fills within 366 days. limit at most 10 million a second */
     uint32_t reserved; /* 0 */
+    uint64_t
+        ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows within
+                          * this time of the first; 0: within `ban` */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *
@@ -598,10 +601,12 @@ struct stint_policy {
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
  *     smooth                       near=80%                jitter=10%
  *     shadow                       in-flight               overrides
- *     ban=10m                      after=COUNT             burst=COUNT
+ *     ban=10m                      after=COUNT             within=1h
+ *     burst=COUNT
  *
- * A ban is a number and a unit, and stands for `overrides`, too. `after` goes with it: a key that
- * was refused in so many windows (1) is banned. The ban must be longer than all but two of them.
+ * A ban is a number and a unit, and stands for `overrides`, too. `after` and `within` go with it: a
+ * key that was refused in so many windows (1) within that time (that of the ban) is banned. The
+ * time must be longer than all but two of these windows.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
@@ -1049,9 +1054,9 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 /* ---- Overrides and bans --------------------------------------------------------------------- */
 
 /* BANS begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is banned
- * for an hour. The three lie within one span of an hour, that begins with the first refusal. The
- * next span begins with the first refusal after it. So refusals at minutes 0, 50, 70 and 80 ban
- * nobody, though 50, 70 and 80 are within an hour; one at 90 does:
+ * for an hour. The three lie within one span of an hour (or of `within`), that begins with the
+ * first refusal. The next span begins with the first refusal after it. So refusals at minutes 0,
+ * 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
  *
  *     minute    0                   50   60   70   80   90                           150
  *     refused   1                   2         1    2    3: banned

@@ -258,18 +258,20 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
     if (policy_id == POLICY_NONE)
         return;
     const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), traits};
-    const uint64_t ban = limiter_ban(limiter, policy_id);
-    const uint64_t until = now + tick_ns((tick_t)(ban >> BAN_TICKS));
+    const struct ban ban = limiter_ban(limiter, policy_id);
+    const uint64_t length = tick_ns((tick_t)(ban.word >> BAN_TICKS));
+    const uint64_t span = now + (ban.within != 0 ? ban.within : length);
     const struct wish wish = {
-        .end = tick_of(until),
-        .span = tick_of(until) + (until % STINT_TICK_NS != 0),
+        .end = tick_of(now + length),
+        .span = tick_of(span) + (span % STINT_TICK_NS != 0),
         .now = now,
-        .after = ban & STINT_BAN_AFTER_MAX,
+        .after = ban.word & STINT_BAN_AFTER_MAX,
     };
 
     uint64_t written;
 
-    if (ban == 0 || ruled.companion == POLICY_NONE) /* it was taken from the policy a moment ago */
+    if (ban.word == 0 ||
+        ruled.companion == POLICY_NONE) /* it was taken from the policy a moment ago */
         return;
     switch (companion_write(limiter, ruled, key, &wish, &written)) {
     case NO_ROOM:

@@ -15,7 +15,7 @@ static ALWAYS_INLINE bool strikes(const struct decision *decision) {
     return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
            (decision->terms.traits & STINT_OVERRIDES) != 0 &&
            (decision->terms.part & PART_OVERRIDDEN) == 0 &&
-           limiter_ban(decision->limiter, decision->policy_id) != 0;
+           limiter_ban(decision->limiter, decision->policy_id).word != 0;
 }
 
 /* Lifts a key's ban, and forgets its strikes. Returns whether there was any. */

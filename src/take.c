@@ -143,13 +143,13 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
                                              stint_key key, uint32_t cost, uint64_t now,
                                              struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     const tick_t tick = tick_of(now);
     struct bucket bucket;
 
     struct slot *slot = slot_near(&limiter->table, key, tag);
-    if (UNLIKELY(!limiter_bucket(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, &bucket)) ||
+    if (UNLIKELY(
+            !limiter_bucket_part(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
         UNLIKELY(slot == NULL))
         return LEFT;
     const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
@@ -157,12 +157,12 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
     const uint64_t into = now - tick_ns(tick);
     const uint64_t full = state_of(tick + 1, into);
     const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
-    const uint64_t ahead = (from >> STATE_ID) - (full >> STATE_ID), taken = cost * bucket.unit;
+    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
+    const uint64_t taken = cost * bucket.unit;
     const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
     if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
         UNLIKELY(cost - 1 >= bucket.burst) ||
-        UNLIKELY((ahead & ID_MASK) >= (uint64_t)policy_reach(policy)) ||
-        UNLIKELY(count > bucket.burst * bucket.unit))
+        UNLIKELY(GUARD(TAKE_ROOM, count > bucket.burst * bucket.unit)))
         return LEFT;
     const uint64_t ticks = taken / STINT_TICK_NS;
     uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);

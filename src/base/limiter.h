@@ -57,13 +57,13 @@ struct policy_record {
     int32_t offset;     /* of the calendar, minutes east of UTC */
     /* From here on reserved: 0. Each by the policy's version, as bans. */
     uint32_t reserved[3];
-    uint64_t ban_within[2]; /* ns in which a policy's strikes count */
     uint64_t reserved_words[2];
-    /* Not reserved: a bucket's unit, and its reciprocal (judge.h). */
-    uint64_t bucket[2][2];
+    /* Not reserved, by the policy's version: */
+    uint64_t ban_within[2]; /* ns in which strikes count; 0: as long as a ban */
+    uint64_t bucket[2][2];  /* a bucket's unit, and its reciprocal (judge.h) */
 };
 static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
-static_assert(offsetof(struct policy_record, ban_within) == (size_t)2 * CACHE_LINE,
+static_assert(offsetof(struct policy_record, reserved_words) == (size_t)2 * CACHE_LINE,
               "a bucket reads one line of it");
 
 enum record_flags {
@@ -352,38 +352,52 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* The rule of a bucket with these traits. Returns false if the policy has others by now. */
-static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
-                                         uint32_t traits, struct bucket *bucket) {
+/* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.
+ * Returns false if the policy has others by now. */
+static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limiter, uint32_t id,
+                                              uint32_t traits, bool whole, struct bucket *bucket) {
     const struct policy *policy = &limiter->policies[id];
     const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     const uint64_t *words = policy->rules[version % 2];
     const uint64_t *of = limiter->records[id].bucket[version % 2];
-    const uint64_t rates = atomic_load_acquire(&words[0]);         /* M13 */
-    const uint64_t rest = atomic_load_acquire(&words[1]);          /* M13 */
     const uint64_t has = atomic_load_acquire(&words[RULE_TRAITS]); /* M13 */
 
+    if (whole) {
+        bucket->limit = (uint32_t)atomic_load_acquire(&words[0]);        /* M13 */
+        bucket->max_reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
+    }
+    bucket->burst = (uint32_t)(has >> 32);
     bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */
     bucket->reciprocal = atomic_load_acquire(&of[1]); /* M13 */
-    bucket->limit = (uint32_t)rates;
-    bucket->burst = (uint32_t)(rates >> 32);
-    bucket->max_reserved = (uint32_t)rest;
     return LIKELY(version != 0) && LIKELY((uint32_t)has == traits) &&
            LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
 }
 
-/* A ban: from this bit up, its ticks; below, in how many windows a key must have been refused.
- * 0: the policy bans nobody. */
+static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t traits, struct bucket *bucket) {
+    return limiter_bucket_part(limiter, id, traits, true, bucket);
+}
+
+/* What bans keys. */
+struct ban {
+    /* From this bit up, its ticks; below, in how many windows a key must have been refused. 0: the
+     * policy bans nobody. */
 #define BAN_TICKS 16
+    uint64_t word;
+    uint64_t within; /* ns in which these windows lie; 0: as long as the ban */
+};
 
 /* The ban that goes with the rule, read as the rule is. */
-static inline uint64_t limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
+static inline struct ban limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
-    uint64_t version, ban;
+    const struct policy_record *record = &limiter->records[id];
+    struct ban ban;
+    uint64_t version;
 
     do {
         version = atomic_load_acquire(&policy->version);                    /* M15 */
-        ban = atomic_load_acquire(&limiter->records[id].bans[version % 2]); /* M13 */
+        ban.word = atomic_load_acquire(&record->bans[version % 2]);         /* M13 */
+        ban.within = atomic_load_acquire(&record->ban_within[version % 2]); /* M13 */
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return ban;
 }

@@ -54,6 +54,9 @@ struct stint_policy {
     int32_t offset;
     uint32_t ban_after;
     uint64_t ban;
+    uint32_t burst;
+    uint32_t reserved;
+    uint64_t ban_within;
 };
 
 struct stint_verdict {
@@ -278,7 +281,7 @@ function verdict_methods:retry_seconds()
     return tonumber(wait) / 1e9
 end
 
--- Seconds to the end of the window.
+-- Seconds to the end of the window, or until the bucket is full.
 function verdict_methods:reset_seconds()
     return tonumber(self.reset_after) / 1e9
 end

@@ -44,6 +44,9 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_OVERRIDES] = FLAG(STINT_OVERRIDES, "overrides"),
     [OPTION_AFTER] = {FIELD(ban_after, "after="), KIND_NUMBER, 0, STINT_BAN_AFTER_MAX,
                       "the windows must be 1 to 65,535", NULL},
+    [OPTION_WITHIN] = {FIELD(ban_within, "within="), KIND_TIME, 0, 0,
+                       "the time must be 10 ms to 366 days",
+                       "the time must be a multiple of 10 ms"},
     [OPTION_BELOW] = {.names = {"policy.capacity below the limit", "capacity= below the limit"}},
     [OPTION_ABOVE] = {.names = {"policy.capacity above the limit", "capacity= above the limit"}},
     [OPTION_OFFSET] = {.names = {"policy.offset", "the offset of start="}},
@@ -218,24 +221,28 @@ static bool ban_can_come(const struct stint_policy *policy) {
     /* The instant at which a bucket is full may pass so many windows at once. */
     const uint64_t bucket =
         policy->burst == 0 ? 0 : policy->burst * bucket_unit(policy->window, policy->limit);
-    return (tick_t)(policy->ban / STINT_TICK_NS) + (tick_t)(bucket / STINT_TICK_NS) > shortest;
+    const uint64_t within = policy->ban_within != 0 ? policy->ban_within : policy->ban;
+    return tick_of(within) + tick_of(bucket) > shortest;
 }
 
 /* Checks a ban. The window is right. */
 static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
+    if (policy->ban == 0 && policy->ban_after == 0 && policy->ban_within == 0)
+        return 0;
     if (policy->ban == 0)
-        return policy->ban_after == 0
-                   ? 0
-                   : refuse(wrong, OPTION_AFTER, OPTION_BAN, "%s needs %s, the time");
+        return refuse(wrong, policy->ban_after != 0 ? OPTION_AFTER : OPTION_WITHIN, OPTION_BAN,
+                      "%s needs %s, the time");
     if ((policy->flags & STINT_OVERRIDES) == 0)
         return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
     int error = check_time(policy->ban, "ban");
+    if (error == 0 && policy->ban_within != 0)
+        error = check_time(policy->ban_within, "ban_within");
     if (error != 0)
         return error;
     if (policy->ban_after > STINT_BAN_AFTER_MAX)
         return stint_failed(EINVAL, "policy.ban_after must be at most 65,535 windows");
     if (!ban_can_come(policy))
-        return refuse(wrong, OPTION_BAN, OPTION_AFTER,
+        return refuse(wrong, policy->ban_within != 0 ? OPTION_WITHIN : OPTION_BAN, OPTION_AFTER,
                       "%s must be longer than the windows between the first refusal and the last, "
                       "%s less 2: no key would be banned");
     return 0;

@@ -35,6 +35,7 @@ enum option {
     OPTION_BAN,
     OPTION_OVERRIDES,
     OPTION_AFTER,
+    OPTION_WITHIN,
     OPTIONS,
     /* What reasons name besides. */
     OPTION_BELOW = OPTIONS, /* a capacity below the limit */

@@ -302,7 +302,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
     if (option == OPTIONS)
         return refuse(reader, start,
                       "expected name=, start=, burst=, capacity=, reserve=, stripes=, near=, "
-                      "jitter=, ban=, after=, shadow, smooth, in-flight, overrides or "
+                      "jitter=, ban=, after=, within=, shadow, smooth, in-flight, overrides or "
                       "count-refused");
     if (!read_value(reader, option, policy) || !read_end(reader))
         return false;

@@ -86,7 +86,7 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
  * changes one that exists, at once. Until then the hot way is closed. If this process dies here,
  * the policy is slower, but decides by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                       uint64_t traits, uint64_t ban) {
+                       uint64_t traits, struct ban ban) {
     struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
@@ -101,9 +101,11 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     policy_raise(limiter, id, rule);
     policy_heat(policy, 0);
     INSTANT(INSTANT_SET_UP);
-    atomic_store_release(&limiter->records[id].bans[version % 2], ban); /* M14 */
+    struct policy_record *record = &limiter->records[id];
+    atomic_store_release(&record->bans[version % 2], ban.word);         /* M14 */
+    atomic_store_release(&record->ban_within[version % 2], ban.within); /* M14 */
     for (uint32_t i = 0; i < 2; i++)
-        atomic_store_release(&limiter->records[id].bucket[version % 2][i], bucket[i]); /* M14 */
+        atomic_store_release(&record->bucket[version % 2][i], bucket[i]); /* M14 */
     for (uint32_t i = 0; i < RULE_WORDS; i++) {
         INSTANT(INSTANT_SET_UP);
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
@@ -156,7 +158,8 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
-    uint64_t version, ban;
+    struct ban ban;
+    uint64_t version;
 
     do {                                                 /* both are of one version */
         version = atomic_load_acquire(&policy->version); /* M15 */
@@ -180,8 +183,9 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .jitter = rule.jitter,
         .calendar = calendar,
         .offset = record->offset,
-        .ban_after = ban & STINT_BAN_AFTER_MAX,
-        .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
+        .ban_after = ban.word & STINT_BAN_AFTER_MAX,
+        .ban = tick_ns((tick_t)(ban.word >> BAN_TICKS)),
+        .ban_within = ban.within,
     };
     memcpy(read.name, record->name, sizeof(read.name) - 1); /* a NUL follows, whatever is there */
     return read;
@@ -220,6 +224,7 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
            : rule.jitter != old_rule.jitter             ? "jitter"
            : policy->ban != old.ban                     ? "ban"
            : ban_after(policy) != ban_after(&old)       ? "ban_after"
+           : policy->ban_within != old.ban_within       ? "ban_within"
                                                         : NULL;
 }
 
@@ -295,7 +300,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     INSTANT(INSTANT_SET_UP);
     limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
     windows_write(limiter, id, COMPANION_TICKS, 0, 0);
-    rule_write(limiter, id, &none, TRAIT_COMPANION, 0);
+    rule_write(limiter, id, &none, TRAIT_COMPANION, (struct ban){0});
 }
 
 /* Gives a policy its companion: the one that it has or takes over (`has`: its id + 1; 0: none), or
@@ -374,7 +379,8 @@ static void policy_write(struct stint_limiter *limiter, uint32_t id,
     const struct rule rule = rule_of(policy);
 
     rule_write(limiter, id, &rule, traits_of(limiter, id, &rule),
-               policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
+               (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
+                            policy->ban_within});
 }
 
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -572,11 +578,12 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
     const size_t from = offsetof(struct policy_record, reserved);
-    const size_t to = bucket ? offsetof(struct policy_record, bucket) : sizeof(none);
+    const size_t to = offsetof(struct policy_record, ban_within);
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
-           memcmp((const char *)record + from, (const char *)&none + from, to - from) == 0;
+           memcmp((const char *)record + from, (const char *)&none + from, to - from) == 0 &&
+           (bucket || memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0);
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {

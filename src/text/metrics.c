@@ -72,7 +72,6 @@ static const struct family table_families[] = {
 static const struct family policy_families[] = {
     {"stint_policy_limit", GAUGE, NULL, "Tokens granted per window, or held at once.", OF_LIMITS,
      0},
-    {"stint_policy_burst", GAUGE, NULL, "Tokens that a token bucket holds.", OF_BURSTS, 0},
     {"stint_policy_window_seconds", GAUGE, "seconds", "Length of a window, where all are alike.",
      OF_WINDOWS, 0},
     {"stint_decisions", COUNTER, NULL,
@@ -89,6 +88,7 @@ static const struct family policy_families[] = {
     {"stint_bans", COUNTER, NULL, "Times that a key was banned.", OF_BANNING, COUNT_BANNED},
     {"stint_lost_strikes", COUNTER, NULL,
      "Refusals that did not count for a ban, the table being full.", OF_BANNING, COUNT_STRIKE_LOST},
+    {"stint_policy_burst", GAUGE, NULL, "Tokens that a token bucket holds.", OF_BURSTS, 0},
 };
 
 static const char *const outcomes[] = {

@@ -102,7 +102,7 @@ class Metrics(unittest.TestCase):
             with self.subTest(family=family.name):
                 self.assertRegex(family.name, r"^stint_[a-z_]+[a-z]$")
                 self.assertRegex(family.documentation, r"^[A-Z].*\.$")
-                gauge = re.search(r"_(bytes|slots|limit|seconds|overrides|keys)$", family.name)
+                gauge = re.search(r"_(bytes|slots|limit|burst|seconds|overrides|keys)$", family.name)
                 self.assertEqual(family.type, "gauge" if gauge else "counter")
                 unit = re.search(r"_(bytes|seconds)$", family.name)
                 self.assertEqual(family.unit, unit.group(1) if unit else "")

@@ -348,6 +348,13 @@ static void check_contradictions(void) {
         {" ^16384/minute smooth", "the limit of a smooth policy must be at most 16,383"},
         {"^16384/minute in-flight", "the limit of an in-flight policy must be at most 16,383"},
         {"9/m ^after=3", "after= needs ban=, the time"},
+        {"9/m ^within=3m", "within= needs ban=, the time"},
+        {"9/m ban=1h after=4 ^within=1m", "within= must be longer than the windows"},
+        {"9/m ban=1h within=^5ms", "the time must be 10 ms to 366 days"},
+        {"9/m burst=^0", "the burst must be 1 to 2^28"},
+        {"9/m burst=9 ^smooth", "burst= does not go with smooth"},
+        {"20M/s ^burst=9", "the limit must be at most 10 million a second with burst="},
+        {"1/d ^burst=367", "burst= is too large beside the limit"},
         {"9/2s ban=1s ^after=3", "ban= must be longer than the windows"},
         {"9/2s after=3 ^ban=1s", "ban= must be longer than the windows"},
     };

@@ -145,6 +145,21 @@ static const struct script scripts[] = {
         no(T0 + 90 * MINUTE, 2, 0, 0, FIRST | BANNED, 1, 0, T0 + 100 * MINUTE, STINT_NEVER),
         no(T0 + 140 * MINUTE, 1, 0, 0, OVER | BANNED, 0, 0, T0 + 150 * MINUTE, 10 * MINUTE),
         ok(T0 + 150 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 160 * MINUTE)}},
+    {"ban: strikes count within a time of their own, longer than the ban",
+     policy(W, .limit = 1, .ban = MINUTE, .ban_after = 3, .ban_within = 5 * MINUTE,
+            .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
+        no(E2 + W, 2, 0, 0, FIRST, 1, 0, E2 + 2 * W, STINT_NEVER),
+        no(E2 + 2 * W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 3 * W, STINT_NEVER),
+        no(E2 + 3 * W - 1, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 3 * W, 1),
+        ok(E2 + 3 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 4 * W)}},
+    {"ban: strikes count within a time of their own, shorter than the ban",
+     policy(W, .limit = 1, .ban = HOUR, .ban_after = 2, .ban_within = 2 * MINUTE,
+            .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
+        no(E2, 2, 0, 0, FIRST, 1, 0, E2 + W, STINT_NEVER),
+        no(E2 + W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 2 * W, STINT_NEVER),
+        no(E2 + W + HOUR - 1, 1, 0, 0, OVER | BANNED, 0, 0, E2 + W + HOUR, 1)}},
     {"ban: one that ends before its window does",
      policy(HOUR, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
         ok(T0, 1, 0, 0, 0, 2, 1, 1, T0 + HOUR),
@@ -305,8 +320,20 @@ TEST(test_policies) {
     assert_int_equal(policy_added(limiter, &changed), id);
     changed.ban_after = 3;
     assert_error(policy_added(limiter, &changed), EEXIST, "ban_after");
+    changed.ban_after = 2;
+    changed.ban_within = HOUR;
+    assert_error(policy_added(limiter, &changed), EEXIST, "ban_within");
     changed.ban = 2 * MINUTE;
     assert_error(policy_added(limiter, &changed), EEXIST, "ban");
+    changed.ban_within = HOUR + 1;
+    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be a multiple");
+    changed.ban_after = 4;
+    changed.ban = HOUR;
+    changed.ban_within = MINUTE;
+    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be longer");
+    changed.ban = 0;
+    changed.ban_after = 0;
+    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within needs policy.ban");
 
     /* A second one of max_policies. */
     made = overridable("q", 5);

@@ -352,7 +352,9 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + offsetof(struct policy_record, calendar), 4,
          STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, reserved),
-         sizeof(struct policy_record) - offsetof(struct policy_record, reserved), 0,
+         offsetof(struct policy_record, ban_within) - offsetof(struct policy_record, reserved), 0,
+         "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, bucket), sizeof(uint64_t[2][2]), 0,
          "policy 0 of the table has"},
     };
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {

@@ -293,7 +293,7 @@ static void check_metrics(const struct response *response) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         at = expect_family(skip_comments(at), families[i], response,
                            strcmp(families[i], "stint_decisions_total") == 0 ? outcomes : NULL);
-    for (int i = 0; i < 2; i++) { /* of some policies: bans, and strikes that were lost */
+    for (int i = 0; i < 3; i++) { /* of some policies: bans, strikes that were lost, bursts */
         at = skip_comments(at);
         while (strncmp(at, "stint_", 6) == 0)
             at = strchr(at, '\n') + 1;

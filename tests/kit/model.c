@@ -94,6 +94,11 @@ static uint64_t shortest_between(const struct stint_policy *policy, uint64_t win
     return days[months < 13 ? months : 13] * DAY_NS;
 }
 
+/* "0: within `ban`" */
+static uint64_t ban_within(const struct stint_policy *policy) {
+    return policy->ban_within ? policy->ban_within : policy->ban;
+}
+
 /* The table above struct stint_policy, and the ranges in it. */
 bool model_valid(const struct stint_policy *policy) {
     const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
@@ -102,9 +107,9 @@ bool model_valid(const struct stint_policy *policy) {
         policy->jitter > 100 ||
         (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
         return false;
-    /* "`ban` must be longer than ban_after - 2 windows" */
+    /* "within ban_within of the first ... That must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
-        policy->ban <= shortest_between(policy, policy->ban_after - 1))
+        ban_within(policy) <= shortest_between(policy, policy->ban_after - 1))
         return false;
     if (carries(policy) && (refused || striped || back || is_first(policy) || is_calendar(policy)))
         return false;
@@ -318,11 +323,11 @@ uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now) {
 }
 
 uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
-    return tick_from(now + policy->ban);
+    return tick_from(now + ban_within(policy));
 }
 
-/* "a key that was refused in so many of them, within `ban` of the first, is banned". Each lasts
- * until the next tick at least. */
+/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each
+ * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
     const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);

@@ -325,6 +325,9 @@ impl Policy {
                 offset: 0,
                 ban_after: 0,
                 ban: 0,
+                burst: 0,
+                reserved: 0,
+                ban_within: 0,
             },
         }
     }
@@ -335,9 +338,14 @@ impl Policy {
         unsafe { CStr::from_ptr(self.raw.name.as_ptr()) }.to_string_lossy().into_owned()
     }
 
-    /// Tokens granted in each window.
+    /// Tokens granted in each window; by a token bucket: that come back in so much time.
     pub fn limit(&self) -> u32 {
         self.raw.limit
+    }
+
+    /// Tokens that a token bucket holds; 0: it counts in windows.
+    pub fn burst(&self) -> u32 {
+        self.raw.burst
     }
 
     /// All fields, as C has them.
@@ -637,12 +645,12 @@ impl Verdict {
         self.raw.granted
     }
 
-    /// End of the window charged, ns since the epoch; 0: none was.
+    /// End of the window charged, ns since the epoch; 0: none was. Of a bucket, when it is full.
     pub fn window(&self) -> u64 {
         self.raw.window
     }
 
-    /// Time to the end of the window.
+    /// Time to the end of the window, or until the bucket is full.
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.raw.reset_after)
     }

@@ -92,6 +92,9 @@ pub struct stint_policy {
     pub offset: i32,
     pub ban_after: u32,
     pub ban: u64,
+    pub burst: u32,
+    pub reserved: u32,
+    pub ban_within: u64,
 }
 
 #[repr(C)]

@@ -39,7 +39,7 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_options: size max_keys shards max_policies on_full flags path clock secret
             mode labels),
         layout!(stint_policy: size name limit capacity max_reserved stripes window start flags
-            near_limit jitter calendar offset ban_after ban),
+            near_limit jitter calendar offset ban_after ban burst reserved ban_within),
         layout!(stint_verdict: allowed flags capacity used remaining granted window reset_after
             retry_after reserved),
         layout!(stint_request: key policy cost limit flags reserved),

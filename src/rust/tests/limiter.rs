@@ -78,6 +78,23 @@ fn takes_looks_and_gives_back() {
 }
 
 #[test]
+fn a_bucket_fills_continuously() {
+    let limiter = Options::new(100).clock(noon).open().unwrap();
+    let id = limiter.add_text("10/s burst=20 reserve=5").unwrap();
+    let key = limiter.key("ann");
+    assert_eq!(limiter.policy(id).unwrap().burst(), 20);
+    let verdict = limiter.take(id, key, 20);
+    assert_eq!((verdict.granted(), verdict.capacity()), (20, 20));
+    assert_eq!(verdict.window(), noon() + 2_000_000_000);
+    assert_eq!(verdict.reset_after(), Duration::from_secs(2));
+    let wait = Duration::from_millis(100);
+    assert_eq!(limiter.take(id, key, 1).retry_after(), Some(wait));
+    assert_eq!(limiter.decide(&Request::new(id, key, 1).reserve()).retry_after(), Some(wait));
+    assert_eq!(limiter.refund(id, key, &verdict), 20);
+    assert!(limiter.allows(id, key, 19) && !limiter.allows(id, key, 1));
+}
+
+#[test]
 fn keys_with_limits_of_their_own() {
     let (limiter, id) = limiter("2/52w ban=1h");
     let (vip, bad) = (limiter.key("vip"), limiter.key("bad"));
