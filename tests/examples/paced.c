@@ -3,13 +3,14 @@
  *
  *     paced LIMIT
  *
- * LIMIT is a token bucket that may be reserved from, such as `5/s burst=2 reserve=10`. Each line of the
- * standard input, CLIENT JOB, is a job of a client, which is done when the client's bucket says so: at
- * once, or after a wait of which it is told. Who would wait for more than the reserve is refused. The
- * line - CLIENT JOB cancels a job that waits.
+ * LIMIT is a token bucket that may be reserved from, such as `5/s burst=2 reserve=10`. Each line of
+ * the standard input, CLIENT JOB, is a job of a client. It is done when the client's bucket says so:
+ * at once, or after a wait of which it is told. Who would have to wait for more than the reserve is
+ * refused. The line - CLIENT JOB cancels a job that waits.
  *
- * It shows what to do with the time that a reservation tells, and how a reservation is given back. All
- * jobs that wait cost nothing but their place in a list: no thread sleeps, and the bucket has no timer.
+ * It shows what to do with the time that a reservation tells, and how a reservation is given back.
+ * All that a job costs while it waits is its place in a list: no thread sleeps, and the bucket has no
+ * timer.
  *
  * It leaves out what is done (it prints it), and a heap for more jobs than a list is good for. */
 #include <poll.h>
@@ -65,8 +66,8 @@ static void ask(stint_key client, const char *job, uint64_t now) {
 /* ---- A job is cancelled ----
  *
  * The client's jobs behind it move up, each to the time of the one before it. It is the last place
- * that is given back: the next job to come gets it again. (To give back the place in the middle would
- * let that job come at the time of the last one, beside it.) */
+ * that is given back: the next job to come gets it again. (If the place in the middle were given
+ * back, that job would be told the time of the last one, and both would be done at once.) */
 
 static void cancel(stint_key client, const char *job) {
     size_t at = 0;
