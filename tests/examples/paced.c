@@ -3,14 +3,14 @@
  *
  *     paced LIMIT
  *
- * LIMIT is a token bucket that may be reserved from, such as `5/s burst=2 reserve=10`. Each line of
- * the standard input, CLIENT JOB, is a job of a client. It is done when the client's bucket says so:
- * at once, or after a wait of which it is told. Who would have to wait for more than the reserve is
- * refused. The line - CLIENT JOB cancels a job that waits.
+ * LIMIT is a token bucket that may be reserved from, such as `5/s burst=2 reserve=10`. Each line
+ * of the standard input, CLIENT JOB, is a job of a client. It is done when the client's bucket says
+ * so: at once, or after a wait of which it is told. Who would have to wait for more than the
+ * reserve is refused. The line - CLIENT JOB cancels a job that waits.
  *
  * It shows what to do with the time that a reservation tells, and how a reservation is given back.
- * All that a job costs while it waits is its place in a list: no thread sleeps, and the bucket has no
- * timer.
+ * A job that waits takes a place in a list, and nothing else: no thread sleeps, and the bucket has
+ * no timer.
  *
  * It leaves out what is done (it prints it), and a heap for more jobs than a list is good for. */
 #include <poll.h>
