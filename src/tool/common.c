@@ -77,6 +77,7 @@ static const char *const in_words[][2] = {
     {"policy.near_limit", "`near=`"},
     {"policy.jitter", "`jitter=`"},
     {"policy.ban_after", "`after=`"},
+    {"policy.ban_within", "`within=`"},
     {"policy.ban", "`ban=`"},
     {"policy.name", "the name"},
     {"STINT_OVERRIDES", "`overrides`"},

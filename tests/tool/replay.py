@@ -112,12 +112,12 @@ class Bucket:
 
 
 class Banning(Plain):
-    """A key that was refused in `after` windows within the ban's length, counted from the first, is
-    refused everything for that long."""
+    """A key that was refused in `after` windows within some time (the ban's), counted from the first,
+    is refused everything for the ban's time."""
 
-    def __init__(self, limit, length, after):
+    def __init__(self, limit, length, after, within=None):
         super().__init__(limit)
-        self.length, self.after, self.bans = length, after, 0
+        self.length, self.after, self.within, self.bans = length, after, within or length, 0
         self.until, self.strikes, self.refused = {}, {}, set()
 
     def take(self, key, number, left, window):
@@ -129,7 +129,7 @@ class Banning(Plain):
         if (key, number) not in self.refused:
             self.refused.add((key, number))
             count, since = self.strikes.get(key, (0, 0))
-            count, since = (count + 1, since) if count and now < since + self.length else (1, now)
+            count, since = (count + 1, since) if count and now < since + self.within else (1, now)
             self.strikes[key] = count, since
             if count == self.after:
                 self.until[key] = now + self.length
@@ -359,13 +359,16 @@ class RealLog(Replay):
             "20/minute ban=2h": (Banning(20, 2 * HOUR, 1), MINUTE),
             "20/minute ban=1d after=2": (Banning(20, DAY, 2), MINUTE),
             "5/minute ban=6h after=3 shadow": (Banning(5, 6 * HOUR, 3), MINUTE),
+            "20/minute ban=1h after=2 within=2h": (Banning(20, HOUR, 2, 2 * HOUR), MINUTE),
+            "5/minute ban=1d after=2 within=90m": (Banning(5, DAY, 2, 90 * MINUTE), MINUTE),
             "20/minute": (20, MINUTE),
         }
         report, limits = self.reports(policies, REAL_LOG)
         for limit, (rule, window) in zip(limits, policies.values()):
             self.check(report, limit, self.lines, [1], clf_ns, rule, window)
             self.assertEqual(limit["bans"], 0 if rule == 20 else rule.bans, limit["notation"])
-        self.assertGreater(limits[2]["bans"], 0)
+        for limit in limits[2], limits[4], limits[5]:
+            self.assertGreater(limit["bans"], 0)
         out = self.printed("--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
         self.assertEqual(re.findall(r"^  Bans +(\d+)$", out, re.MULTILINE), ["55"])
 
