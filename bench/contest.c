@@ -28,9 +28,10 @@ enum {
 };
 
 static const struct peer *const peers[] = {
-    &peer_stint,       &peer_stint_verdict, &peer_stint_ahead, &peer_stint_batch, &peer_stint_all,
-    &peer_stint_takes, &peer_stint_groups,  &peer_counter,     &peer_open_64,     &peer_mutex,
-    &peer_rwlock,      &peer_redis_incr,    &peer_redis_lua,   &peer_memcached,
+    &peer_stint,     &peer_stint_verdict, &peer_stint_ahead,  &peer_stint_batch,
+    &peer_stint_all, &peer_stint_takes,   &peer_stint_groups, &peer_counter,
+    &peer_open_64,   &peer_mutex,         &peer_stint_bucket, &peer_open_64_bucket,
+    &peer_rwlock,    &peer_redis_incr,    &peer_redis_lua,    &peer_memcached,
 #ifdef STINT_BENCH_DPDK
     &peer_dpdk,
 #endif

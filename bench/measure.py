@@ -23,6 +23,8 @@ FAR = 4  # a table of so many caches is far beyond the cache
 SLICES, SLICE_NS = 50, 10**6  # of a repeat of two rows by turns: so many at most, and about so long
 SMOOTH_LIMIT_MAX = 16383
 PATH_FIT = LIMIT_MAX // 8  # five times that is a limit, too
+BUCKET_RATE = LIMIT_MAX  # in 366 days, in which all of a burst must come back
+USED_UP_FIT = 10
 REHEARSAL_KEYS, REHEARSAL_LIMIT = 20000, 3
 NO_END = 2**62
 SECOND, DAY = 10**9, 86400 * 10**9
@@ -64,7 +66,8 @@ class Bed(contextlib.AbstractContextManager):
                        else path.before or self.run)
         # Decisions of a run, by the limiter's statistics.
         self.counted = 0 if path.asks in ("peek", "charge") else path.parts
-        self.refused_part = 1 if kind.used_up else row["refused_part"]
+        self.used_up = kind.used_up or path.used_up
+        self.refused_part = 1 if self.used_up else row["refused_part"]
         self.requests = self.allowed = 0  # that the limiter counted, looks apart
         self.extra_tokens = 0  # that were granted beyond one for each request allowed
         self.preempted = 0  # times that a thread lost its core
@@ -79,7 +82,7 @@ class Bed(contextlib.AbstractContextManager):
             if window == "year":
                 # One that begins in January or in July, whichever is months away on both sides.
                 options += "" if 4 <= time.gmtime().tm_mon <= 9 else " start=1970-07-01"
-            elif "start=" not in options and "in-flight" not in options:  # whose clock stands still
+            elif not ("start=" in options or "in-flight" in options or path.bucket):
                 half = time.gmtime((start - 183 * DAY) // SECOND)
                 options += time.strftime(" start=%Y-%m-%dT%H:%M:%SZ", half)
         policies = path.parts if path.parts > 1 and not path.each_key else row["policies"]
@@ -90,7 +93,8 @@ class Bed(contextlib.AbstractContextManager):
             driver.ticks()
         opened = self.ask(
             "open", keys=keys, threads=self.threads, key_length=row["key_length"], clock=clock,
-            policies=[f"{self.limit}/{window} name=bench-{i} {options}" for i in range(policies)],
+            policies=[f"{self.rate or self.limit}/{window} name=bench-{i} {options}"
+                      for i in range(policies)],
             max_keys=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
             parts=path.parts, each_key=path.each_key, refused_part=self.refused_part, start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
@@ -109,7 +113,9 @@ class Bed(contextlib.AbstractContextManager):
             limit, options = limit - 1, f"capacity={limit}"
         if path.asks == "reserve":
             limit -= 1
-        self.limit = limit
+        self.limit, self.rate = limit, None
+        if path.bucket:
+            self.rate, options = BUCKET_RATE, f"burst={limit}"
         return options, own_limit
 
     def __exit__(self, kind, *_):
@@ -162,7 +168,7 @@ class Bed(contextlib.AbstractContextManager):
               found["refused"])
         if found["lost"] and not found["untracked"]:
             right("keys without a count, though none was untracked", 0, found["lost"])
-        if self.kind.uniform_only:
+        if self.kind.uniform_only and not self.used_up:
             right("requests allowed", self.requests, self.allowed)
         else:
             right("tokens allowed, of all keys", found["tokens"] + found["lost_tokens"],
@@ -268,7 +274,8 @@ class Work:
             unplaced, reach = self.bed.audit(**about)
             self.unplaced, self.reach = max(self.unplaced, unplaced), max(self.reach, reach)
             if self.kind.is_path:  # looks, too
-                right("requests refused", 0, self.refused)
+                right("requests granted" if self.bed.used_up else "requests refused", 0,
+                      self.allowed if self.bed.used_up else self.refused)
 
     def result(self):
         found = {"stripes": self.row["stripes"], "repeats": self.repeats, "allowed": self.allowed,
@@ -304,7 +311,7 @@ class Sequence(Work):
         row = self.row
         # No key may come to its limit, where requests become refusals: the repeats end before. Half
         # of them may be the floor's.
-        fit = LIMIT_MAX if self.kind.used_up else self.bed.fit
+        fit = LIMIT_MAX if self.bed.used_up else self.bed.fit
         most = (0.45 * fit / top_share(row["distribution"], row["keys"]) / row["threads"] /
                 REPEATS / slices)
         self.span.update(epoch=self.bed.fill() - 1, budget_ns=self.budget // slices,
@@ -379,11 +386,11 @@ def work_of(bed, budget, cache):
 
 # ---- Rows ----
 
-def timed_fit(row):
+def timed_fit(row, beside=False):
     """Runs that fit in a window of each key while it is timed."""
     kind = KINDS[row["workload"]]
-    if kind.used_up:
-        return 10
+    if kind.used_up or kind.path.used_up and not beside:
+        return USED_UP_FIT
     if not kind.is_path:
         return LIMIT_MAX
     return SMOOTH_LIMIT_MAX if kind.path.policy in ("smooth", "in-flight") else PATH_FIT
@@ -405,7 +412,8 @@ def measure_rows(driver, rows, seconds, cache=0, beside=False, show=lambda part:
     for row, is_beside in rows:
         rehearse(driver, row, is_beside)
     with contextlib.ExitStack() as stack:
-        beds = [stack.enter_context(Bed(driver, row, row["keys"], timed_fit(row), at, is_beside))
+        beds = [stack.enter_context(Bed(driver, row, row["keys"], timed_fit(row, is_beside), at,
+                                    is_beside))
                 for at, (row, is_beside) in enumerate(rows)]
         works = [work_of(bed, budget, cache) for bed in beds]
         for work in works:

@@ -55,6 +55,10 @@ extern const struct peer peer_counter;
 extern const struct peer peer_redis_incr, peer_memcached;
 extern const struct peer peer_dpdk; /* with STINT_BENCH_DPDK */
 
+/* Those that decide by a token bucket, which holds the limit, and fills in a window: so nothing
+ * comes back while answers are checked against the limit. */
+extern const struct peer peer_stint_bucket, peer_open_64_bucket;
+
 /* Those that decide by several limits at once, ... */
 extern const struct peer peer_stint_all, peer_stint_groups, peer_stint_takes;
 

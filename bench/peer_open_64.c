@@ -22,8 +22,9 @@ enum { SHARDS = 64, SHARD_BITS = 6 };
 
 struct slot {
     uint64_t hash;              /* 0: free */
-    struct peer_count counts[]; /* one for each limit */
+    struct peer_count counts[]; /* one for each limit; or 8 bytes: when the bucket is full, ns */
 };
+_Static_assert(sizeof(struct peer_count) == sizeof(uint64_t), "an instant has a count's room");
 
 struct shard {
     _Alignas(64) pthread_mutex_t mutex;
@@ -43,6 +44,7 @@ struct open_table {
     unsigned char *memory;
     size_t bytes;
     uint64_t shard_slots;
+    uint64_t token_ns; /* in which a token comes back to a bucket */
     struct shard shard[SHARDS];
 };
 
@@ -66,6 +68,7 @@ static bool open_table_open(const struct peer_setup *setup, void **state) {
         return peer_fail("no memory");
     memset(table, 0, sizeof(*table));
     table->setup = *setup;
+    table->token_ns = (setup->window * UINT64_C(1000000000) + setup->limit - 1) / setup->limit;
     /* Half full. Six deviations more than the mean: no shard overflows. */
     table->shard_slots = (uint64_t)(2 * mean + 6 * sqrt(mean)) + 8;
     size_t shard_bytes = table->shard_slots * slot_size(setup->limits);
@@ -83,36 +86,76 @@ static bool open_table_open(const struct peer_setup *setup, void **state) {
     return true;
 }
 
-static CK_CC_FORCE_INLINE bool open_decide(struct open_table *table, const char *key,
-                                           unsigned limits) {
-    uint64_t hash = XXH3_64bits(key, PEER_KEY) | 1;
-    uint32_t windows[PEER_LIMITS];
-    struct shard *shard = &table->shard[hash >> (64 - SHARD_BITS)];
-    uint64_t at = scale64(hash << SHARD_BITS, table->shard_slots);
+static inline struct shard *shard_of(struct open_table *table, uint64_t hash) {
+    return &table->shard[hash >> (64 - SHARD_BITS)];
+}
 
-    peer_windows(&table->setup, limits, windows);
-    pthread_mutex_lock(&shard->mutex);
+/* The key's slot, or one that is its own from now on; NULL: all are others'. */
+static CK_CC_FORCE_INLINE struct slot *
+slot_of(const struct open_table *table, const struct shard *shard, uint64_t hash, unsigned limits) {
+    uint64_t at = scale64(hash << SHARD_BITS, table->shard_slots);
     struct slot *slot = slot_at(shard, at, limits);
+
     for (uint64_t probes = 0; slot->hash != hash; probes++) {
         if (slot->hash == 0) {
             slot->hash = hash;
             break;
         }
-        if (probes == table->shard_slots) {
-            pthread_mutex_unlock(&shard->mutex);
-            return false;
-        }
+        if (probes == table->shard_slots)
+            return NULL;
         at = at + 1 == table->shard_slots ? 0 : at + 1;
         slot = slot_at(shard, at, limits);
     }
-    bool allowed = peer_count_all(&table->setup, limits, windows, slot->counts);
+    return slot;
+}
+
+static CK_CC_FORCE_INLINE bool open_decide(struct open_table *table, const char *key,
+                                           unsigned limits) {
+    uint64_t hash = XXH3_64bits(key, PEER_KEY) | 1;
+    uint32_t windows[PEER_LIMITS];
+    struct shard *shard = shard_of(table, hash);
+
+    peer_windows(&table->setup, limits, windows);
+    pthread_mutex_lock(&shard->mutex);
+    struct slot *slot = slot_of(table, shard, hash, limits);
+    bool allowed = slot != NULL && peer_count_all(&table->setup, limits, windows, slot->counts);
     pthread_mutex_unlock(&shard->mutex);
     return allowed;
 }
 
 PEER_DECIDE_LIMITS(open_table, open_decide)
 
+/* ---- Token buckets ---- */
+
+static inline bool open_bucket(struct open_table *table, const char *key) {
+    uint64_t hash = XXH3_64bits(key, PEER_KEY) | 1, full;
+    struct shard *shard = shard_of(table, hash);
+    struct timespec time;
+    bool allowed = false;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &time);
+    const uint64_t now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    pthread_mutex_lock(&shard->mutex);
+    struct slot *slot = slot_of(table, shard, hash, 1);
+    if (slot != NULL) {
+        memcpy(&full, slot->counts, sizeof(full));
+        full = (full > now ? full : now) + table->token_ns;
+        allowed = full <= now + table->setup.limit * table->token_ns;
+        if (allowed)
+            memcpy(slot->counts, &full, sizeof(full));
+    }
+    pthread_mutex_unlock(&shard->mutex);
+    return allowed;
+}
+
+PEER_DECIDE(open_table, open_bucket)
+
 const struct peer peer_open_64 = {.name = "open-64",
                                   .open = open_table_open,
                                   .close = open_table_close,
                                   .decide = open_decide_each};
+
+const struct peer peer_open_64_bucket = {.name = "open-64-bucket",
+                                         .open = open_table_open,
+                                         .close = open_table_close,
+                                         .decide = open_bucket_each};

@@ -24,7 +24,7 @@ static void stint_peer_close(void *state) {
     free(peer);
 }
 
-static bool stint_peer_open(const struct peer_setup *setup, void **state) {
+static bool peer_open(const struct peer_setup *setup, bool bucket, void **state) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_peer *peer = calloc(1, sizeof(*peer));
@@ -40,6 +40,7 @@ static bool stint_peer_open(const struct peer_setup *setup, void **state) {
         snprintf(policy.name, sizeof(policy.name), "peers-%u", i);
         policy.limit = setup->each[i].limit;
         policy.window = setup->each[i].window * SECOND;
+        policy.burst = bucket ? policy.limit : 0;
         error = stint_policy_add(peer->limiter, &policy, NULL);
     }
     if (error < 0) {
@@ -50,6 +51,14 @@ static bool stint_peer_open(const struct peer_setup *setup, void **state) {
     peer->limits = setup->limits;
     *state = peer;
     return true;
+}
+
+static bool stint_peer_open(const struct peer_setup *setup, void **state) {
+    return peer_open(setup, false, state);
+}
+
+static bool stint_bucket_open(const struct peer_setup *setup, void **state) {
+    return peer_open(setup, true, state);
 }
 
 static inline stint_key key_of(const struct stint_peer *peer, const char *key) {
@@ -208,6 +217,10 @@ const struct peer peer_stint_batch = STINT_PEER("stint-batch", stint_batches);
 const struct peer peer_stint_all = STINT_PEER("stint-all", stint_all_one_each);
 const struct peer peer_stint_groups = STINT_PEER("stint-groups", stint_grouped);
 const struct peer peer_stint_takes = STINT_PEER("stint-takes", stint_takes_one_each);
+const struct peer peer_stint_bucket = {.name = "stint-bucket",
+                                       .open = stint_bucket_open,
+                                       .close = stint_peer_close,
+                                       .decide = stint_one_each};
 
 /* ---- Counter ---- */
 

@@ -16,6 +16,8 @@ class Path:
     policy: str = ""  # options in stint's notation
     window: str = "366d"
     roll_over: bool = False  # the policy's capacity is one above its limit
+    bucket: bool = False  # the policy is a token bucket; `still`: nothing comes back to it
+    used_up: bool = False  # every key is at its limit before the time is taken, and is refused
     still: bool = False  # the limiter's clock stands still, but costs what it always does
     stripes: int = 1
     parts: int = 1  # requests that are decided together
@@ -101,6 +103,12 @@ KINDS = {
                       windows=2, locked="clock+hash+cas", goal=(2, 1.6)),
     "hold": path("the same, and give back", "refund", policy="in-flight", still=True, windows=2,
                  leaves_nothing=True, before="take", locked="clock+hash+cas", goal=(2.9, 2)),
+    "bucket": path("take, of a token bucket", bucket=True, still=True, locked="clock+hash+cas",
+                   goal=(1.6, 1.15)),
+    "bucket-5": path("the same, of cost 5", "take-5", cost=5, bucket=True, still=True,
+                     locked="clock+hash+cas", goal=(1.6, 1.15)),
+    "bucket-refused": path("take, of token buckets that are empty", bucket=True, still=True,
+                           used_up=True, before="take", goal=(1.6, 1.15)),
     "per-key": path("take, by windows of each key's own", policy="start=per-key", still=True,
                     goal=(2, 1.6)),
     "first": path("take, by windows that begin with each key's first request", policy="start=first",
@@ -121,6 +129,8 @@ KINDS = {
     "all-3": path_all("of a key by three policies", 3, (1.3, 1.3)),
     "all-2-keys": path_all("of two keys by a policy", 2, (1.3, 1), each_key=True),
     "all-3-keys": path_all("of three keys by a policy", 3, (1.3, 1), each_key=True),
+    "all-2-buckets": path_all("of a key by two token buckets", 2, (1.6, 1.3), bucket=True,
+                              still=True),
     "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
                    parts=2, locked="hash+xadds", goal=(1.5, 1.5)),
     "charge": path("a charge, which is never refused", "decide", asks="charge", before="take",

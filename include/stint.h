@@ -453,7 +453,9 @@ enum stint_policy_flags {
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
-     * of this one. No burst of twice the limit at a boundary. limit at most 16,383. */
+     * of this one. No burst of twice the limit at a boundary, but up to 2 * limit - 1 in less than
+     * a window: 10 at the end of one, and 9 more in 1.81 s (`10/2s smooth`). A bucket with a small
+     * burst is stricter (TOKEN BUCKETS). limit at most 16,383. */
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. What takes nothing and is not refused

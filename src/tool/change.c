@@ -44,6 +44,25 @@ static const char *name_of(const char *path) {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
+/* The clock that servers read by default stands still for up to a tick, in which a key gets no more
+ * than the burst. */
+static void note_small_burst(void *context, const struct stint_change *change) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char burst[32], brought[32], name[2 * STINT_NAME_SIZE];
+
+    (void)context;
+    if (change->text == NULL || change->kind == STINT_POLICY_UNCHANGED ||
+        stint_policy_parse(change->text, &policy, NULL) != 0 || policy.burst == 0)
+        return;
+    const uint64_t in_tick = STINT_TICK_NS * policy.limit / policy.window;
+    if (policy.burst < in_tick)
+        fprintf(stderr,
+                "stint: note: '%s' holds %s, and 10 ms bring %s: by the default clock, which may "
+                "stand still for so long, a key gets less than its rate\n",
+                printable(name, sizeof(name), change->name, strlen(change->name)),
+                grouped(burst, policy.burst), grouped(brought, in_tick));
+}
+
 /* People are told of what is not as it was; programs of all. */
 static void tell_change(void *context, const struct stint_change *change) {
     static const char *const kinds[] = {
@@ -54,6 +73,7 @@ static void tell_change(void *context, const struct stint_change *change) {
     struct report *report = context;
     const char *kind = kinds[change->kind];
 
+    note_small_burst(NULL, change);
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
     report_row(report);
@@ -116,13 +136,15 @@ int tool_apply(const struct arguments *arguments) {
 
 /* Makes a table and applies the text, if there is one. */
 static int make_policies(const struct arguments *arguments, const struct stint_options *options,
-                         const char *text) {
+                         const char *text, bool told) {
     struct stint_limiter *limiter;
     const char *wrong = NULL;
 
     if (stint_open(options, &limiter) != 0)
         return failure(arguments, "%s", reason());
-    int error = text == NULL ? 0 : stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL);
+    int error = text == NULL ? 0
+                             : stint_policies_apply(limiter, text, 0, &wrong,
+                                                    told ? note_small_burst : NULL, NULL);
     int code =
         error == 0 ? EXIT_GOOD : wrong_text(arguments, name_of(arguments->policies), text, wrong);
     stint_close(limiter);
@@ -142,10 +164,10 @@ int tool_make(const struct arguments *arguments) {
         trial.max_keys = 1;
         trial.max_policies = options.max_policies;
         if (code == EXIT_GOOD)
-            code = make_policies(arguments, &trial, text);
+            code = make_policies(arguments, &trial, text, false);
     }
     if (code == EXIT_GOOD)
-        code = make_policies(arguments, &options, text);
+        code = make_policies(arguments, &options, text, true);
     free(text);
     return code;
 }

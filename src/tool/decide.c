@@ -12,10 +12,14 @@ struct decision {
     struct stint_limiter *limiter;
     uint32_t policy;
     stint_key key;
-    char name[STINT_NAME_SIZE]; /* of the policy */
-    bool in_flight;             /* the policy counts what is held */
+    struct stint_policy rule; /* the policy's own */
     struct stint_verdict verdict;
 };
+
+/* It counts what is held. */
+static bool in_flight(const struct decision *decision) {
+    return (decision->rule.flags & STINT_IN_FLIGHT) != 0;
+}
 
 /* What a request of these flags and this cost is answered. */
 static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
@@ -50,7 +54,7 @@ static void print_json(const struct decision *decision) {
     report_begin(&report, stdout, REPORT_LINE);
     report_truth(&report, "allowed", verdict->allowed);
     report_key(&report, "key", decision->key);
-    report_text(&report, "policy", decision->name, strlen(decision->name));
+    report_text(&report, "policy", decision->rule.name, strlen(decision->rule.name));
     report_count(&report, "capacity", verdict->capacity);
     report_count(&report, "used", verdict->used);
     report_count(&report, "remaining", verdict->remaining);
@@ -73,7 +77,7 @@ static void print_text(const struct decision *decision) {
         return;
     }
     printf("%s: %s of %s %s", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
-           grouped(b, verdict->capacity), decision->in_flight ? "held" : "used");
+           grouped(b, verdict->capacity), in_flight(decision) ? "held" : "used");
     if ((verdict->flags & STINT_SHADOWED) != 0)
         printf(", the policy is a shadow and would have refused it");
     if ((verdict->flags & STINT_BANNED) != 0)
@@ -83,10 +87,13 @@ static void print_text(const struct decision *decision) {
     if (!verdict->allowed && verdict->retry_after == STINT_NEVER)
         printf(", and the cost is more than can ever fit");
     else if (!verdict->allowed)
-        printf(", try again in %s%s", decision->in_flight ? "at most " : "",
+        printf(", try again in %s%s", in_flight(decision) ? "at most " : "",
                span_text(span, verdict->retry_after));
-    else if (!decision->in_flight) /* those are forgotten one by one */
-        printf(", anew in %s", span_text(span, verdict->reset_after));
+    else if (decision->rule.burst != 0 && verdict->reset_after == 0)
+        printf(", full");
+    else if (!in_flight(decision)) /* those are forgotten one by one */
+        printf(", %s in %s", decision->rule.burst != 0 ? "full" : "anew",
+               span_text(span, verdict->reset_after));
     putchar('\n');
 }
 
@@ -111,18 +118,15 @@ enum access {
 
 /* Attaches, and finds policy and key. */
 static int begin(struct decision *decision, const struct arguments *arguments, enum access access) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-
-    *decision = (struct decision){.arguments = arguments};
+    *decision = (struct decision){.arguments = arguments, .rule = STINT_POLICY_INIT};
     int code = attach(arguments, access == READS ? STINT_READ_ONLY : 0, &decision->limiter);
     if (code == EXIT_GOOD)
         code = attach_policy(arguments, decision->limiter, access == ADDS, &decision->policy);
     if (code == EXIT_GOOD)
         code = attach_key(arguments, decision->limiter, &decision->key);
-    if (code == EXIT_GOOD && stint_policy_get(decision->limiter, decision->policy, &policy) == 0)
-        memcpy(decision->name, policy.name, sizeof(decision->name));
-    decision->in_flight = (policy.flags & STINT_IN_FLIGHT) != 0;
-    if (code != EXIT_GOOD)
+    if (code == EXIT_GOOD)
+        (void)stint_policy_get(decision->limiter, decision->policy, &decision->rule);
+    else
         stint_close(decision->limiter);
     return code;
 }
@@ -192,7 +196,7 @@ int tool_charge(const struct arguments *arguments) {
 
     if (code != EXIT_GOOD)
         return code;
-    if (decision.in_flight) {
+    if (in_flight(&decision)) {
         stint_close(decision.limiter);
         return failure(arguments, HELD_BY_NOBODY);
     }
@@ -210,9 +214,9 @@ int tool_reset(const struct arguments *arguments) {
     if (!stint_reset(decision.limiter, decision.policy, decision.key)) {
         stint_close(decision.limiter);
         return failure(arguments,
-                       "the key had nothing to forget: it has used nothing of '%s' in "
-                       "this window, and has no ban and no strikes",
-                       decision.name);
+                       "the key had nothing to forget: nothing that it used of '%s' still "
+                       "counts, and it has no ban and no strikes",
+                       decision.rule.name);
     }
     decide(&decision, STINT_PEEK, 0);
     return end(&decision, EXIT_GOOD);

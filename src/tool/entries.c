@@ -99,12 +99,12 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_text(report, "used", NULL, 0);
     report_count(report, "refused_windows", entry->refused_windows);
     if (!known) {
-        report_text(report, report_is_text(report) ? "ends_in" : "end", NULL, 0);
+        report_text(report, report_is_text(report) ? "anew_in" : "end", NULL, 0);
         if (!report_is_text(report))
             report_truth(report, "refused", false);
     } else if (report_is_text(report)) {
         uint64_t now = stint_now(listing->limiter);
-        report_span(report, "ends_in", entry->end > now ? entry->end - now : 0);
+        report_span(report, "anew_in", entry->end > now ? entry->end - now : 0);
     } else {
         report_count(report, "end", entry->end);
         report_truth(report, "refused", (entry->flags & STINT_ENTRY_REFUSED) != 0);
@@ -168,6 +168,13 @@ int tool_dump(const struct arguments *arguments) {
 
 enum { REFUSED_BY_IT = STINT_ENTRY_REFUSED | STINT_ENTRY_BAN };
 
+/* How long before it is full a bucket may have refused, ns: a refusal is remembered until the
+ * instant at which the bucket is full passes a multiple of the window. */
+static uint64_t bucket_length(const struct stint_policy *policy) {
+    const uint64_t token = (policy->window + policy->limit - 1) / policy->limit;
+    return policy->window + ((uint64_t)policy->burst + policy->max_reserved) * token;
+}
+
 /* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
  * the begin of the window. */
 static uint64_t refused_since(const struct listing *listing, const struct stint_entry *entry) {
@@ -178,6 +185,7 @@ static uint64_t refused_since(const struct listing *listing, const struct stint_
         return 0;
     uint64_t length = (entry->flags & STINT_ENTRY_BAN) != 0 ? policy->ban
                       : policy->calendar != 0               ? longest[policy->calendar]
+                      : policy->burst != 0                  ? bucket_length(policy)
                                                             : policy->window;
     return entry->end > length ? entry->end - length : 1;
 }

@@ -23,10 +23,11 @@ DRAWN = ["take", "take-at", "batch", "refuse"]
 EACH_ONCE = ["first-seen", "roll", "churn"]
 PATHS = {  # what each is measured beside
     **dict.fromkeys(["cost-5", "own-limit", "roll-over", "reservable", "reserve", "shadow",
-                     "counted", "peek", "refund", "smooth", "in-flight", "hold",
+                     "counted", "peek", "refund", "smooth", "in-flight", "hold", "bucket", "bucket-5",
+                     "bucket-refused",
                      "per-key", "first", "calendar", "striped", "unlisted", "overridden", "labelled",
                      "watched"], "plain take"),
-    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys"], "as many takes"),
+    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "all-2-buckets"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",
 }
@@ -69,7 +70,8 @@ class Rows(unittest.TestCase):
         mops = row["threads"] * 1000 / row["ns_per_op"]
         self.assertAlmostEqual(row["mops"] / mops, 1, places=4)
         self.assertGreater(row["allowed"] + row["refused"], 0)
-        self.assertEqual(row["refused" if row["workload"] != "refuse" else "allowed"], 0)
+        used_up = row["workload"] in ("refuse", "bucket-refused")
+        self.assertEqual(row["allowed" if used_up else "refused"], 0)
 
     def test_every_workload_in_every_distribution_and_with_threads(self):
         wanted = list(itertools.product(DRAWN, DISTRIBUTIONS, THREADS, [1, 20, 3000]))

@@ -26,7 +26,7 @@ from commands import call  # noqa: E402
 CORES = len(os.sched_getaffinity(0))
 THREADS = sorted({1, min(2, CORES)})
 
-HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "open-64-huge", "rwlock", "mutex-64", "mutex"]
+HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "open-64-huge", "stint-bucket", "bucket-64", "rwlock", "mutex-64", "mutex"]
 SERVERS = {
     "memcached": "memcached", "memcached-16": "memcached",
     "redis-incr": "redis-server", "redis-incr-16": "redis-server",

@@ -271,13 +271,30 @@ class Processes(Example):
         self.assertEqual(must(*command), "granted: 0\n")
 
 
+class Waiting(Example):
+    def test_paced(self):
+        """Jobs are done when they were told; one that comes after one was cancelled gets the last place."""
+        lines = "a 1", "a 2", "a 3", "a 4", "a 5", "a 6", "b 1", "- a 3", "- a 9", "a 7", "a " + "x" * 99
+        program = self.compile("paced.c", "-std=gnu11")
+        began = time.monotonic()
+        with open(self.write("lines", "\n".join([*lines, ""])), encoding="utf-8") as jobs:
+            out = must(program, "5/s burst=2 reserve=3", stdin=jobs, env=self.environment)
+        took = time.monotonic() - began
+        self.assertEqual(out.splitlines(), [
+            "a 1: done", "a 2: done", "a 3: waits 0.2 s", "a 4: waits 0.4 s", "a 5: waits 0.6 s",
+            "a 6: refused, try again in 0.2 s", "b 1: done", "a 3: cancelled", "a 9: does not wait",
+            "a 7: waits 0.6 s", "a " + "x" * 18 + "...: the name is too long",
+            "a 4: done", "a 5: done", "a 7: done"])
+        self.assertGreater(took, 0.59)
+
+
 class Documents(unittest.TestCase):
     def test_each_is_told_of(self):
         """By the page beside them; and each says what it shows, and what it leaves out."""
         folder = project.SOURCE / "tests" / "examples"
         page = (folder / "README.md").read_text()
         examples = [path for path in folder.iterdir() if path.name != "README.md"]
-        self.assertEqual(len(examples), 5)
+        self.assertEqual(len(examples), 6)
         for example in examples:
             self.assertIn(f"]({example.name})", page)
             head = example.read_text()[:2000]

@@ -441,6 +441,17 @@ class Readme(Case):
         self.assertEqual(without_speed(shown),
                          without_speed(must(tool, *arguments[2:], cwd=SOURCE)))
 
+    def test_which_limit(self):
+        """The table of the page is what its program prints, and the picture was drawn of the same counts."""
+        page, drawn = (SOURCE / "doc" / f"which-limit.{end}" for end in ("md", "svg"))
+        source = (SOURCE / "doc" / "which-limit.c").read_text()
+        program = self.compiled("which-limit.c", source, "-std=c11", "-O2",
+                                *self.pkg_config(self.install(), "--cflags", "--libs"))
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+        self.assertEqual([("text", must(program, env=environment))], blocks(page))
+        labels = re.findall(r"^set label '(\d+)'", must(program, "picture", env=environment), re.MULTILINE)
+        self.assertEqual(labels, re.findall(r"<text>(\d+)</text>", drawn.read_text()))
+
     def test_notations(self):
         """Every policy in a table of the notation is one."""
         policies = [policy for document in documents()

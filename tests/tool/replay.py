@@ -95,13 +95,29 @@ class Smooth(Plain):
         return fits
 
 
-class Banning(Plain):
-    """A key that was refused in `after` windows within the ban's length, counted from the first, is
-    refused everything for that long."""
+class Bucket:
+    """Holds `burst` tokens, each of which takes a `limit`th of the window to come, a whole ns at least."""
 
-    def __init__(self, limit, length, after):
+    def __init__(self, limit, burst):
+        self.limit, self.burst, self.has = limit, burst, {}
+
+    def take(self, key, number, left, window):
+        now, token = (number + 1) * window - left, -(-window // self.limit)
+        full = self.burst * token
+        has, seen = self.has.get(key, (full, now))
+        has = min(full, has + now - seen)
+        fits = has >= token
+        self.has[key] = has - token * fits, now
+        return fits
+
+
+class Banning(Plain):
+    """A key that was refused in `after` windows within some time (the ban's), counted from the first,
+    is refused everything for the ban's time."""
+
+    def __init__(self, limit, length, after, within=None):
         super().__init__(limit)
-        self.length, self.after, self.bans = length, after, 0
+        self.length, self.after, self.within, self.bans = length, after, within or length, 0
         self.until, self.strikes, self.refused = {}, {}, set()
 
     def take(self, key, number, left, window):
@@ -113,7 +129,7 @@ class Banning(Plain):
         if (key, number) not in self.refused:
             self.refused.add((key, number))
             count, since = self.strikes.get(key, (0, 0))
-            count, since = (count + 1, since) if count and now < since + self.length else (1, now)
+            count, since = (count + 1, since) if count and now < since + self.within else (1, now)
             self.strikes[key] = count, since
             if count == self.after:
                 self.until[key] = now + self.length
@@ -268,6 +284,11 @@ class RealLog(Replay):
             "5/10s smooth": (Smooth(5), 10 * SECOND),
             "60/hour smooth jitter=10%": (Smooth(60), HOUR),
             "100/day smooth": (Smooth(100), DAY),
+            "20/minute burst=20": (Bucket(20, 20), MINUTE),
+            "7/minute burst=3": (Bucket(7, 3), MINUTE),
+            "60/hour burst=100 jitter=10%": (Bucket(60, 100), HOUR),
+            "1/s burst=1": (Bucket(1, 1), SECOND),
+            "100/day burst=10 reserve=5": (Bucket(100, 10), DAY),
             "20/minute stripes=8": (20, MINUTE),
             "64/hour stripes=64": (64, HOUR),
             "7/10s stripes=4 near=50%": (7, 10 * SECOND),
@@ -338,13 +359,16 @@ class RealLog(Replay):
             "20/minute ban=2h": (Banning(20, 2 * HOUR, 1), MINUTE),
             "20/minute ban=1d after=2": (Banning(20, DAY, 2), MINUTE),
             "5/minute ban=6h after=3 shadow": (Banning(5, 6 * HOUR, 3), MINUTE),
+            "20/minute ban=1h after=2 within=2h": (Banning(20, HOUR, 2, 2 * HOUR), MINUTE),
+            "5/minute ban=1d after=2 within=90m": (Banning(5, DAY, 2, 90 * MINUTE), MINUTE),
             "20/minute": (20, MINUTE),
         }
         report, limits = self.reports(policies, REAL_LOG)
         for limit, (rule, window) in zip(limits, policies.values()):
             self.check(report, limit, self.lines, [1], clf_ns, rule, window)
             self.assertEqual(limit["bans"], 0 if rule == 20 else rule.bans, limit["notation"])
-        self.assertGreater(limits[2]["bans"], 0)
+        for limit in limits[2], limits[4], limits[5]:
+            self.assertGreater(limit["bans"], 0)
         out = self.printed("--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
         self.assertEqual(re.findall(r"^  Bans +(\d+)$", out, re.MULTILINE), ["55"])
 
@@ -377,10 +401,11 @@ class MadeUpLogs(Replay):
         for fields in ([2], [2, 3]):
             key = ",".join(map(str, fields))
             report = self.report("--limit", "5/s", "--limit", "20/minute", "--limit", "1/20ms",
-                                 "--key", key, "--time=epoch", "--top=1k", path)
+                                 "--limit", "3/s burst=4", "--key", key, "--time=epoch", "--top=1k", path)
             self.check(report, report["limits"][0], lines, fields, epoch_ns, 5, SECOND)
             self.check(report, report["limits"][1], lines, fields, epoch_ns, 20, MINUTE)
             self.check(report, report["limits"][2], lines, fields, epoch_ns, 1, SECOND // 50)
+            self.check(report, report["limits"][3], lines, fields, epoch_ns, Bucket(3, 4), SECOND)
 
     def test_epoch_from_its_first_instant(self):
         lines = ["0 a", "0.000000000 a", "0.5 a", "0.999999999 a", "1 a", "0 a"]
