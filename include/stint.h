@@ -117,7 +117,8 @@
  *  - What is said of windows holds for a bucket as follows. verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
  *    strike) unless there was one since that instant last passed a multiple of `window`. Of a
- *    bucket that was full in between there may be another.
+ *    bucket that was full in between there may be another. `jitter` is another part of `window` for
+ *    each instant.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
  *    lowered, and more after it was raised. In a span in which they change, A holds with the longer
@@ -990,7 +991,8 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
  *             those with `allowed` false are what refused it, and the largest retry_after of these
  *             tells when the whole would fit, all parts of one key one after the other;
- *             STINT_NEVER if it never does. Their `used` and `remaining` are told beside what
+ *             STINT_NEVER if it never does (of a bucket, as if all parts of a key had the limit of
+ *             the one that is told). Their `used` and `remaining` are told beside what
  *             earlier requests for the same key and policy would have taken. The others are allowed
  *             with `granted` 0, and tell what is used without this call
  * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,

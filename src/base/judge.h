@@ -255,6 +255,12 @@ struct bucket {
     uint32_t max_reserved;
 };
 
+/* The tokens of so many ns: one at least. */
+static ALWAYS_INLINE uint64_t bucket_holds(uint64_t ns, uint64_t unit) {
+    const uint64_t held = ns / unit;
+    return held == 0 ? 1 : held < STINT_LIMIT_MAX ? held : STINT_LIMIT_MAX;
+}
+
 /* Fits the terms of a request to a bucket. `limit`: another than the policy's; 0: none. It changes
  * the unit. The times that the bucket and its reserve last stay. */
 static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket *bucket,
@@ -269,13 +275,11 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     if (LIKELY(limit == 0))
         return;
     const uint64_t unit = bucket_unit(terms->window, limit);
-    const uint64_t held = terms->capacity * bucket->unit / unit;
-    const uint64_t all = terms->room * bucket->unit / unit;
     terms->unit = unit;
     terms->reciprocal = reciprocal_of(unit);
-    terms->most = terms->most * bucket->unit / unit;
-    terms->capacity = held == 0 ? 1 : held < STINT_LIMIT_MAX ? held : STINT_LIMIT_MAX;
-    terms->room = all == 0 ? 1 : all < STINT_LIMIT_MAX ? all : STINT_LIMIT_MAX;
+    terms->capacity = bucket_holds(terms->capacity * bucket->unit, unit);
+    terms->room = bucket_holds(terms->room * bucket->unit, unit);
+    terms->most = bucket_holds(terms->most * bucket->unit, unit);
 }
 
 /* A request's own limit where it counts: below the policy's. Given back, tokens of a larger one

@@ -181,7 +181,8 @@ static const struct script scripts[] = {
         no(T0, 1, 0, PARTIAL, OVER, 0, 5, T0 + 5 * S, HOUR),
         no(T0, 11, 0, 0, OVER, 0, 5, T0 + 5 * S, STINT_NEVER),
         row(T0, 1, 0, CHARGE, true, OVER, 0, 6, 1, T0 + 6 * S, 0)}},
-    {"an override of 2^28", policy(W, .limit = 60, .burst = 10, .max_reserved = 2, .flags = RULED), {
+    {"an override of 2^28",
+     policy(W, .limit = 60, .burst = 10, .max_reserved = 2, .flags = RULED), {
         override(MOST, UNTIL),
         ok(T0, 5, 0, 0, OVER, MOST, 5, 5, T0 + 5 * S),
         ok(T0, UINT32_MAX, 0, 0, OVER, MOST, 12, UINT32_MAX, T0 + 12 * S),
@@ -289,7 +290,7 @@ TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
 }
 
-/* ---- Promise A, and B in the long run --------------------------------------------------------- */
+/* ---- Promise A, and B in the long run -------------------------------------------------------- */
 
 __extension__ typedef unsigned __int128 wide;
 

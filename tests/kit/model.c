@@ -217,7 +217,8 @@ static uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
 }
 
 /* "Windows are [start + k * window, start + (k + 1) * window) for every integer k, or those of
- * STINT_START_FIRST, or of the calendar." A first one "begins with a tick". A bucket that is full is so at `now`. */
+ * STINT_START_FIRST, or of the calendar." A first one "begins with a tick". A bucket that is full
+ * is so at `now`. */
 uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
     if (is_calendar(policy))
         return calendar_edge(policy, now, true);
@@ -233,8 +234,8 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
 }
 
 /* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
- * of burst and max_reserved is back (or a window, if that is longer) and 60 s". (It is measured from
- * tick to tick.) */
+ * of burst and max_reserved is back (or a window, if that is longer) and 60 s". (It is measured
+ * from tick to tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
     uint64_t longest = longest_window(policy);
     if (is_bucket(policy))
@@ -442,8 +443,8 @@ static uint64_t token_by(const struct model_by *by, const struct stint_request *
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
 }
 
-/* It "keeps the times: the bucket holds burst * own / limit tokens, rounded down, but one at least.
- * So does max_reserved." */
+/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. Of
+ * max_reserved it is the same." */
 static uint64_t tokens_in(const struct model_by *by, const struct stint_request *request,
                           uint32_t tokens) {
     const uint64_t own = token_by(by, request);
@@ -632,7 +633,8 @@ static void refuse(const struct model_by *by, const struct stint_request *reques
         answer->jitter_below =
             (uint64_t)(((wide)window_length(by->policy, key->window) * by->policy->jitter + 99) /
                        100);
-        answer->jitter_of = key->window;
+        /* Of a bucket it is computed anew for each instant: any part of it will do. */
+        answer->jitter_of = is_bucket(by->policy) ? UINT64_MAX : key->window;
     }
     if (by->policy->flags & STINT_SHADOW) {
         v->allowed = true;
@@ -743,8 +745,8 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
  * the capacity". STINT_FULL_REFUSE: "it is refused ... until the end of the window that the key
- * would be in, at least; by a bucket for T". "`window` is 0 ... `granted` is what was let through all the same." A
- * charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
+ * would be in, at least; by a bucket for T". "`window` is 0 ... `granted` is what was let through
+ * all the same." A charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -883,7 +885,7 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
         return false;
     if (!answer->jitter_below)
         return got->retry_after == told_wait(answer, 0);
-    if (known->window == answer->jitter_of)
+    if (known->window == answer->jitter_of && answer->jitter_of != UINT64_MAX)
         return got->retry_after == told_wait(answer, known->jitter);
     if (got->retry_after < told_wait(answer, 0) ||
         got->retry_after > told_wait(answer, answer->jitter_below - 1))

@@ -403,7 +403,11 @@ static bool pick_whole(struct whole *whole, size_t more) {
     for (size_t i = 0; i < whole->n; i++)
         for (size_t j = 0; j < whole->n; j++) {
             const struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-            if (j != i && same_pair(whole, i, j) && !is_decided_beside(&whole->requests[i], &s))
+            if (j == i || !same_pair(whole, i, j))
+                continue;
+            if (is_bucket(s.policy)) /* what others of the key wait for is counted by one limit */
+                whole->requests[i].limit = 0;
+            if (!is_decided_beside(&whole->requests[i], &s))
                 return false;
         }
     return true;

@@ -29,8 +29,8 @@ static bool committed(const struct watch *watch, const struct slot *slot) {
     return policy_of(watch, slot) != NULL && !state_pending(slot->state);
 }
 
-/* Ends fall where an override is lifted or set anew, where a policy that is gone is swept, and where
- * a bucket is given tokens back: then it is still the same key's. */
+/* Ends fall where an override is lifted or set anew, where a policy that is gone is swept, and
+ * where a bucket is given tokens back: then it is still the same key's. */
 static bool end_may_fall(const struct watch *watch, const struct slot *now,
                          const struct slot *before) {
     const struct policy *policy = policy_of(watch, before);

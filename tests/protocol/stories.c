@@ -317,8 +317,8 @@ const struct story stories[] = {
 
     /* ---- Token buckets ---- */
 
-    /* A refusal is told as a first one again when the instant at which the bucket is full has passed
-     * a multiple of the window. */
+    /* A refusal is told as a first one again when the instant at which the bucket is full has
+     * passed a multiple of the window. */
     {WITHOUT(BUCKET_MARK), {"bucket that is refused in the next window, too",
      .a = "add b 2/100ms burst=2; take b key x3; turn 10; take b key x2; take b key = no first"}},
 
