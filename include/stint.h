@@ -24,8 +24,9 @@
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
  *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) By a token
  *     bucket (TOKEN BUCKETS below) it is spans: in every span of d ns of the nows that its requests
- *     are decided by, at most burst + d * limit / window (and max_reserved, if they ask for it).
- *     The exceptions are in the table below.
+ *     are decided by, what is granted, less what is given back, is at most
+ *     burst + d * limit / window (and max_reserved, if they ask for it). The exceptions are in the
+ *     table below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted; of a full bucket `burst` at once. The exceptions are in the table. None of them
@@ -1029,7 +1030,9 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *           only tokens that carry over are of use then. To a bucket is given back what has not
  *           come back by itself, by the limiter's clock: of the time tokens * T no more than what
  *           is left to `window`, and until it is full. (T: by the limit, or the override, of now.)
- *           A token of which a part was given back counts as one
+ *           A token of which a part was given back counts as one. The bucket does not know whose
+ *           the time is: after an earlier take was given back, tokens of a later one may be given
+ *           back that had come back by themselves
  * Counted refusals (STINT_COUNT_REFUSED) are none of the tokens taken, and stay counted.
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,

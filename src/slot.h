@@ -9,7 +9,7 @@
  *   pending  the slot is claimed, but nobody may count in it yet
  *   refused  the key was refused in this window: FIRST_REFUSAL has been given. In a pending slot it
  *            marks the slot's first claim (claim.c, stint_claim_short)
- *   used     tokens taken; of a bucket the ns into the tick in which it is full (judge.h)
+ *   used     tokens taken; of a bucket, how far into its end's tick it is full, ns (judge.h)
  *
  * A slot is in one of four states:
  *
@@ -48,11 +48,11 @@
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: slot_swap, slot_take; decision.h, slot_charge.
- *                                  Same window: used or refused change.
- *                                  Or it is over: a new window of the same key.
+ *     COMMITTED   COMMITTED   D    decide: slot_swap, slot_take; decision.h, slot_charge;
+ *                                  take.c, take_bucket.
+ *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
- *                                  Of a bucket both are bucket_move_back. Its end falls (I1).
+ *                                  Both of a bucket: refund.c, bucket_move_back (I1).
  *                                  override: override_set.c, companion_write, companion_clear. Only
  *                                  of a companion. Its end may fall (I1).
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
@@ -63,8 +63,8 @@
  * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: a thread that sees the same end twice, not pending, saw one
- *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c).
- *       So may a bucket's, which stays above the watermark, too (refund.c). Before an end falls,
+ *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c);
+ *       a bucket's, which stays above the shard's watermark, too (refund.c). Before an end falls,
  *       the shard's fallen_end is raised to it (shard_end_falls).
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
@@ -76,9 +76,9 @@
  *       that was ever made: it is raised before the claim. A search may stop behind it. The shard's
  *       filter has the bits of each key for which a companion's slot was claimed.
  *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
- *       slot (a bucket's begin is the now of its last take): it is raised before, by 30 s at a
- *       time. But it is lowered, too, and then only windows count that begin within 60 s of the
- *       clock (search.c, latest_sweep).
+ *       slot: it is raised before, by 30 s at a time. A bucket's begin is its end less
+ *       policy_reach. But it is lowered, too, and then only windows count that begin within 60 s
+ *       of the clock (search.c, latest_sweep).
  *
  * Policies that are gone. When a policy is removed or replaced, its slots become tombstones, whose
  * ends fall (sweep.c). Threads that still decide by it may count in a slot that is another key's by

@@ -304,8 +304,8 @@ static int by_now(const void *one, const void *other) {
     return (a->now > b->now) - (a->now < b->now);
 }
 
-/* "in every span of d ns of the nows that its requests are decided by, at most burst + d * limit /
- * window" tokens are granted: in whatever order they come, exactly. */
+/* "what is granted, less what is given back, is at most burst + d * limit / window": in whatever
+ * order they come, exactly. */
 TEST(test_every_span) {
     enum { ASKS = 400 };
     static const char *const rates[] = {"10/s", "3/s", "7/s", "1/min", "1000/90s", "9999/10ms"};

@@ -27,7 +27,7 @@ PATHS = {  # what each is measured beside
                      "bucket-refused",
                      "per-key", "first", "calendar", "striped", "unlisted", "overridden", "labelled",
                      "watched"], "plain take"),
-    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "all-2-buckets"], "as many takes"),
+    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "buckets"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",
 }

@@ -1015,7 +1015,8 @@ static uint64_t next_end(uint64_t end) {
 }
 
 /* The next tick after `time` at which a call was decided, until that of the latest that call
- * `index` may know of; UINT64_MAX: there is none. From it on the table may know that a bucket is full. */
+ * `index` may know of; UINT64_MAX: there is none. From it on the table may know that a bucket is
+ * full. */
 static uint64_t next_tick(unsigned index, uint64_t time) {
     uint64_t next = UINT64_MAX;
     for (unsigned i = 0; i < all_count; i++)

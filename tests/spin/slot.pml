@@ -38,6 +38,10 @@
  * or by an override; CHARGE: there are charges, which bring a count up to that; CARRY: it comes to carry what
  * is above its limit, and so much may be reserved.
  *
+ * BUCKET: the second key's policy is a token bucket of so many tokens, one of which comes back in each of
+ * the STEPS of a tick; the clock goes by steps then, until LAST. AHEAD: nows may be so many steps ahead of the
+ * clock. The first thread alone gives back: in another order it is an exception.
+ *
  * What the header calls exceptions is found with UNFORGIVEN (a reset, or a window that carries, before a token
  * is back), STRICT (who is refused for one on its way back) and UNPAID (how much of a debt is not paid, at most). */
 
@@ -49,7 +53,7 @@
 #define BEGIN_OF(i)     ((i) < HOME -> 0 : HOME)
 #define END_OF_LINES(n) ((n) > 1 -> SLOTS : HOME)
 #ifndef FALLS
-#define FALLS (GONE || REPLACE)
+#define FALLS (GONE || REPLACE || BUCKET)
 #endif
 
 /* Something of each slot, or of each thread. */
@@ -68,7 +72,7 @@
 
 /* Threads that make the same calls begin in their order: every other order is this one with other numbers. So
  * many there are after the first. */
-#if KEYS0 != KEYS1 || CALLS0 != CALLS1
+#if KEYS0 != KEYS1 || CALLS0 != CALLS1 || BUCKET
 #define TWINS 0
 #elif THREADS == 2 || KEYS1 != KEYS2 || CALLS1 != CALLS2
 #define TWINS 1
@@ -127,6 +131,24 @@ byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #define CAPACITY(t) LIMIT
 #endif
 #define HAS_ROOM(state) (STATE_USED(state) < CAPACITY(me))
+#if BUCKET /* of the second key. All of it counts in steps */
+#if LAST + AHEAD > 9
+#error "10 steps fit in a word of counts"
+#endif
+#define IS_BUCKET              (call[me].key == 1)
+#define FULL_AT(state)         ((STATE_ID(state) - 1) * STEPS + STATE_USED(state)) /* bucket_full */
+#define FROM(state, t)         MAX(FULL_AT(state), call[t].at)
+#define BUCKET_STATE(fills)    STATE((fills) / STEPS + 1, 0, 0, (fills) % STEPS)
+#define BUCKET_ROOM(from, t)   ((from) + call[t].cost - call[t].at <= BUCKET)
+#define BUCKET_FOR(t, i)       (call[t].key == 1 && !BUCKET_ROOM(FROM(slot[i].state, t), t))
+#define IN_WINDOWS(t)          (call[t].key == 0)
+#define TICK_OF(time)          ((time) / STEPS)
+#else
+#define IS_BUCKET              false
+#define IN_WINDOWS(t)          true
+#define BUCKET_FOR(t, i)       false
+#define TICK_OF(time)          (time)
+#endif
 #if CARRY /* of the first key's policy: count_carry */
 bit carries;
 #define OVER(used, windows)  ((used) > LIMIT * (windows) -> (used) - LIMIT * (windows) : 0)
@@ -146,7 +168,11 @@ byte reach;
 #else
 #define REACH 0
 #endif
+#if BUCKET
+byte clock = STEPS;
+#else
 byte clock = 1;
+#endif
 /* Where it is looked at once by a call, or a sweep, that begins, it need not move but then. */
 #if OVERRIDES
 #define CLOCK_MOVES
@@ -168,6 +194,10 @@ byte begun; /* threads, of those that are alike */
 #if FALLS
 byte fallen; /* fallen_end */
 #define END_FALLS(end, to) fallen = ((end) > (to) -> MAX(fallen, end) : fallen)
+#ifdef WRONG_FALLEN_NOT_RAISED
+#undef END_FALLS
+#define END_FALLS(end, to) skip
+#endif
 #ifdef WRONG_FALLEN
 #define MAY_HAVE_FALLEN(end) false
 #else
@@ -196,9 +226,10 @@ bit gone; /* the policy's version says so */
 
 /* ---- Ghosts: what the promises are about ------------------------------------------------------ */
 
-/* Tokens of a key in force in each window: granted, less given back. So many bits for each end. */
+/* Tokens of a key in force in each window: granted, less given back. So many bits for each end; of a bucket,
+ * for each step: by the now of the grant. */
 int granted[2];
-#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2 || CARRY > 0))
+#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2 || CARRY > 0 || BUCKET > 0))
 #define GRANTS               ((1 << GRANT_BITS) - 1)
 #define GRANTED_IN(key, end) (granted[key] >> GRANT_BITS * (end) & GRANTS)
 #define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << GRANT_BITS * (end))
@@ -214,6 +245,10 @@ typedef call_t {
     bit crowded; /* at some instant it had no slot and, by its now, could have had none */
 #if VARIES
     byte capacity;
+#endif
+#if BUCKET
+    byte at;   /* its now in steps */
+    byte cost; /* of a bucket */
 #endif
     byte key;
     byte now
@@ -243,7 +278,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
     (END_OF(slot[i].tag, slot[i].state) > call[t].now && COUNTED(i) >= CAPACITY(t))
 #endif
 #define NO_ROOM(t, i)                                                                              \
-    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) && FULL_FOR(t, i))
+    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) &&                          \
+     ((IN_WINDOWS(t) && FULL_FOR(t, i)) || BUCKET_FOR(t, i)))
 #define NO_ROOM_ANYWHERE(t) (EACH_SLOT(NO_ROOM, t, ||))
 #define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
 #define NOT_FOR(t, i)                                                                              \
@@ -272,6 +308,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_windows_apart(k, end)                                                            \
     (replaced[k] || !IS_FIRST(k) || LENGTH(k) == 1 ||                                              \
      (GRANTED_IN(k, end + 1) == 0 && GRANTED_IN(k, end - 1) == 0))
+/* In steps a to b no more than BUCKET + b - a, as `spent` is the most of their sum, less one for each. */
+#define PROMISE_A_in_spans (spent < BUCKET)
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
@@ -289,7 +327,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
     (replaced[call[me].key] || FORGIVES_RESET || call[me].mine != 0)
 /* What is used was counted, or is on its way back. */
 #define I4_all_are_counted(i)                                                                      \
-    (REPLACE || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
+    (REPLACE || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE - (BUCKET > 0) ||     \
      STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
 #endif
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
@@ -363,13 +401,18 @@ hidden short before;
      : (slot[i].tag == TOMBSTONE -> 3 : (STATE_PENDING(slot[i].state) -> 1 : 2)))
 
 /* I1: the end only grows, and with another tag it does grow, except into a tombstone. That of an
- * override may fall, and that of a policy that is gone, but to none that a count of another in the slot
- * had: `floor` is the last of those. */
-#if GONE
+ * override may fall, that of a policy that is gone, and that of a bucket, after it was told; but to none that
+ * a count of another in the slot had: `floor` is the last of those. */
+#if GONE || BUCKET
 byte floor[SLOTS];
+#if BUCKET
+#define OF_FALLING KEY + 1
+#else
+#define OF_FALLING KEY + GONE_KEY
+#endif
 #define NOTE_OVERRIDE(i)                                                                           \
     if                                                                                             \
-    :: slot[i].tag >= KEY && slot[i].tag != KEY + GONE_KEY ->                                      \
+    :: slot[i].tag >= KEY && slot[i].tag != OF_FALLING ->                                          \
         floor[i] = MAX(floor[i], STATE_ID(slot[i].state))                                          \
     :: else                                                                                        \
     fi;
@@ -403,11 +446,16 @@ hidden byte before_none[SLOTS];
 #define NOTE_OVERRIDE(i)
 #define NOTE_TAG(i)
 #endif
+#if BUCKET
+#define MAY_FALL(by) ((by) == BY_REFUND || (by) == BY_RESET) && STATE_ID(before) <= fallen
+#else
+#define MAY_FALL(by) (by) >= BY_OVERRIDE
+#endif
 #ifdef WITHOUT_I1
 #define I1_end_grows(i, new_tag, by) true
 #else
 #define I1_end_grows(i, new_tag, by)                                                               \
-    (REPLACE || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
+    (REPLACE || (MAY_FALL(by) && STATE_ID(slot[i].state) > floor[i]) ||                            \
      STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
      (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
@@ -476,6 +524,25 @@ hidden byte before_none[SLOTS];
 #define CHARGED skip
 #endif
 
+#if BUCKET /* the cost was counted in a slot, which is full at `fills` by then */
+hidden short spent;
+#define FILLED(n)                                                                                  \
+    assert(PROMISE_A_counted_by_own(1, n)); assert(I3_one_slot_of_a_key);                          \
+    d_step {                                                                                       \
+        granted[1] = granted[1] + (call[me].cost << GRANT_BITS * call[me].at);                     \
+        spent = 0;                                                                                 \
+        do                                                                                         \
+        :: count <= LAST + AHEAD ->                                                                \
+            spent = MAX(spent, 0) + GRANTED_IN(1, count) - 1;                                      \
+            assert(PROMISE_A_in_spans);                                                            \
+            count++                                                                                \
+        :: else -> count = 0; break                                                                \
+        od;                                                                                        \
+        granted_key = 1; granted_end = fills; granted_at = call[me].at; granted_cost = call[me].cost\
+    }                                                                                              \
+    fills = 0; goto next
+#endif
+
 #define REFUSED                                                                                    \
     CHARGED; assert(PROMISE_B_was_full(me)); goto next
 
@@ -500,6 +567,9 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     bit hot;                    /* one token, which a fetch-add may count: take() */
     bit near;                   /* the first two lines, with the short claim, are still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
+#if BUCKET
+    byte granted_at, granted_cost, fills; /* of a bucket */
+#endif
 #if VARIES
     bit charge;
 #endif
@@ -513,24 +583,48 @@ next:
 #endif
         call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0; call[me].mine = 0;
         call[me].token = 0; call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
+#if BUCKET
+        call[me].at = 0; call[me].cost = 0; fills = 0;
+#endif
         if
-        ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
+        ::  calls == 0 -> granted_key = 0; granted_end = 0;
+#if BUCKET
+            granted_at = 0; granted_cost = 0;
+#endif
+            goto done
         :: else -> calls--
         fi;
         CLOCK_MOVES
-        NOW = clock;
+        NOW = TICK_OF(clock);
         if
         :: keys & 1 -> call[me].key = 0
         :: keys & 2 -> call[me].key = 1
         fi;
+#if BUCKET
+        call[me].at = clock;
         if
-        :: hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN /* take */
+        :: skip
+#if AHEAD
+        :: call[me].at = clock + AHEAD; NOW = TICK_OF(call[me].at)
+#endif
+        fi;
+        if
+        :: call[me].cost = 1
+        :: IS_BUCKET -> call[me].cost = BUCKET
+        fi;
+#endif
+        if
+        :: !IS_BUCKET -> hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN /* take */
         :: near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN          /* decide_as */
 #if USED < SLOTS /* very late, or a stripe's that must stay in its window: the long claim only */
         :: call[me].busy = 1; NOTE_FULL_OF(me); BEGIN
 #endif
 #if REFUND
+#if BUCKET && !defined(UNFORGIVEN)
+        :: granted_end != 0 && me == 0 -> call[me].key = granted_key; goto committed_tag
+#else
         :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
+#endif
 #endif
 #if RESET
         :: granted_end = 0; goto committed_tag
@@ -658,6 +752,13 @@ found_tag:
         :: STATE_PENDING(state) -> at = i; held = state; state = 0; i = 0; goto resolve
         :: else
         fi;
+#if BUCKET
+        if
+        :: IS_BUCKET && BUCKET_ROOM(FROM(state, me), me) -> goto bucket_cas
+        :: IS_BUCKET && !BUCKET_ROOM(FROM(state, me), me) -> goto refuse
+        :: else
+        fi;
+#endif
         if
         :: END_OF(TAG, state) <= NOW -> goto decide_carry /* a new window in place */
         :: else
@@ -679,6 +780,18 @@ found_tag:
 #if VARIES
 take_settled: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
+#endif
+#if BUCKET
+bucket_cas: /* take_bucket, slot_charge */
+    atomic {
+        if
+        :: slot[i].tag != TAG || slot[i].state != state -> START_OVER
+        :: else
+        fi;
+        fills = FROM(state, me) + call[me].cost;
+        WRITE(i, TAG, BUCKET_STATE(fills), HOW_DOUBLE, BY_DECIDE);
+        FILLED(i)
+    }
 #endif
 decide_carry: /* count_carry */
 #if CARRY
@@ -725,6 +838,9 @@ refuse: /* slot_unchanged: nothing to write */
         if
 #ifndef WRONG_NO_SECOND_STATE
         :: !SAME_WINDOW(slot[i].state, state) -> START_OVER
+#endif
+#if BUCKET
+        :: IS_BUCKET && slot[i].state != state && SAME_WINDOW(slot[i].state, state) -> START_OVER
 #endif
         :: else -> skip
         fi;
@@ -1054,6 +1170,13 @@ commit_tick:
 #endif
         tick = MAX(tick, NOW);
         tick = MAX(tick, STATE_ID(held) - 1);
+#if BUCKET
+#ifdef WRONG_BUCKET_CLAIM
+        fills = call[me].at;
+#else
+        fills = MAX(tick * STEPS, call[me].at);
+#endif
+#endif
         tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
         goto commit
     }
@@ -1071,6 +1194,18 @@ commit:
 #endif
         :: else
         fi;
+#if BUCKET
+        if
+        :: IS_BUCKET && BUCKET_ROOM(fills, me) ->
+            fills = fills + call[me].cost;
+            WRITE(at, slot[at].tag, BUCKET_STATE(fills), HOW_DOUBLE, BY_RESOLVE);
+            FILLED(at)
+        :: IS_BUCKET && !BUCKET_ROOM(fills, me) ->
+            WRITE(at, slot[at].tag, BUCKET_STATE(fills), HOW_DOUBLE, BY_RESOLVE);
+            REFUSED
+        :: else -> fills = 0
+        fi;
+#endif
         charged[at] = 1;
         WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
@@ -1213,6 +1348,15 @@ short_commit:
         :: else
         fi;
         assert(PROMISE_A_commits_own(at));
+#if BUCKET
+        if
+        :: IS_BUCKET ->
+            fills = call[me].at + call[me].cost;
+            WRITE(at, slot[at].tag, BUCKET_STATE(fills), HOW_SINGLE, BY_RESOLVE);
+            FILLED(at)
+        :: else
+        fi;
+#endif
         charged[at] = 1;
         WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
         OPENED(at)
@@ -1234,7 +1378,10 @@ committed_state:
 committed_tag_again:
     atomic {
         if
-        :: slot[i].tag == TAG && !STATE_PENDING(state) -> goto give_back
+        :: slot[i].tag == TAG && !STATE_PENDING(state) && !IS_BUCKET -> goto give_back
+#if BUCKET
+        :: slot[i].tag == TAG && !STATE_PENDING(state) && IS_BUCKET -> goto move_clock
+#endif
         :: else -> goto committed_next
         fi
     }
@@ -1294,8 +1441,61 @@ give_back:
         fi;
         goto given_back
     }
+#if BUCKET
+    /* bucket_move_back: to `fills`. A reset: granted_end is 0 */
+#ifdef WRONG_BUCKET_TAKEN
+#define NOT_BACK_AT(time) granted_cost
+#else
+#define NOT_BACK_AT(time) (granted_end > (time) -> granted_end - (time) : 0)
+#endif
+#define MIN(one, other) ((one) < (other) -> (one) : (other))
+move_clock:
+    atomic { CLOCK_MOVES fills = clock; goto move_over }
+move_over:
+    atomic {
+#ifndef WRONG_BUCKET_OVER
+        fills = MAX(fills, watermark * STEPS);
+#endif
+        if
+        :: FULL_AT(state) <= fills -> goto given_back
+        :: FULL_AT(state) > fills && granted_end != 0 ->
+            tick = MIN(granted_cost, NOT_BACK_AT(fills));
+            fills = MAX(fills, FULL_AT(state) - tick); tick = 0
+        :: else
+        fi;
+        if
+        :: FULL_AT(state) == fills -> goto given_back
+        :: else -> goto move_falls
+        fi
+    }
+move_falls:
+    atomic { END_FALLS(STATE_ID(state), fills / STEPS + 1); goto move_cas }
+move_cas:
+    atomic {
+        if
+        :: slot[i].tag != TAG || slot[i].state != state ->
+            fills = 0; i = 0; state = 0; goto committed_tag
+        :: else
+        fi;
+        if
+        :: granted_end != 0 ->
+            granted[1] = granted[1] - ((FULL_AT(state) - fills) << GRANT_BITS * granted_at);
+            WRITE(i, TAG, BUCKET_STATE(fills), HOW_DOUBLE, BY_REFUND)
+        :: else ->
+            granted[1] = 0;
+            WRITE(i, TAG, BUCKET_STATE(fills), HOW_DOUBLE, BY_RESET)
+        fi;
+        goto given_back
+    }
+#endif
 given_back:
-    atomic { granted_key = 0; granted_end = 0; goto next }
+    atomic {
+        granted_key = 0; granted_end = 0;
+#if BUCKET
+        granted_at = 0; granted_cost = 0;
+#endif
+        goto next
+    }
 #endif
 
 done:
