@@ -157,6 +157,15 @@ static ALWAYS_INLINE bool decision_by_bucket(struct decision *decision, uint32_t
     return true;
 }
 
+/* The capacity by another limit than the policy's. */
+static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t capacity, uint64_t limit) {
+    /* Of a striped policy, other requests would not know of larger shares. */
+    const uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
+                          : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
+                                                        : capacity;
+    return limit < most ? limit : most;
+}
+
 /* Reads what a decision must know of its policy and of the request. Returns 0, or the verdict's
  * flag that says why there is no decision. STINT_UNKNOWN_POLICY, too, if the policy no longer has
  * the known traits. */
@@ -167,8 +176,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY(request->policy >= limiter->deciding))
         return STINT_UNKNOWN_POLICY;
     const uint32_t flags = known.flags ? known.of_request : request->flags;
-    const uint64_t reserved = known.flags ? 0 : request->reserved;
-    if (UNLIKELY(reserved != 0 || !request_good(flags, request->limit)))
+    if (UNLIKELY((!known.flags && request->reserved != 0) || !request_good(flags, request->limit)))
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
@@ -188,16 +196,9 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
-    bool own = false;
-
-    if (unlike) {
-        uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
-                        : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
-                                                      : capacity;
-        /* Of a striped policy, other requests would not know of larger shares. */
-        own = limit < capacity;
-        capacity = limit < most ? limit : most;
-    }
+    const bool own = unlike && limit < capacity;
+    if (unlike)
+        capacity = own_capacity(traits, capacity, limit);
     *decision = (struct decision){
         .limiter = limiter,
         .policy = policy,
