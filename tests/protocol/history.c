@@ -94,6 +94,7 @@ enum {
     BACKS_MAX = 2,     /* of the clock, by more than the allowance */
     OVERRIDES_MAX = 7, /* of a history: set or cleared */
     CHANGES_MAX = 3,   /* of policies */
+    CHANGED_BURST = 6, /* of a bucket, at most */
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
@@ -452,7 +453,7 @@ static void pick_change(struct random *random, struct call *call) {
         if (strcmp(h.changed[i].name, policy.name) == 0)
             policy = h.changed[i];
     if (is_bucket(&policy))
-        policy.burst = 1 + (uint32_t)random_below(random, 6);
+        policy.burst = 1 + (uint32_t)random_below(random, CHANGED_BURST);
     else
         policy.limit = 1 + (uint32_t)random_below(random, 5);
     if (above)
@@ -1858,8 +1859,11 @@ static bool is_frozen(const struct call *call) {
         for (unsigned j = 0; overlap(call, all_calls[i]) && j < all_calls[i]->reading_count; j++)
             latest = max_of(latest, all_calls[i]->readings[j]);
     }
-    if (is_bucket(&h.policies[call->policy]))
-        return is_far_ahead(&h.policies[call->policy], call->verdict.window, latest);
+    if (is_bucket(&h.policies[call->policy])) {
+        struct stint_policy policy = h.policies[call->policy];
+        policy.burst = policy.burst > CHANGED_BURST ? policy.burst : CHANGED_BURST;
+        return is_far_ahead(&policy, call->verdict.window, latest);
+    }
     return call->verdict.window >
            latest - latest % STINT_TICK_NS + longest_window(&h.policies[call->policy]) + ALLOWANCE;
 }
