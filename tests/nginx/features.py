@@ -401,6 +401,50 @@ class Plans(Case):
                                                "taken")), {"x"})
 
 
+class Buckets(Case):
+    """Token buckets beside limit_req, which is one."""
+
+    def beside(self, rate, burst, bucket, options="", nodelay="nodelay"):
+        return self.serve(f"stint_zone z keys=1k; stint_policy z '{bucket} name=p';"
+                          f"limit_req_zone $remote_addr zone=r:1m rate={rate}; limit_req_status 429;",
+                          location("/req", f"limit_req zone=r burst={burst} {nodelay};", "empty_gif;") +
+                          location("/bucket", f"stint_limit z p $remote_addr {options};", "empty_gif;"))
+
+    def test_a_burst_at_once(self):
+        """limit_req lets one more through than its burst."""
+        with self.beside("1r/m", 20, "1/minute burst=21") as server:
+            for path in "/req", "/bucket":
+                self.assertEqual(server.statuses(25, path), [200] * 21 + [429] * 4, path)
+
+    def test_the_same_arrivals(self):
+        """Both are asked in turns for two seconds, more often than they let through. Their clocks
+        are not read at one instant, and limit_req counts in ms."""
+        with self.beside("20r/s", 9, "20/s burst=10") as server:
+            passed = {"/req": 0, "/bucket": 0}
+            begin = time.monotonic()
+            while time.monotonic() < begin + 2:
+                for path in passed:
+                    passed[path] += server.get(path).status == 200
+            spent = time.monotonic() - begin
+            for path, count in passed.items():
+                self.assertLessEqual(count, 10 + 20 * spent + 1, path)
+                self.assertGreaterEqual(count, 40, path)
+            self.assertLessEqual(abs(passed["/req"] - passed["/bucket"]), 2, passed)
+
+    def test_one_after_the_other(self):
+        """Held requests go on one each 100 ms, as those of limit_req do, and not all at once."""
+        with self.beside("10r/s", 5, "10/s burst=1 reserve=5", "delay", "") as server:
+            for path in "/req", "/bucket":
+                begin, ends = time.monotonic(), []
+                for connection in server.begin(7, path):
+                    status = connection.getresponse().status
+                    ends.append((status, time.monotonic() - begin))
+                    connection.close()
+                self.assertEqual(sorted(status for status, _ in ends), [200] * 6 + [429], path)
+                last = max(end for status, end in ends if status == 200)
+                self.assertGreaterEqual(last, 0.45, path)
+
+
 class Waiting(Case):
     """Requests that are held until their tokens are there."""
 
