@@ -153,7 +153,8 @@ typedef struct {
 } ngx_http_stint_top_t;
 
 /* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
- * the begin of the window. */
+ * the begin of the window. Since a bucket refused, its end has not passed a multiple of the window,
+ * and it was empty then. */
 static uint64_t ngx_http_stint_refused_since(const ngx_http_stint_zone_t *zone,
                                              const struct stint_entry *entry) {
     struct stint_policy policy = STINT_POLICY_INIT;
@@ -167,6 +168,10 @@ static uint64_t ngx_http_stint_refused_since(const ngx_http_stint_zone_t *zone,
              : policy.calendar == STINT_CALENDAR_MONTH ? 31 * DAY
              : policy.calendar == STINT_CALENDAR_YEAR  ? 366 * DAY
                                                        : policy.window;
+    if ((entry->flags & STINT_ENTRY_BAN) == 0 && policy.burst != 0) {
+        length +=
+            ((uint64_t)policy.burst + policy.max_reserved) * ngx_http_stint_token_time(&policy);
+    }
     return entry->end > length ? entry->end - length : 1;
 }
 

@@ -3,8 +3,9 @@
  * file: what is missing is found at the end, and told with the line that names it. */
 #include "ngx_http_stint.h"
 
-#define NAMES_SHOWN 512 /* bytes of names that a message lists */
-#define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
+#define NAMES_SHOWN 512                /* bytes of names that a message lists */
+#define POLICY_TEXT 256                /* bytes; more than a policy is in the text notation */
+#define CLOCK_STEP  UINT64_C(10000000) /* ns; the longest of the coarse clock */
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -132,6 +133,30 @@ static void ngx_http_stint_log_wrong(ngx_conf_t *cf, const char *text, const cha
     }
 }
 
+uint32_t ngx_http_stint_most(const struct stint_policy *policy) {
+    return policy->burst != 0      ? policy->burst
+           : policy->capacity != 0 ? policy->capacity
+                                   : policy->limit;
+}
+
+uint64_t ngx_http_stint_token_time(const struct stint_policy *policy) {
+    return (policy->window + policy->limit - 1) / policy->limit;
+}
+
+/* Zones read the coarse clock. While it stands still no token comes back to a bucket. */
+static void ngx_http_stint_check_burst(ngx_conf_t *cf, const char *text,
+                                       const struct stint_policy *policy) {
+    uint64_t step = CLOCK_STEP / ngx_http_stint_token_time(policy);
+
+    if (policy->burst != 0 && policy->burst < step) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "policy \"%s\" may let less through than its rate: the clock stands "
+                           "still for up to 10 ms, in which the rate brings %uL, and the burst is "
+                           "%uD",
+                           text, step, policy->burst);
+    }
+}
+
 /* stint_policy ZONE POLICY */
 char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_str_t *value = cf->args->elts, name;
@@ -155,6 +180,7 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
                            "window, though its limit is %uD",
                            text, parsed.capacity, parsed.limit);
     }
+    ngx_http_stint_check_burst(cf, text, &parsed);
     zone = ngx_http_stint_get_zone(cf, &value[1]);
     if (zone == NULL || ngx_http_stint_name(cf, &parsed, &name) != NGX_OK) {
         return NGX_CONF_ERROR;
@@ -301,7 +327,7 @@ static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_
 static ngx_int_t ngx_http_stint_check_demand(ngx_conf_t *cf,
                                              const ngx_http_stint_demand_t *demand) {
     const struct stint_policy *policy = &demand->policy->policy;
-    uint32_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
+    uint32_t capacity = ngx_http_stint_most(policy);
 
     if (demand->delay && policy->max_reserved == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

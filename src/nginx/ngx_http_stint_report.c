@@ -56,17 +56,25 @@ static uint64_t ngx_http_stint_retry_after(const ngx_http_stint_ctx_t *ctx) {
  * and not the 0 of the ban. */
 static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
     struct stint_policy policy = STINT_POLICY_INIT;
+    uint32_t own = ctx->requests[i].limit;
+    uint64_t time;
 
     if ((ctx->verdicts[i].flags & STINT_BANNED) == 0 || ctx->verdicts[i].capacity != 0) {
         return ctx->verdicts[i].capacity;
     }
-    if (ctx->requests[i].limit != 0) {
-        return ctx->requests[i].limit;
-    }
     if (stint_policy_get(ctx->zone->limiter, ctx->requests[i].policy, &policy) != 0) {
         policy = ctx->policies[i]->policy; /* it was removed since */
     }
-    return policy.capacity == 0 ? policy.limit : policy.capacity;
+    if (own == 0) {
+        return ngx_http_stint_most(&policy);
+    }
+    if (policy.burst == 0) {
+        return own;
+    }
+    /* A bucket keeps its times: what comes back slower is fewer tokens. */
+    time = policy.burst * ngx_http_stint_token_time(&policy);
+    policy.limit = ngx_min(policy.limit, own);
+    return (uint32_t)ngx_max(time / ngx_http_stint_token_time(&policy), 1);
 }
 
 static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,

@@ -7,6 +7,7 @@ plans, requests that wait, tables in files, the status page.
 """
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
-from module import LONG, PER_LONG, STATUS, Case, Server, Storm, close, location, main, until
+from module import LONG, PATIENCE, PER_LONG, STATUS, Case, Server, Storm, close, location, main, until
 
 
 def status(server, path="/status"):
@@ -443,6 +444,38 @@ class Buckets(Case):
                 self.assertEqual(sorted(status for status, _ in ends), [200] * 6 + [429], path)
                 last = max(end for status, end in ends if status == 200)
                 self.assertGreaterEqual(last, 0.45, path)
+
+    def test_some_at_once_and_some_later(self):
+        """limit_req's delay= is how many more than one do not wait."""
+        with self.beside("1r/m", 20, "1/minute burst=9 reserve=12", "delay=1h", "delay=8") as server:
+            for path in "/req", "/bucket":
+                self.assertEqual(server.statuses(9, path), [200] * 9)
+                sent = {connection.sock: connection for connection in server.begin(13, path)}
+                [refused] = select.select(list(sent), [], [], PATIENCE)[0]
+                self.assertEqual(sent[refused].getresponse().status, 429, path)
+                close(sent.values())
+
+    def test_what_a_banned_key_has(self):
+        """It is the burst, as before the ban; by a limit of its own what the same times hold of it."""
+        for limit, most in ("", 4), ("limit=5", 2), ("limit=1", 1), ("limit=99", 4):
+            with self.subTest(limit=limit), \
+                    self.limited("10/day burst=4 ban=1h", options=limit) as server:
+                self.assertEqual(server.get().stint, f"PASSED p 1/{most} {most - 1}")
+                server.statuses(most)
+                outcome, _, used = server.get().stint.split()[:3]
+                self.assertEqual([outcome, used.split("/")[1]], ["BANNED", str(most)])
+
+    def test_which_policy_refused_last(self):
+        """A bucket is full long after it refused: that is not when it refused."""
+        with self.serve(f"stint_zone z keys=6k labels=10; stint_policy z 1/h burst=5 name=bucket;"
+                        f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
+                        location("/bucket", "stint_limit z bucket $arg_user;", "empty_gif;") +
+                        location("/banning", "stint_limit z banning $arg_user;", "empty_gif;") +
+                        STATUS) as server:
+            self.assertEqual(server.statuses(6, "/bucket?user=a"), [200] * 5 + [429])
+            self.assertEqual(status(server)["top"][0]["policy"], "bucket")
+            self.assertEqual(server.statuses(2, "/banning?user=a"), [200, 429])
+            self.assertEqual(status(server)["top"][0]["policy"], "banning")
 
 
 class Waiting(Case):

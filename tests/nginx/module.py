@@ -285,6 +285,12 @@ class Cost(Case):
                 ("20/minute", "cost=20", None),
                 ("20/minute", "cost=21 limit=30", None),
                 ("20/minute capacity=30", "cost=30", None),
+                ("20/minute burst=30", "cost=30", None),
+                ("20/minute burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" ever has'),
+                ("10000/s burst=100", "", None),
+                ("10000/s burst=99", "", 'policy "10000/s burst=99 name=p" may let less through than its '
+                 "rate: the clock stands still for up to 10 ms, in which the rate brings 100, and the "
+                 "burst is 99 in"),
                 ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p" never lets more '
                  "than its capacity of 5 through in a window, though its limit is 20 in"),
                 ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
@@ -584,7 +590,8 @@ class Reloads(Case):
     def test_what_cannot_change_is_refused(self):
         for old, new, why in (
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
-                ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change")):
+                ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change"),
+                ("3/day", "3/day burst=3", "a token bucket cannot become a window, nor the other way round")):
             with self.subTest(why=why, new=new):
                 with self.serve(self.policy(old), self.LIMIT) as server:
                     used = server.get().stint
