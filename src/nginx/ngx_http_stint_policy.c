@@ -155,6 +155,13 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
                            "window, though its limit is %uD",
                            text, parsed.capacity, parsed.limit);
     }
+    if (parsed.burst != 0 && parsed.burst < STINT_TICK_NS * parsed.limit / parsed.window) {
+        ngx_conf_log_error(
+            NGX_LOG_WARN, cf, 0,
+            "policy \"%s\" lets less than its rate through: its clock may stand still "
+            "for 10 ms, in which a key gets no more than its burst of %uD",
+            text, parsed.burst);
+    }
     zone = ngx_http_stint_get_zone(cf, &value[1]);
     if (zone == NULL || ngx_http_stint_name(cf, &parsed, &name) != NGX_OK) {
         return NGX_CONF_ERROR;

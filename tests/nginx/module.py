@@ -287,6 +287,8 @@ class Cost(Case):
                 ("20/minute capacity=30", "cost=30", None),
                 ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p" never lets more '
                  "than its capacity of 5 through in a window, though its limit is 20 in"),
+                ("1000/s burst=10", "", None),
+                ("1000/s burst=9", "", 'policy "1000/s burst=9 name=p" lets less than its rate through'),
                 ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
                  '"z", which has no "file", in'),
                 ("20/minute ban=1h", "", None)):
