@@ -507,17 +507,18 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
     const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
-    const uint64_t end =
-        (terms->traits & RULE_BUCKET) != 0 ? decision->now + charge->count : tick_ns(decision->end);
+    const bool bucket = (terms->traits & RULE_BUCKET) != 0;
+    const uint64_t end = bucket ? decision->now + charge->count : tick_ns(decision->end);
     const uint64_t left = end - decision->now;
     /* What fits without a reservation is not above the capacity, unless it is charged. */
     const bool within = charge->fits && terms->room == terms->capacity;
     uint64_t wait = 0, remaining = 0;
 
-    if (!within && !charge->fits &&
-        (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER | RULE_BUCKET)) == 0 &&
-        (terms->part & PART_OVERRIDDEN) == 0)
-        wait = terms->cost > terms->room ? STINT_NEVER : left;
+    if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
+        (terms->part & PART_OVERRIDDEN) == 0 && !(bucket && untracked))
+        wait = terms->cost > terms->room ? STINT_NEVER
+               : bucket ? bucket_wait(terms, charge->count, terms->cost, terms->room)
+                        : left;
     else if (!within && !(charge->fits && charge->total <= terms->capacity))
         wait = decision_wait(decision, left);
     if ((within && !is_charge(terms) && (terms->part & PART_ENDLESS) == 0) ||

@@ -307,7 +307,7 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
 
 /* Whether an instant has passed a multiple of a window. (A policy that is freed has no window.) */
 static ALWAYS_INLINE bool bucket_passed(uint64_t window, uint64_t from, uint64_t to) {
-    return window == 0 || from / window != to / window;
+    return from != to && (window == 0 || from / window != to / window);
 }
 
 /* ---- Judge ----------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ struct policy_record {
     /* From here on reserved: 0. Each by the policy's version, as bans. */
     uint32_t reserved[3];
     uint64_t reserved_words[2];
-    /* Not reserved, by the policy's version: */
+    /* By the policy's version. Of a policy that is no bucket its words are 0. */
     uint64_t ban_within[2]; /* ns in which strikes count; 0: as long as a ban */
     uint64_t bucket[2][2];  /* a bucket's unit, and its reciprocal (judge.h) */
 };

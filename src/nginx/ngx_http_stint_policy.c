@@ -3,9 +3,8 @@
  * file: what is missing is found at the end, and told with the line that names it. */
 #include "ngx_http_stint.h"
 
-#define NAMES_SHOWN 512                /* bytes of names that a message lists */
-#define POLICY_TEXT 256                /* bytes; more than a policy is in the text notation */
-#define CLOCK_STEP  UINT64_C(10000000) /* ns; the longest of the coarse clock */
+#define NAMES_SHOWN 512 /* bytes of names that a message lists */
+#define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -143,20 +142,6 @@ uint64_t ngx_http_stint_token_time(const struct stint_policy *policy) {
     return (policy->window + policy->limit - 1) / policy->limit;
 }
 
-/* Zones read the coarse clock. While it stands still no token comes back to a bucket. */
-static void ngx_http_stint_check_burst(ngx_conf_t *cf, const char *text,
-                                       const struct stint_policy *policy) {
-    uint64_t step = CLOCK_STEP / ngx_http_stint_token_time(policy);
-
-    if (policy->burst != 0 && policy->burst < step) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "policy \"%s\" may let less through than its rate: the clock stands "
-                           "still for up to 10 ms, in which the rate brings %uL, and the burst is "
-                           "%uD",
-                           text, step, policy->burst);
-    }
-}
-
 /* stint_policy ZONE POLICY */
 char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_str_t *value = cf->args->elts, name;
@@ -180,7 +165,13 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
                            "window, though its limit is %uD",
                            text, parsed.capacity, parsed.limit);
     }
-    ngx_http_stint_check_burst(cf, text, &parsed);
+    if (parsed.burst != 0 && parsed.burst < STINT_TICK_NS * parsed.limit / parsed.window) {
+        ngx_conf_log_error(
+            NGX_LOG_WARN, cf, 0,
+            "policy \"%s\" lets less than its rate through: its clock may stand still "
+            "for 10 ms, in which a key gets no more than its burst of %uD",
+            text, parsed.burst);
+    }
     zone = ngx_http_stint_get_zone(cf, &value[1]);
     if (zone == NULL || ngx_http_stint_name(cf, &parsed, &name) != NGX_OK) {
         return NGX_CONF_ERROR;

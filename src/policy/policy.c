@@ -533,19 +533,22 @@ int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
     return with_lock(limiter, policy, &id, change_check);
 }
 
-/* The same of a bucket, whose policy was read. */
+/* Whether a bucket, whose policy was read, is one that stint_policy_add can have made. */
 static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *read) {
     const struct policy *policy = &limiter->policies[id];
-    const uint64_t *bucket = limiter->records[id].bucket[policy->version % 2];
     const struct rule right = rule_of(read);
+    const tick_t reach = policy_reach(policy);
+    struct bucket bucket;
 
-    return stint_policy_check(read, NULL) == 0 &&
-           policy->length >= bucket_reach(policy->window, &right) &&
-           policy->length <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2 &&
-           bucket[0] == bucket_unit(policy->window, right.limit) &&
-           bucket[1] == reciprocal_of(bucket[0]) &&
-           policy_traits(policy) == traits_of(limiter, id, &right);
+    if (stint_policy_check(read, NULL) != 0 || reach < bucket_reach(policy->window, &right) ||
+        reach > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2)
+        return false;
+    const uint64_t traits = policy_traits(policy);
+    return policy_gone(policy) || (traits == traits_of(limiter, id, &right) &&
+                                   limiter_bucket(limiter, id, (uint32_t)traits, &bucket) &&
+                                   bucket.unit == bucket_unit(policy->window, bucket.limit) &&
+                                   bucket.reciprocal == reciprocal_of(bucket.unit));
 }
 
 /* Whether a policy is one that stint_policy_add can have made. */
@@ -564,7 +567,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
     if (read.burst != 0)
-        return policy_gone(policy) || bucket_whole(limiter, id, &read);
+        return bucket_whole(limiter, id, &read);
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
