@@ -91,6 +91,16 @@ ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy) {
     return (policy->policy.flags & STINT_IN_FLIGHT) != 0;
 }
 
+uint32_t ngx_http_stint_most(const struct stint_policy *policy) {
+    return policy->burst != 0      ? policy->burst
+           : policy->capacity != 0 ? policy->capacity
+                                   : policy->limit;
+}
+
+uint64_t ngx_http_stint_token_time(const struct stint_policy *policy) {
+    return (policy->window + policy->limit - 1) / policy->limit;
+}
+
 void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         if (ctx->verdicts[i].granted != 0 && ngx_http_stint_is_in_flight(ctx->policies[i])) {

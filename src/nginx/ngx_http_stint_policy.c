@@ -132,16 +132,6 @@ static void ngx_http_stint_log_wrong(ngx_conf_t *cf, const char *text, const cha
     }
 }
 
-uint32_t ngx_http_stint_most(const struct stint_policy *policy) {
-    return policy->burst != 0      ? policy->burst
-           : policy->capacity != 0 ? policy->capacity
-                                   : policy->limit;
-}
-
-uint64_t ngx_http_stint_token_time(const struct stint_policy *policy) {
-    return (policy->window + policy->limit - 1) / policy->limit;
-}
-
 /* stint_policy ZONE POLICY */
 char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_str_t *value = cf->args->elts, name;
