@@ -151,10 +151,10 @@ static void add_label_value(struct text *text, const char *value) {
 }
 
 static bool label_name_good(const char *name) {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
-    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[length] == '\0' &&
-           strcmp(name, "policy") != 0 && strcmp(name, "outcome") != 0;
+    size_t length = strspn(name, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
+    /* The first is there, and no digit. */
+    return name[0] > '9' && name[length] == '\0' && strcmp(name, "policy") != 0 &&
+           strcmp(name, "outcome") != 0;
 }
 
 static int labels_write(struct metrics *metrics, const char *const *labels) {
