@@ -33,9 +33,9 @@ stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes, s
     return not_global(XXH3_64bits_withSecret(bytes, length, limiter->secret, STINT_SECRET_SIZE));
 }
 
-/* The part is hashed as a key of its own, and then the two hashes as one key of 16 bytes: so that
- * no two ways of cutting the same bytes into parts agree. Another part of the secret keeps joined
- * keys apart from keys of 16 bytes that a caller may have made up. */
+/* The part is hashed as a key of its own, then both hashes as one key of 16 bytes: no two ways to
+ * cut the same bytes into parts agree. Another part of the secret keeps joined keys apart from
+ * callers' keys of 16 bytes. */
 stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, const void *bytes,
                          size_t length) {
     const uint64_t pair[2] = {key, stint_key_of(limiter, bytes, length)};
@@ -44,10 +44,9 @@ stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, con
                                              STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
 }
 
-/* Keys of addresses: the family, the length of the prefix and the first bits, in as many whole
- * words as they need. XXH3 is as fast on 8 or 16 bytes as on 6 or 10, and it reads words as they
- * were written: a key put together from smaller parts took three times as long, waiting for the
- * processor to join them. */
+/* An address is hashed as whole words: its family, the length of the prefix and the first bits.
+ * XXH3 reads them as they were written. A key made of smaller parts took three times as long: the
+ * processor had to join them. */
 
 /* The first bits of a word; `bits` is 1 to 64. */
 static inline uint64_t first_bits(uint64_t word, unsigned bits) {
@@ -74,8 +73,8 @@ static stint_key key_of_ipv6(const struct stint_limiter *limiter, uint64_t high,
     return stint_key_of(limiter, words, 2 * sizeof(words[0]));
 }
 
-/* The caller's address may be anywhere in a buffer, aligned for nothing: it is copied field by
- * field, and no further than its family goes. */
+/* The address may be aligned for nothing, and end with its family's struct: it is copied field by
+ * field. */
 stint_key stint_key_address(const struct stint_limiter *limiter, const struct sockaddr *address,
                             unsigned prefix4, unsigned prefix6) {
     const char *bytes = (const char *)address;

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Names of keys.
+ * Names of keys. A key's hash picks a set of four labels, and its label is one of them.
  *
- *     word 0  key      whose label this is
- *     word 1  refused  windows in which it was refused 32 | day of the last one 32; 0: nobody's
- *     word 2  seal     of the key and the bytes
- *     words 3 to 7     the bytes
- *
- * A key has its label in one of the four places of a set that its hash picks. One double-width CAS
- * changes key and count together, so a count is that of the key beside it. The bytes follow, word
- * by word, and the seal last. Nobody waits for a writer: two may write over each other, or one may
- * die half-way. Then the seal is not that of the bytes and the key. A reader sees that, and shows
- * nothing, until the next label of the key writes them again. So a torn label is never shown, and
- * the loads and stores need no order.
+ * One double-width CAS changes key and count together, so a count is that of the key beside it. The
+ * bytes follow, word by word, and the seal last. Nobody waits for a writer: two may write over each
+ * other, or one may die half-way. Then the seal is not that of key and bytes, and readers show
+ * nothing until the key is named again. So no torn label is shown, and the loads and stores need no
+ * order.
  *
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
- * refusal halves that number. So keys that are refused once take no place of a key that is refused
+ * refusal halves that number. A key that is refused once takes no place of one that is refused
  * often, unless that was long ago. */
 #include <errno.h>
 #include <string.h>

@@ -94,31 +94,23 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Whether a slot is moved. One that is far ahead is: opening has ended such slots, unless the clock
- * is behind (open.c, latest_lower). */
-static bool slot_counts(const struct move *move, const struct slot *slot) {
-    const struct table *table = &move->from->table;
-
-    if (slot->tag == 0 || slot->tag == table_tombstone(table) || state_pending(slot->state))
-        return false;
-    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
-    return policy != NULL && (end_of(state_id(slot->state), move->now) > move->now ||
-                              slot_carries(policy, slot->state, move->now));
-}
-
-/* Moves a slot of the old table, if it still counts. */
+/* Moves a slot of the old table, if it still counts. One that is far ahead does: opening has ended
+ * such slots, unless the clock is behind (open.c, latest_lower). */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t hash;
 
-    if (!slot_counts(move, slot))
+    if (slot->tag == 0 || slot->tag == table_tombstone(from) || state_pending(slot->state))
+        return 0;
+    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
+    if (policy == NULL || (end_of(state_id(slot->state), move->now) <= move->now &&
+                           !slot_carries(policy, slot->state, move->now)))
         return 0;
     if (!table_hash(from, line, slot->tag, &hash))
         return stint_failed_with(
             EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
             (unsigned long long)line);
     struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
-    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
     if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
         filter_mark(to, hash, table_shard_of(to, hash)->filter);
     move->live++;
@@ -149,16 +141,16 @@ static int slots_move(struct move *move) {
 
 static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
     struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
-
     int error = policies_move(&move);
+
     if (error == 0)
         error = slots_move(&move);
-    if (error == 0) {
-        counters_move(&move);
-        stint_labels_move(from, to);
-        watermarks_move(&move);
-    }
-    return error;
+    if (error != 0)
+        return error;
+    counters_move(&move);
+    stint_labels_move(from, to);
+    watermarks_move(&move);
+    return 0;
 }
 
 /* ---- Resize ---------------------------------------------------------------------------------- */

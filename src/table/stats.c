@@ -31,20 +31,18 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         return;
     const uint64_t clock = limiter_now(limiter);
     const tick_t now = tick_of(clock);
-    for (uint64_t line = 0; line < table->line_count; line++) {
-        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
-            struct slot *slot = &table->lines[line].slots[i];
-            uint64_t tag = atomic_load_acquire(&slot->tag);
-            uint64_t state = atomic_load_relaxed(&slot->state);
-            struct override_told told;
-            stats->used += tag != 0;
-            stats->live += stint_slot_live(limiter, tag, state, now);
-            if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
-                continue;
-            stats->overrides += told.set;
-            stats->barred += told.set && told.limit == 0;
-            stats->banned += !told.set;
-        }
+    const struct slot *slot = table->lines->slots, *end = slot + stats->slots;
+    for (; slot < end; slot++) {
+        uint64_t tag = atomic_load_acquire(&slot->tag);
+        uint64_t state = atomic_load_relaxed(&slot->state);
+        struct override_told told;
+        stats->used += tag != 0;
+        stats->live += stint_slot_live(limiter, tag, state, now);
+        if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
+            continue;
+        stats->overrides += told.set;
+        stats->barred += told.set && told.limit == 0;
+        stats->banned += !told.set;
     }
 }
 

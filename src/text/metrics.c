@@ -9,16 +9,16 @@
 #include "base/counters.h"
 #include "base/message.h"
 #include "base/text.h"
+#include "policy/check.h"
 #include "policy/policy.h"
 #include "table/stats.h"
 
 /* What a family tells, and of what. */
-enum kind {
+enum family_kind {
     OF_TABLE,    /* a member of struct stint_stats */
     OF_SLOTS,    /* one that needs a look at every slot */
-    OF_LIMITS,   /* the limit of each policy */
-    OF_BURSTS,   /* its burst, of a bucket */
-    OF_WINDOWS,  /* its window, ns */
+    OF_RULES,    /* a number of each policy that has it */
+    OF_WINDOWS,  /* one in ns, told in seconds */
     OF_OUTCOMES, /* the first three counters of each policy */
     OF_POLICIES, /* a counter of each policy */
     OF_BANNING,  /* a counter of its companion */
@@ -29,8 +29,8 @@ struct family {
     const char *type;
     const char *unit; /* NULL: none */
     const char *help;
-    enum kind kind;
-    uint32_t value; /* the member's offset, or the counter */
+    enum family_kind kind;
+    uint32_t value; /* the member's offset, the option (check.h) or the counter */
 };
 
 #define COUNTER       "counter"
@@ -70,10 +70,10 @@ static const struct family table_families[] = {
 };
 
 static const struct family policy_families[] = {
-    {"stint_policy_limit", GAUGE, NULL, "Tokens granted per window, or held at once.", OF_LIMITS,
-     0},
+    {"stint_policy_limit", GAUGE, NULL, "Tokens granted per window, or held at once.", OF_RULES,
+     OPTION_LIMIT},
     {"stint_policy_window_seconds", GAUGE, "seconds", "Length of a window, where all are alike.",
-     OF_WINDOWS, 0},
+     OF_WINDOWS, OPTION_WINDOW},
     {"stint_decisions", COUNTER, NULL,
      "Decisions. Shadowed: let through, but would have been refused.", OF_OUTCOMES, 0},
     {"stint_near_limit_decisions", COUNTER, NULL, "Allowed, with most of the capacity used.",
@@ -88,7 +88,8 @@ static const struct family policy_families[] = {
     {"stint_bans", COUNTER, NULL, "Times that a key was banned.", OF_BANNING, COUNT_BANNED},
     {"stint_lost_strikes", COUNTER, NULL,
      "Refusals that did not count for a ban, the table being full.", OF_BANNING, COUNT_STRIKE_LOST},
-    {"stint_policy_burst", GAUGE, NULL, "Tokens that a token bucket holds.", OF_BURSTS, 0},
+    {"stint_policy_burst", GAUGE, NULL, "Tokens that a token bucket holds.", OF_RULES,
+     OPTION_BURST},
 };
 
 static const char *const outcomes[] = {
@@ -150,10 +151,10 @@ static void add_label_value(struct text *text, const char *value) {
 }
 
 static bool label_name_good(const char *name) {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
-    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[length] == '\0' &&
-           strcmp(name, "policy") != 0 && strcmp(name, "outcome") != 0;
+    size_t length = strspn(name, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
+    /* The first is there, and no digit. */
+    return name[0] > '9' && name[length] == '\0' && strcmp(name, "policy") != 0 &&
+           strcmp(name, "outcome") != 0;
 }
 
 static int labels_write(struct metrics *metrics, const char *const *labels) {
@@ -259,16 +260,11 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
     const char *name = limiter->records[id].name;
     const uint32_t row = family->kind == OF_BANNING ? limiter_companion(limiter, id) : id;
 
-    if (family->kind == OF_LIMITS) {
-        add_sample(metrics, family, name, NULL, stint_policy_read(limiter, id).limit);
-    } else if (family->kind == OF_BURSTS) {
+    if (family->kind == OF_RULES || family->kind == OF_WINDOWS) {
         const struct stint_policy policy = stint_policy_read(limiter, id);
-        if (policy.burst != 0)
-            add_sample(metrics, family, name, NULL, policy.burst);
-    } else if (family->kind == OF_WINDOWS) {
-        const struct stint_policy policy = stint_policy_read(limiter, id);
-        if (policy.calendar == 0)
-            add_sample(metrics, family, name, NULL, policy.window);
+        const uint64_t value = stint_policy_value(&policy, (enum option)family->value);
+        if (value != 0)
+            add_sample(metrics, family, name, NULL, value);
     } else if (family->kind == OF_OUTCOMES) {
         for (uint32_t i = 0; i < LENGTH(outcomes); i++)
             add_sample(metrics, family, name, outcomes[i], stint_limiter_counted(limiter, id, i));
