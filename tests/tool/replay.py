@@ -9,6 +9,7 @@ clock that is the latest time seen so far.
 import bisect
 import calendar
 import collections
+import functools
 import gzip
 import json
 import os
@@ -48,7 +49,11 @@ def replay(*arguments, stdin=b""):
 
 def clf_ns(line):
     """The time in the first brackets, ns since the epoch."""
-    stamp = re.search(r"\[([^]]+)\]", line).group(1)
+    return stamp_ns(re.search(r"\[([^]]+)\]", line).group(1))
+
+
+@functools.cache
+def stamp_ns(stamp):
     local, zone = stamp.rsplit(" ", 1)
     seconds = calendar.timegm(time.strptime(local, "%d/%b/%Y:%H:%M:%S"))
     offset = int(zone[1:3]) * 3600 + int(zone[3:]) * 60
