@@ -86,7 +86,7 @@ class Formulas(unittest.TestCase):
         """1/N of them, and what each balancer adds: Envoy's ring shares its 1,024 points among the
         nodes that are up, so the others get more points when one leaves."""
         for row in rows("--churn", "death", "--balancer", ",".join(BALANCERS), "--nodes",
-                        "10,30,100", "--windows", "150", "--keys", "3000"):
+                        "10,30,100", "--windows", "50", "--keys", "3000"):
             with self.subTest(row=row):
                 nodes, balancer = row["nodes"], row["balancer"]
                 expected = 1 / nodes
@@ -103,8 +103,8 @@ class Formulas(unittest.TestCase):
 
     def test_the_mean(self):
         for row in rows("--churn", "death,crashes,deploy,flap", "--balancer", ",".join(RINGS),
-                        "--nodes", "10,100", "--windows", "500", "--keys", "2000", "--between",
-                        "1d"):
+                        "--nodes", "10,100", "--windows", "200", "--keys", "1000", "--between",
+                        "6h"):
             for restart in ("forgets", "keeps"):
                 if restart not in row:
                     continue
@@ -116,7 +116,7 @@ class Formulas(unittest.TestCase):
     def test_the_mean_under_steady_demand(self):
         """At t of the window the dead node has granted min(1, 2t) limits, and grants min(1, 2(1-t))
         after its return; above one limit that is 1/2 in the mean of all t, for 1/N of the keys."""
-        for row in rows("--demand", "steady", "--nodes", "10,100", "--windows", "1000", "--keys",
+        for row in rows("--demand", "steady", "--nodes", "10,100", "--windows", "500", "--keys",
                         "2000", "--down", "10ms"):
             with self.subTest(row=row):
                 self.assertAlmostEqual(row["forgets"]["mean"] * row["nodes"] / 50, 1, delta=0.12)
