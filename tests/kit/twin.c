@@ -624,6 +624,10 @@ static void do_change(void) {
         const struct subject s = subject_of(k, id);
         if (s.pair->key.known && !is_live(&s) && model_free_at(&policy, s.pair->key) > test_time)
             return;
+        /* The longest that a bucket ever lasted says what is too far ahead. */
+        if (s.pair->key.known && is_bucket(&policy) &&
+            is_far_ahead(&policy, s.pair->key.window, test_time))
+            return;
     }
     /* Counted refusals would become debts. */
     bool to_debts = m.refusals_counted[id] && carries(&policy);
