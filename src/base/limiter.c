@@ -69,6 +69,8 @@ uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
+        if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
+            return POLICY_NONE;
         /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
         id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
     }

@@ -118,12 +118,25 @@ static const struct scene scenes[] = {
      .before = "add p 10/100s", .a = "all p key cost 3 + once key = yes + yes",
      .b = "change p 10/100s capacity=20", .after = "take p key look = used 3"},
 
+    /* The last of its requests gets no slot. Nothing is taken of the first, which carries: after a
+     * boundary it could not be given back. */
+    {"a group that takes what is carried last", .stops = 1, .on_full = STINT_FULL_REFUSE,
+     .before = "add p 10/100s capacity=40; add q 1/1000s; take p key cost 20; take q h0; take q h1",
+     .a = "all p key cost 9 + q other + q third = yes + yes + no", .b = "turn 10001; take p key",
+     .after = "take p key look = used 11"},
+
     /* A request with a lower limit of its own has tokens of one stripe, and does not get enough of
      * the other, because others took all up to the policy's limit. It gives back what it took, no
      * more. */
     {"stripes that give back", .stops = 1, .before = "add s 20/20000s stripes=2",
      .a = "take s key cost 4 limit 4", .b = "take s key rest",
      .after = "take s key rest; take s key look = counted used 20"},
+
+    /* A drain by a limit of its own takes what it saw left, though others fill meanwhile what are
+     * its shares by that limit: any stripe may hold it that has room by the policy's. */
+    {"stripes that are drained beside others", .at_instant = true, .instant = INSTANT_ABSENT,
+     .a = "take striped key cost 3 limit 2 drain = no", .b = "take striped key x2 = yes",
+     .after = "take striped key look = used 4"},
 
     /* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in
      * which it was made. Given back by that, it is no token of those that others took in the

@@ -308,7 +308,8 @@ class RealLog(Replay):
         # Where a key's windows start depends on the secret, but it is one of 60 seconds.
         report = self.report("--limit", "5/minute start=per-key", "--top", "10k", REAL_LOG)
         lines = [line[:line.index("]") + 1] for line in self.lines]  # all that is asked of them
-        possible = [naive(lines, [1], clf_ns, 5, MINUTE, phase * SECOND) for phase in range(60)]
+        times = {line: clf_ns(line) for line in lines}
+        possible = [naive(lines, [1], times.get, 5, MINUTE, phase * SECOND) for phase in range(60)]
         refused = [{key["key"]: key["refused"] for key in start["top"]} for start in possible]
         keys = set().union(*refused)
         least = sum(min(start.get(key, 0) for start in refused) for key in keys)
