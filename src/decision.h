@@ -358,12 +358,11 @@ static inline bool leaves_nothing(const struct decision *decision) {
 
 /* The state that a decision's count makes, without a mark. A bucket's moves its end. */
 static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
-    uint64_t count = decision->charge.count;
+    const uint64_t count = decision->charge.count;
 
     if ((decision->terms.traits & RULE_BUCKET) != 0) {
-        const uint64_t full = decision->now + count;
-        decision->end = tick_of(full) + 1;
-        count = full % STINT_TICK_NS;
+        decision->end = tick_of(decision->now + count) + 1;
+        return bucket_state(decision->now + count);
     }
     return state_of(decision->end, count);
 }

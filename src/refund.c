@@ -96,10 +96,9 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
             back = taken;
         if (back == 0)
             return 0;
-        const tick_t to = tick_of(full - back) + 1;
         if (GUARDED(BUCKET_FALLS))
-            shard_end_falls(shard, end, to);
-        next = state_of(to, (seen.state & STATE_REFUSED) | (full - back) % STINT_TICK_NS);
+            shard_end_falls(shard, end, tick_of(full - back) + 1);
+        next = bucket_state(full - back) | (seen.state & STATE_REFUSED);
     } while (!slot_swap(seen.slot, tag, seen.state, next));
     return back;
 }

@@ -118,6 +118,11 @@ static inline uint64_t state_of(tick_t end, uint64_t rest) {
     return id_of(end) << STATE_ID | rest;
 }
 
+/* The state of a bucket that is full at this instant (judge.h, bucket_full). */
+static inline uint64_t bucket_state(uint64_t full) {
+    return state_of(tick_of(full) + 1, full % STINT_TICK_NS);
+}
+
 static inline uint64_t state_id(uint64_t state) {
     return state >> STATE_ID;
 }
