@@ -149,9 +149,7 @@ static int check_bucket(const struct stint_policy *policy, enum option wrong[2])
 }
 
 static int check_together(const struct stint_policy *policy, enum option wrong[2]) {
-    const uint64_t capacity = policy->burst != 0      ? policy->burst
-                              : policy->capacity != 0 ? policy->capacity
-                                                      : policy->limit;
+    const uint64_t capacity = policy_capacity(policy);
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
         return refuse(wrong,
@@ -219,8 +217,7 @@ static bool ban_can_come(const struct stint_policy *policy) {
                                 ? calendar_shortest(policy->calendar, between)
                                 : (tick_t)(policy->window / STINT_TICK_NS) * between;
     /* The instant at which a bucket is full may pass so many windows at once. */
-    const uint64_t bucket =
-        policy->burst == 0 ? 0 : policy->burst * bucket_unit(policy->window, policy->limit);
+    const uint64_t bucket = bucket_time(policy->window, policy->limit, policy->burst);
     const uint64_t within = policy->ban_within != 0 ? policy->ban_within : policy->ban;
     return tick_of(within) + tick_of(bucket) > shortest;
 }

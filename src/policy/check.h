@@ -65,6 +65,13 @@ struct policy_option {
 
 extern const struct policy_option stint_policy_options[];
 
+/* The most tokens that a key of a policy can hold. */
+static inline uint32_t policy_capacity(const struct stint_policy *policy) {
+    return policy->burst != 0      ? policy->burst
+           : policy->capacity != 0 ? policy->capacity
+                                   : policy->limit;
+}
+
 /* The value of an option in a policy; not 0 if the policy has the option. */
 uint64_t stint_policy_value(const struct stint_policy *policy, enum option option);
 
