@@ -270,8 +270,8 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
 
     uint64_t written;
 
-    if (ban.word == 0 ||
-        ruled.companion == POLICY_NONE) /* it was taken from the policy a moment ago */
+    /* It was taken from the policy a moment ago. */
+    if (ban.word == 0 || ruled.companion == POLICY_NONE)
         return;
     switch (companion_write(limiter, ruled, key, &wish, &written)) {
     case NO_ROOM:

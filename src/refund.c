@@ -66,8 +66,8 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     return back;
 }
 
-/* Moves the instant at which a key's bucket is full back, by `most` ns at most: to the clock at the
- * least, and not before `window` less these ns would be. Returns by how much.
+/* Moves back the instant at which a key's bucket is full: by `most` ns at most, by no more than is
+ * left to `window`, and to now at the earliest. Returns by how much.
  *
  * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
  * over by then, so no end of theirs comes back. For late adds of other keys, see

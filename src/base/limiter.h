@@ -55,7 +55,7 @@ struct policy_record {
     uint32_t companion; /* the id of its companion + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
-    /* From here on reserved: 0. Each by the policy's version, as bans. */
+    /* 0. */
     uint32_t reserved[3];
     uint64_t reserved_words[2];
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
