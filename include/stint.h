@@ -582,9 +582,8 @@ struct stint_policy {
                           * BUCKETS above); 0: it counts in windows. With max_reserved it is at most
                           * 2^28, and fills within 366 days. limit at most 10 million a second */
     uint32_t reserved; /* 0 */
-    uint64_t
-        ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows within
-                          * this time of the first; 0: within `ban` */
+    uint64_t ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows
+                          * within this time of the first; 0: within `ban` */
 };
 
 #define STINT_POLICY_INIT                                                                          \
