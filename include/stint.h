@@ -991,8 +991,8 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
  *             those with `allowed` false are what refused it, and the largest retry_after of these
  *             tells when the whole would fit, all parts of one key one after the other;
- *             STINT_NEVER if it never does (of a bucket, as if all parts of a key had the limit of
- *             the one that is told). Their `used` and `remaining` are told beside what
+ *             STINT_NEVER if it never does (of a bucket's key with an override, each is told as
+ *             if the others had its `limit`). Their `used` and `remaining` are told beside what
  *             earlier requests for the same key and policy would have taken. The others are allowed
  *             with `granted` 0, and tell what is used without this call
  * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,

@@ -475,6 +475,7 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
                   .cost = terms->cost,
                   .capacity = terms->capacity,
                   .room = terms->room,
+                  .before = terms->before,
                   .window = decision->policy->window,
                   .fade = decision->policy->fade,
                   .reciprocal = terms->reciprocal,
@@ -515,9 +516,9 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
 
     if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
         (terms->part & PART_OVERRIDDEN) == 0 && !(bucket && untracked))
-        wait = terms->cost > terms->room ? STINT_NEVER
-               : bucket ? bucket_wait(terms, charge->count, terms->cost, terms->room)
-                        : left;
+        wait = never_fits(terms) ? STINT_NEVER
+               : bucket          ? bucket_wait(terms, charge->count, terms->cost, terms->room)
+                                 : left;
     else if (!within && !(charge->fits && charge->total <= terms->capacity))
         wait = decision_wait(decision, left);
     if ((within && !is_charge(terms) && (terms->part & PART_ENDLESS) == 0) ||

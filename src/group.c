@@ -68,20 +68,28 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     return allowed;
 }
 
+/* Opens a look at what would become of a request. Returns as stint_decision_open. */
+static uint32_t look_open(struct decision *decision, struct stint_limiter *limiter,
+                          const struct stint_request *request, uint64_t now) {
+    const uint32_t why = stint_decision_open(decision, limiter, request, now);
+
+    if (why == 0 && is_charge(&decision->terms)) /* it could not be refused */
+        return STINT_BAD_REQUEST;
+    decision->terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
+    return why;
+}
+
 /* Asks what would become of a request if `before` had been added to its key's count. `would`
  * receives what it would add. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
     struct decision decision;
-    uint32_t why = stint_decision_open(&decision, limiter, request, now);
+    const uint32_t why = look_open(&decision, limiter, request, now);
 
     *would = 0;
-    if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
-        why = STINT_BAD_REQUEST;
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
-    decision.terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     decision.terms.before = before;
     bool fits = stint_decision_settle(&decision, request, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
@@ -216,12 +224,41 @@ static inline bool is_void(const struct stint_verdict *verdict) {
     return (verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
 }
 
+/* What parts of one count take at their whole costs. */
+struct together {
+    uint64_t tokens;
+    uint64_t ns; /* of a bucket: a request's own limit changes the ns of a token */
+};
+
+/* ns until a request fits after those that are `taken`, to which it is added. */
+static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_request *request,
+                           uint64_t now, struct together *taken) {
+    struct stint_verdict verdict = {.retry_after = 0};
+    struct decision decision;
+    struct terms *terms = &decision.terms;
+
+    if (look_open(&decision, limiter, request, now) != 0)
+        return 0;
+    terms->flags &= ~(uint32_t)STINT_PARTIAL;
+    const struct together before = *taken;
+    if ((request->flags & STINT_PEEK) == 0) {
+        taken->tokens += terms->cost; /* more than there is room for never fits */
+        taken->ns += (terms->cost <= terms->room ? terms->cost : terms->room + 1) * terms->unit;
+    }
+    if ((terms->traits & RULE_BUCKET) != 0 && (terms->part & PART_OVERRIDDEN) == 0)
+        terms->before = before.ns;
+    else
+        terms->cost += before.tokens;
+    return stint_decision_settle(&decision, request, &verdict) ? 0 : verdict.retry_after;
+}
+
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
  * whole cost. 0: it is the only one, or all fit. */
 static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_request *requests,
                               size_t n, size_t part, uint64_t now,
                               const struct stint_verdict *verdicts) {
-    uint64_t taken = 0, wait = 0;
+    struct together taken = {0, 0};
+    uint64_t wait = 0;
     bool alone = true;
 
     for (size_t i = 0; i < n; i++)
@@ -229,15 +266,8 @@ static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_
     for (size_t i = 0; !alone && i < n; i++) {
         if (is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]))
             continue;
-        struct stint_request look = requests[i];
-        struct stint_verdict verdict;
-        uint64_t would, cost = taken + look.cost;
-        if ((look.flags & STINT_PEEK) == 0)
-            taken = cost;
-        look.cost = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX; /* more never fits */
-        look.flags &= ~(uint32_t)STINT_PARTIAL;
-        if (!part_look(limiter, &look, 0, now, &verdict, &would) && verdict.retry_after > wait)
-            wait = verdict.retry_after;
+        const uint64_t then = wait_after(limiter, &requests[i], now, &taken);
+        wait = then > wait ? then : wait;
     }
     return wait;
 }
@@ -281,8 +311,9 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
                 marked.granted = 0;
             }
             /* A policy that has replaced it since counts anew. */
-            if (!is_void(&marked) && !policy_gone(&limiter->policies[request->policy]) &&
-                marked.used < verdict->used) {
+            const bool less = is_bucket(limiter, request->policy) ? marked.window < verdict->window
+                                                                  : marked.used < verdict->used;
+            if (less && !is_void(&marked) && !policy_gone(&limiter->policies[request->policy])) {
                 marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
                 marked.used = verdict->used;
                 marked.remaining =

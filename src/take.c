@@ -378,7 +378,8 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
             return stint_decision_void(decision->limiter, why, verdict);
         decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
         decision->terms.flags = asked.flags;
-        decision->terms.before = asked.before;
+        decision->terms.cost = asked.cost;
+        decision->terms.before = asked.before / asked.unit * decision->terms.unit;
     }
     const bool allowed = decision_end(decision, verdict);
     if (strikes(decision))

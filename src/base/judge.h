@@ -317,6 +317,12 @@ static ALWAYS_INLINE bool bucket_passed(uint64_t window, uint64_t from, uint64_t
 
 /* ---- Judge ----------------------------------------------------------------------------------- */
 
+/* Whether a request does not even fit into an empty count. `before`: that of a bucket takes what
+ * comes before it at the same now. */
+static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
+    return terms->cost > terms->room || terms->before > (terms->room - terms->cost) * terms->unit;
+}
+
 /* What a count amounts to, `left` ns before the end of its window. */
 static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
                                           uint64_t left) {
@@ -463,7 +469,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
         return charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
                    : 0;
-    if (terms->cost > terms->room || (terms->part & PART_BARRED) != 0)
+    if (never_fits(terms) || (terms->part & PART_BARRED) != 0)
         return STINT_NEVER;
     if ((terms->traits & RULE_BUCKET) != 0)
         return bucket_wait(terms, charge->count, terms->cost, terms->room);

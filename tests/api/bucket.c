@@ -290,6 +290,36 @@ TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
 }
 
+/* Parts of a key whose own limits make a token last differently long wait for ns, not for tokens. */
+TEST(test_parts_of_other_limits) {
+    static const struct {
+        const char *text;
+        uint32_t cost[2], limit[2];
+        uint64_t wait, left; /* of the second part; in tokens of the policy */
+    } rows[] = {
+        {"60/min burst=4 name=p", {1, 3}, {30, 0}, STINT_NEVER, 3},
+        {"60/min burst=4 name=p", {1, 2}, {30, 0}, 3, 3},
+        {"60/min burst=4 name=p", {1, 1}, {0, 1}, STINT_NEVER, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+        const struct stint_policy policy = parsed(rows[i].text);
+        const uint32_t id = add_made(limiter, &policy);
+        struct stint_request parts[2];
+        struct stint_verdict v[2];
+        for (size_t j = 0; j < 2; j++) {
+            parts[j] = (struct stint_request)STINT_REQUEST(1, id, rows[i].cost[j]);
+            parts[j].limit = rows[i].limit[j];
+        }
+        assert_true(stint_take(limiter, id, 1, 3, T0, v));
+        assert_false(stint_decide_all(limiter, parts, 2, T0, v));
+        const uint64_t token = token_time(&policy), wait = rows[i].wait;
+        assert_int_equal(v[1].retry_after, wait == STINT_NEVER ? wait : wait * token);
+        assert_int_equal(v[1].reset_after, rows[i].left * token);
+        stint_close(limiter);
+    }
+}
+
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */
 
 __extension__ typedef unsigned __int128 wide;

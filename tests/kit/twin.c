@@ -405,7 +405,8 @@ static bool pick_whole(struct whole *whole, size_t more) {
             const struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
             if (j == i || !same_pair(whole, i, j))
                 continue;
-            if (is_bucket(s.policy)) /* what others of the key wait for is counted by one limit */
+            /* what others of the key wait for is counted by one limit */
+            if (is_bucket(s.policy) && (s.policy->flags & STINT_OVERRIDES) != 0)
                 whole->requests[i].limit = 0;
             if (!is_decided_beside(&whole->requests[i], &s))
                 return false;
