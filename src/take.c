@@ -53,7 +53,7 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
  * no hot window. */
 static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
     return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M12 */
-           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
+           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->window));
 }
 
 /* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */

@@ -266,12 +266,14 @@ static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t len
 
     policy->length = length;
     policy->start = start / (int64_t)STINT_TICK_NS;
-    policy->window = tick_ns(length);
+    /* A request for the id may look at these two already (M12). */
+    atomic_store_relaxed(&policy->window, tick_ns(length));
     INSTANT(INSTANT_SET_UP);
     policy->reciprocal = reciprocal_of(policy->window);
     policy->fade = count_fade(flags, policy->window);
     INSTANT(INSTANT_SET_UP);
-    policy->current_end = stint_limiter_hint_first(limiter, policy);
+    atomic_store_relaxed(&policy->current_end, /* M12 */
+                         stint_limiter_hint_first(limiter, policy));
     limiter_raise_latest_begin(limiter, hint_begin(policy, policy->current_end));
 }
 

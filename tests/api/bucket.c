@@ -290,7 +290,8 @@ TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
 }
 
-/* Parts of a key whose own limits make a token last differently long wait for ns, not for tokens. */
+/* Parts of a key with limits of their own: a token lasts differently long for each. They wait for
+ * ns, not for tokens. */
 TEST(test_parts_of_other_limits) {
     static const struct {
         const char *text;
