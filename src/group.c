@@ -310,10 +310,11 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
                 marked.flags &= ~(uint32_t)STINT_SHADOWED;
                 marked.granted = 0;
             }
-            /* A policy that has replaced it since counts anew. */
+            /* A policy that has replaced it since counts anew; a key without a slot has no window.
+             */
             const bool less = is_bucket(limiter, request->policy) ? marked.window < verdict->window
                                                                   : marked.used < verdict->used;
-            if (less && !is_void(&marked) && !policy_gone(&limiter->policies[request->policy])) {
+            if (less && marked.window != 0 && !policy_gone(&limiter->policies[request->policy])) {
                 marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
                 marked.used = verdict->used;
                 marked.remaining =
@@ -348,10 +349,9 @@ static void bucket_tell(struct stint_limiter *limiter, const struct stint_reques
     if (verdict->window == 0 || !is_bucket(limiter, request->policy))
         return;
     (void)part_look(limiter, request, 0, now, &look, &would);
-    if (is_void(&look))
+    if (look.window == 0)
         return;
     verdict->used = look.used;
-    verdict->remaining = look.remaining;
     verdict->window = look.window;
     verdict->reset_after = look.reset_after;
 }
@@ -380,12 +380,12 @@ static NOINLINE bool all_give_back(struct stint_limiter *limiter,
             (void)stint_key_refund(limiter, requests[i].policy, requests[i].key, tokens,
                                    verdict->window);
         verdict->used -= tokens < verdict->used ? tokens : verdict->used;
+        bucket_tell(limiter, &requests[i], verdict);
         verdict->remaining =
             verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
         verdict->granted = 0;
         if ((verdict->flags & STINT_SHADOWED) == 0)
             verdict->retry_after = 0;
-        bucket_tell(limiter, &requests[i], verdict);
     }
     struct stint_verdict *verdict = &verdicts[refused];
     const uint64_t now = verdict->window - verdict->reset_after; /* untracked: unknown */
