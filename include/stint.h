@@ -927,6 +927,22 @@ enum stint_request_flags {
      *         stint_decide(limiter, &login, STINT_NOW, NULL);
      *     } */
     STINT_CHARGE = 1 << 4,
+    /* The request takes for work that may come to nothing, and settles when that is known: it gives
+     * back what was not due (stint_refund), or charges what is missing. Refused, it is nobody's
+     * failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key that has
+     * no slot gets none for it. All else is as without the flag: it is counted as refused, and
+     * STINT_COUNT_REFUSED and STINT_DRAIN take what they take. With STINT_PEEK | STINT_CHARGE a
+     * look that tells no first refusal; with other looks, and with charges, nothing.
+     *
+     * Failed logins, at most so many a window, however many are tried at once:
+     *
+     *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
+     *     login.flags = STINT_TENTATIVE;
+     *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
+     *         return try_later(&verdict);
+     *     if (password_is_right(...))
+     *         stint_refund(limiter, failed_logins, user, verdict.granted, verdict.window); */
+    STINT_TENTATIVE = 1 << 5,
 };
 
 /* STINT_REQUEST(key, policy, cost) initialises one, with 0 in all else:
@@ -943,8 +959,8 @@ struct stint_request {
                       * policy's); more is taken as that. With what STINT_RESERVE may take
                       * it is 2^28 at most, too. Of a bucket it is in place of the policy's limit.
                       * 0: the policy's */
-    uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
-                      * others are refused (STINT_BAD_REQUEST) */
+    uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE |
+                      * STINT_TENTATIVE; others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
 

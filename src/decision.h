@@ -82,7 +82,7 @@ static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
 /* What a request of known flags must not combine. */
 static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
     return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
-                                STINT_CHARGE)) == 0 &&
+                                STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
            ((flags & STINT_CHARGE) == 0 ||
             ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
 }
@@ -344,7 +344,8 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
 
 /* Whether a refusal sets the refused bit. A banned key's refusal writes nothing. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
-    return is_decision(terms) && (terms->part & PART_BANNED) == 0 &&
+    return is_decision(terms) && (terms->flags & STINT_TENTATIVE) == 0 &&
+           (terms->part & PART_BANNED) == 0 &&
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
 }
 

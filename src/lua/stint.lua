@@ -190,7 +190,7 @@ local C = ffi.load "libstint.so.0.2"
 
 local stint = {
     -- Flags of requests, or-ed together with bit.bor, or added.
-    PEEK = 1, PARTIAL = 2, DRAIN = 4, RESERVE = 8, CHARGE = 16,
+    PEEK = 1, PARTIAL = 2, DRAIN = 4, RESERVE = 8, CHARGE = 16, TENTATIVE = 32,
     -- Flags of verdicts: bit.band(verdict.flags, stint.FIRST_REFUSAL) ~= 0.
     FIRST_REFUSAL = 1, SHADOWED = 2, UNTRACKED = 4, REPLACED = 8, UNKNOWN_POLICY = 16,
     NEAR_LIMIT = 32, BAD_REQUEST = 64, BANNED = 128, OVERRIDDEN = 256,
@@ -623,7 +623,7 @@ local function fill(self, request, policy, key, cost, flags, own_limit)
 end
 
 -- limit:take with all options.
---   flags      stint.PEEK, PARTIAL, DRAIN, RESERVE, CHARGE; nil: none
+--   flags      stint.PEEK, PARTIAL, DRAIN, RESERVE, CHARGE, TENTATIVE; nil: none
 --   own_limit  this call's own in place of the policy's; nil: the policy's
 function limit:decide(policy, key, cost, flags, own_limit, verdict, now)
     local id, why = id_of(self, policy)

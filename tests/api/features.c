@@ -211,6 +211,21 @@ static const struct script scripts[] = {
      policy(W, .limit = MOST, .near_limit = 99), {
         ok(T0, 265751101, 0, 0, 0, MOST, 265751101, 265751101, E),
         ok(T0, 1, 0, 0, NEAR, MOST, 265751102, 1, E)}},
+    {"tentative: refused, it tells and marks nothing",
+     policy(W, .limit = 2), {
+        ok(T0, 2, 0, TENTATIVE, 0, 2, 2, 2, E),
+        no(T0, 1, 0, TENTATIVE, 0, 2, 2, E, W),
+        no(T0, 1, 0, TENTATIVE | LOOK, 0, 2, 2, E, W),
+        no(T0, 1, 0, LOOK, FIRST, 2, 2, E, W),
+        ok(E, 1, 0, TENTATIVE, 0, 2, 1, 1, E2),
+        no(E, 2, 0, TENTATIVE, 0, 2, 1, E2, W),
+        ok(E, 2, 0, TENTATIVE | CHARGE, 0, 2, 3, 2, E2),
+        no(E, 2, 0, TENTATIVE | DRAIN, 0, 2, 3, E2, W),
+        no(E, 0, 0, 0, FIRST, 2, 3, E2, W)}},
+    {"tentative: by a shadow, and where refusals count",
+     policy(W, .limit = 1, .flags = STINT_SHADOW | STINT_COUNT_REFUSED), {
+        ok(T0, 1, 0, TENTATIVE, 0, 1, 1, 1, E),
+        wait(T0, 1, TENTATIVE, SHADOWED, 1, 2, 0, E, W)}},
     {"charge: all of it, whatever is left; the next window begins with nothing",
      policy(W, .limit = 10), {
         ok(T0, 4, 0, CHARGE, 0, 10, 4, 4, E),
@@ -719,7 +734,7 @@ static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
  * number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
-    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
+    enum { KNOWN_BITS = 6, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
     static const uint32_t of_charge[CHARGES] = {PARTIAL, DRAIN, RESERVE, PARTIAL | RESERVE,
                                                 PARTIAL | DRAIN | RESERVE};

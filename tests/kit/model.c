@@ -716,7 +716,8 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
         sum += taken;
         refuse(by, request, 1, now, key, 0, &answer);
     }
-    if (!fits && !merely_looks(request) && !banned) {
+    /* STINT_TENTATIVE: "it tells no FIRST_REFUSAL, counts no strike, and writes no mark". */
+    if (!fits && !merely_looks(request) && !banned && !(request->flags & STINT_TENTATIVE)) {
         if (key->refused == UNMARKED)
             v->flags |= STINT_FIRST_REFUSAL;
         answer.maybe_first = key->refused == OPEN;

@@ -368,8 +368,9 @@ static bool read_request(struct act *act, struct part *part, const char *word, c
         const char *word;
         uint32_t flags;
     } flags[] = {
-        {"long", STINT_PARTIAL}, {"partial", STINT_PARTIAL}, {"reserve", STINT_RESERVE},
-        {"drain", STINT_DRAIN},  {"charge", STINT_CHARGE},   {"look", STINT_PEEK},
+        {"long", STINT_PARTIAL},        {"partial", STINT_PARTIAL}, {"reserve", STINT_RESERVE},
+        {"drain", STINT_DRAIN},         {"charge", STINT_CHARGE},   {"look", STINT_PEEK},
+        {"tentative", STINT_TENTATIVE},
     };
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (strcmp(word, flags[i].word) == 0) {

@@ -37,9 +37,9 @@
  *     clear POLICY KEY                its override
  *     as N                            the thread's number from now on, which chooses stripes
  *
- * Words of a request: cost N, limit N, at TICK, partial, reserve, drain, charge, look; long: it
- * goes the long way. xN: so many times; rest: until one is refused, or N times. unasked: nobody
- * reads the verdicts; quiet: the promises are not asked of this key.
+ * Words of a request: cost N, limit N, at TICK, partial, reserve, drain, charge, look, tentative;
+ * long: it goes the long way. xN: so many times; rest: until one is refused, or N times. unasked:
+ * nobody reads the verdicts; quiet: the promises are not asked of this key.
  *
  * Behind '=' stands what must come of an act, for each part of a group:
  *     yes, no           allowed or not

@@ -76,6 +76,7 @@ enum {
     RESERVE = STINT_RESERVE,
     CHARGE = STINT_CHARGE,
     LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
+    TENTATIVE = STINT_TENTATIVE,
     MOST = STINT_LIMIT_MAX,
 };
 

@@ -317,6 +317,7 @@ static struct stint_request pick_request(uint32_t *key) {
         request.flags = STINT_CHARGE | (once_in(2) ? STINT_PEEK : 0);
     }
     request.flags &= ~unfit_flags(policy);
+    request.flags |= once_in(6) ? STINT_TENTATIVE : 0;
     return request;
 }
 

@@ -380,6 +380,7 @@ static void pick_request(struct thread *thread, struct call *call) {
         return;
     }
     call->request.flags = (uint32_t)random_below(random, 16) & ~unfit_flags(policy);
+    call->request.flags |= random_below(random, 6) == 0 ? STINT_TENTATIVE : 0;
     if (policy->max_reserved != 0 && random_below(random, 2) == 0) {
         call->request.flags |= STINT_RESERVE;
         call->request.cost += (uint32_t)random_below(random, policy->max_reserved + 1);
@@ -1755,7 +1756,7 @@ static const char *striped_wrong(void) {
         if (charges(call) && !looks(call) && verdict->granted < cost &&
             h.stats.placed < h.lines * LINE_SLOTS && !striped_was_full(call, cost, STINT_LIMIT_MAX))
             return "granted is not what was asked for";
-        if (!refused || only_looks(call))
+        if (!refused || only_looks(call) || (call->request.flags & STINT_TENTATIVE) != 0)
             continue;
         unsigned firsts = 0;
         bool unknown = false;

@@ -467,6 +467,7 @@ static const char *const calls[] = {
     "take p key look at 2",
     "take p key cost 2 charge at 2",
     "take p key look charge at 2",
+    "take p key cost 2 tentative at 2",
     "take p key at 12",
     "take p key cost 2 at 12",
     "take p key at -1",

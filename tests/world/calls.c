@@ -93,12 +93,13 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
         request->limit = STINT_LIMIT_MAX;
         request->cost = STINT_LIMIT_MAX + 1 + (uint32_t)random_below(&actor->random, 8);
     }
+    request->flags |= chance(actor, 8) ? STINT_TENTATIVE : 0;
     if (chance(actor, 80)) {
         asked.senseless = true;
         if (chance(actor, 2))
             request->reserved = 1;
         else
-            request->flags |= 1 << 5;
+            request->flags |= 1 << 6;
     }
     return asked;
 }

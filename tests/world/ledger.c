@@ -97,7 +97,8 @@ static void check_marks(const struct asked *asked, const struct stint_verdict *v
     holds((flags & STINT_OVERRIDDEN) == 0 || is(named, A_OVERRIDES), "OVERRIDDEN");
     holds((flags & STINT_NEAR_LIMIT) == 0 || is(named, A_NEAR), "NEAR_LIMIT");
     holds((flags & STINT_FIRST_REFUSAL) == 0 ||
-              ((!v->allowed || (flags & STINT_SHADOWED) != 0) && (flags & STINT_UNTRACKED) == 0),
+              ((!v->allowed || (flags & STINT_SHADOWED) != 0) && (flags & STINT_UNTRACKED) == 0 &&
+               (asked->request.flags & STINT_TENTATIVE) == 0),
           "FIRST_REFUSAL");
     holds((flags & STINT_REPLACED) == 0 || world->options.on_full == STINT_FULL_REPLACE,
           "REPLACED");
@@ -276,7 +277,8 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
         entry->endless += v->granted;
     else
         entry->granted += v->granted;
-    entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
+    if ((asked->request.flags & STINT_TENTATIVE) == 0)
+        entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
     entry->full += (asked->request.flags & STINT_DRAIN) != 0;
     entry->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
     holds(entry->first_refusals <= 1 || named->moved || world->far ||

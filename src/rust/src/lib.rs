@@ -716,6 +716,11 @@ impl Request {
         self.flag(sys::STINT_CHARGE)
     }
 
+    /// Takes for work that may come to nothing. Its refusal is nobody's: no first one, no strike.
+    pub fn tentative(self) -> Request {
+        self.flag(sys::STINT_TENTATIVE)
+    }
+
     /// This request's own limit in place of the policy's.
     pub fn limit(mut self, limit: u32) -> Request {
         self.raw.limit = limit;

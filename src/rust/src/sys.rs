@@ -46,6 +46,7 @@ pub const STINT_PARTIAL: u32 = 1 << 1;
 pub const STINT_DRAIN: u32 = 1 << 2;
 pub const STINT_RESERVE: u32 = 1 << 3;
 pub const STINT_CHARGE: u32 = 1 << 4;
+pub const STINT_TENTATIVE: u32 = 1 << 5;
 
 pub const STINT_METRICS_NO_EOF: u32 = 1 << 0;
 pub const STINT_METRICS_NO_SCAN: u32 = 1 << 1;
