@@ -284,6 +284,8 @@ static bool check_entry(void *context, const struct stint_entry *entry) {
 static void check_entries(struct stint_limiter *limiter) {
     uint64_t left = get_stats(limiter).slots;
     assert(stint_each(limiter, check_entry, &left) == 0);
+    left = get_stats(limiter).slots;
+    assert(stint_each_of(limiter, number_key(limiter, 1), check_entry, &left) == 0);
 }
 
 static void check_counts(struct stint_limiter *limiter) {
