@@ -1198,6 +1198,9 @@ enum stint_entry_flags {
     /* This is no count: until `end` the key has `used` strikes, and more of them are a ban. Told by
      * stint_each_of alone. */
     STINT_ENTRY_STRIKES = 1 << 6,
+    /* This is no count: nothing is left of the key but its label. `policy` is UINT32_MAX. Told by
+     * stint_each_of alone. */
+    STINT_ENTRY_LABEL = 1 << 7,
 };
 
 /* A key that has used tokens of a policy, or owes them, or was refused. */
@@ -1217,6 +1220,8 @@ struct stint_entry {
                                * STINT_ENTRY_STRIKES: of the first (by the length of the policy's
                                * ban now). STINT_ENTRY_REFUSED: the key was refused after it. Else
                                * 0 */
+    uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
+                               * key; 0: no label is known */
     uint64_t reserved[2];     /* 0 */
 };
 
@@ -1233,9 +1238,9 @@ STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
-/* Tells of one key what stint_each would, and its strikes: for servers that show a client, or whom
- * they ask for it, all that the table has of it. What the key may still take, stint_decide tells
- * (STINT_PEEK), also by policies that have no entry of it.
+/* Tells of one key what stint_each would; its strikes; and if there is neither, its label. For
+ * servers that show a client, or whom they ask for it, all that the table has of it. What the key
+ * may still take, stint_decide tells (STINT_PEEK), also by policies that have no entry of it.
  *   key       as it is decided. In each of its entries it is whole, whatever the table is
  *   callback  as for stint_each
  * Returns 0; -EINVAL.

@@ -51,6 +51,7 @@ struct telling {
     uint64_t now;
     bool one; /* this key alone */
     stint_key key;
+    bool told;  /* something was */
     bool whole; /* a key's hash is known: by line and tag, or as it is this one */
     bool (*callback)(void *context, const struct stint_entry *entry);
     void *context;
@@ -68,15 +69,17 @@ static bool label_of(const struct telling *telling, stint_key key, struct label_
 }
 
 /* Tells of a key, with its label. Returns what the callback says. */
-static bool entry_tell(const struct telling *telling, struct stint_entry *entry) {
+static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
     if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
         label_of(telling, entry->key, &label)) {
         entry->refused_windows = label.refused;
+        entry->refused_last = label.last;
         entry->label_length = label.length;
         entry->label = label.length == 0 ? NULL : label.bytes;
     }
+    telling->told = true;
     return telling->callback(telling->context, entry);
 }
 
@@ -419,5 +422,9 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
         told = slot_each(&telling, 0, sequence_slot(&sequence, i));
     for (uint32_t id = 0; id < policies && told == GO_ON; id++)
         told = stripes_of(&telling, id);
+    struct stint_entry left = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
+    struct label_read label;
+    if (!telling.told && label_of(&telling, key, &label))
+        (void)entry_tell(&telling, &left);
     return 0;
 }

@@ -370,6 +370,37 @@ TEST_IN_DIRECTORY(test_each_striped_refused) {
     stint_close(limiter);
 }
 
+/* A label tells when its key was last named, and is left when all else of the key is over. In a
+ * table of an earlier version that is a day. */
+TEST_IN_DIRECTORY(test_each_named) {
+    struct stint_limiter *limiter = make_table(1000, 0, 4);
+    const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
+    const stint_key key = number_key(limiter, 1);
+
+    test_time = T0 + 7 * SECOND + 600 * MS;
+    take_times(limiter, minute, key, 2);
+    assert_int_equal(stint_label(limiter, key, "one", 3), 0);
+    for (uint32_t step = 0; step < 3; step++) {
+        struct told told = {0};
+        assert_int_equal(stint_each_of(limiter, key, tell, &told), 0);
+        assert_int_equal(told.count, 1);
+        assert_int_equal(told.entries[0].key, key);
+        assert_int_equal(told.entries[0].refused_windows, 1);
+        assert_int_equal(told.entries[0].flags,
+                         step == 0 ? STINT_ENTRY_REFUSED : STINT_ENTRY_LABEL);
+        assert_int_equal(told.entries[0].policy, step == 0 ? minute : UINT32_MAX);
+        assert_int_equal(told.entries[0].refused_last, T0 + (step == 2 ? 0 : 7 * SECOND));
+        test_time += MINUTE;
+        for (uint32_t i = 0; step == 1 && i < LABELS_IN_SET; i++)
+            if (limiter->labels[i].refused != 0)
+                limiter->labels[i].refused = UINT64_C(1) << 32 | T0 / DAY;
+    }
+    struct told none = {0};
+    assert_int_equal(stint_each_of(limiter, key + 1, tell, &none), 0);
+    assert_int_equal(none.count, 0);
+    stint_close(limiter);
+}
+
 /* ---- Read only ------------------------------------------------------------------------------- */
 
 static void assert_bad(const struct stint_verdict *verdict) {

@@ -689,8 +689,7 @@ static bool each_told(void *context, const struct stint_entry *entry) {
     must(entry->label == NULL || entry->label_length <= STINT_LABEL_SIZE, "a label's length");
     must(entry->label == NULL || memcmp(entry->label, "labellabellabel", entry->label_length) == 0,
          "a torn label");
-    must(entry->reserved[0] == 0 && entry->reserved[1] == 0 &&
-             (entry->flags & ~UINT32_C(127)) == 0,
+    must(entry->reserved[0] == 0 && entry->reserved[1] == 0 && (entry->flags & ~UINT32_C(255)) == 0,
          "an entry has what is reserved");
     must(entry->end % STINT_TICK_NS == 0, "an entry's window ends with a tick");
     return --told->left > 0;

@@ -956,6 +956,8 @@ pub struct Entry {
     pub limit: u64,
     /// Of a ban, strikes or a refusal: since when, ns since the epoch; 0: not known.
     pub since: u64,
+    /// When it was last named, ns since the epoch; 0: no name is known.
+    pub refused_last: u64,
 }
 
 /// What [`Limiter::each`] calls, and the panic that stopped it.
@@ -983,6 +985,7 @@ unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry)
         refused_windows: entry.refused_windows,
         limit: entry.limit,
         since: entry.since,
+        refused_last: entry.refused_last,
     };
     // A panic must not unwind through C.
     match catch_unwind(AssertUnwindSafe(|| (visit.callback)(entry))) {

@@ -187,6 +187,7 @@ pub struct stint_entry {
     pub refused_windows: u32,
     pub limit: u64,
     pub since: u64,
+    pub refused_last: u64,
     pub reserved: [u64; 2],
 }
 
