@@ -117,22 +117,13 @@ static void print_entry(struct report *report, const struct listing *listing,
 
 /* ---- Dump ---- */
 
-/* What an entry is. */
-static const char *kind_of(const struct stint_entry *entry) {
-    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0)
-        return "count";
-    if ((entry->flags & STINT_ENTRY_BAN) == 0)
-        return "override";
-    return (entry->flags & STINT_ENTRY_SHADOW) != 0 ? "shadow ban" : "ban";
-}
-
 static bool dump_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
     struct report report;
 
     if (!wanted(listing, entry))
         return true;
-    const char *kind = kind_of(entry);
+    const char *kind = entry_kind(entry);
     report_begin(&report, stdout, REPORT_LINE);
     report_text(&report, "kind", kind, strlen(kind));
     print_entry(&report, listing, entry, true);
