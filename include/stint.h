@@ -200,7 +200,7 @@
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
  *  - stint_policy_find and _get, stint_stats_get, stint_policy_stats_get, stint_metrics,
- *    stint_headers, stint_each and all that makes keys work as ever;
+ *    stint_headers, stint_each, stint_each_of and all that makes keys work as ever;
  *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
@@ -1206,8 +1206,17 @@ enum stint_entry_flags {
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
     /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
-    /* This is no count: until `end` the key is banned (stint_policy.ban). */
+    /* This is no count: until `end` the key is banned (stint_policy.ban). STINT_ENTRY_OVERRIDE is
+     * set, too; of a limit that was set by hand it is set alone. */
     STINT_ENTRY_BAN = 1 << 4,
+    /* The ban would be if the policy were no shadow: it refuses nobody. */
+    STINT_ENTRY_SHADOW = 1 << 5,
+    /* This is no count: until `end` the key has `used` strikes, and more of them are a ban. Told by
+     * stint_each_of alone. */
+    STINT_ENTRY_STRIKES = 1 << 6,
+    /* This is no count: nothing is left of the key but its label. `policy` is UINT32_MAX. Told by
+     * stint_each_of alone. */
+    STINT_ENTRY_LABEL = 1 << 7,
 };
 
 /* A key that has used tokens of a policy, or owes them, or was refused. */
@@ -1223,7 +1232,13 @@ struct stint_entry {
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
     uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
     uint64_t limit;           /* of STINT_ENTRY_OVERRIDE: 0: refused everything; 2^28: never */
-    uint64_t reserved[3];     /* 0 */
+    uint64_t since;           /* ns since the epoch. STINT_ENTRY_BAN: of the refusal that began it;
+                               * STINT_ENTRY_STRIKES: of the first (by the length of the policy's
+                               * ban now). STINT_ENTRY_REFUSED: the key was refused after it. Else
+                               * 0 */
+    uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
+                               * key; 0: no label is known */
+    uint64_t reserved[2];     /* 0 */
 };
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do
@@ -1232,12 +1247,25 @@ struct stint_entry {
  * override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
- * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).
+ * Returns 0; -EINVAL, -ENOMEM (64 bytes are taken meanwhile for each slot of a striped key).
  * Cost: reads every slot, as stint_stats_get does; with labels a cache miss more for each entry;
  * slots of striped keys are sorted. */
 STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
+
+/* Tells of one key what stint_each would; its strikes; and if there is neither, its label. For
+ * servers that show a client, or whom they ask for it, all that the table has of it. What the key
+ * may still take, stint_decide tells (STINT_PEEK), also by policies that have no entry of it.
+ *   key       as it is decided. In each of its entries it is whole, whatever the table is
+ *   callback  as for stint_each
+ * Returns 0; -EINVAL.
+ * Threads: any. It takes no lock, allocates nothing, and stores nothing.
+ * Cost: the lines that the key may be in, 24 at most; of each striped policy, those of each stripe;
+ * with labels a cache miss more for each entry. */
+STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
+                            bool (*callback)(void *context, const struct stint_entry *entry),
+                            void *context);
 
 /* Leaves a key's name for readers of the table, and counts one more window in which it was refused:
  * to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are kept in sets

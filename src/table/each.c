@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * All live keys of a table, slot by slot. Striped keys come last: their slots are added up. */
+ * All live keys of a table, or one, slot by slot. Striped keys come last: their slots are added up.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/message.h"
-#include "decision.h"
+#include "search.h"
 #include "table/labels.h"
 
 /* A slot of a striped key. */
@@ -15,6 +16,7 @@ struct stripe {
     uint64_t hash;
     uint64_t used;
     uint64_t end;
+    uint64_t since; /* of the entry */
     uint32_t policy;
     uint32_t flags; /* of the entry */
     bool zero;      /* this is stripe 0 */
@@ -47,7 +49,10 @@ static bool filter_has(const struct filter *filter, uint64_t number) {
 struct telling {
     struct stint_limiter *limiter;
     uint64_t now;
-    bool whole; /* line and tag tell a key's hash */
+    bool one; /* this key alone */
+    stint_key key;
+    bool told;  /* something was */
+    bool whole; /* a key's hash is known: by line and tag, or as it is this one */
     bool (*callback)(void *context, const struct stint_entry *entry);
     void *context;
     struct filter labels; /* keys that have one */
@@ -64,28 +69,56 @@ static bool label_of(const struct telling *telling, stint_key key, struct label_
 }
 
 /* Tells of a key, with its label. Returns what the callback says. */
-static bool entry_tell(const struct telling *telling, struct stint_entry *entry) {
+static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
     if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
         label_of(telling, entry->key, &label)) {
         entry->refused_windows = label.refused;
+        entry->refused_last = label.last;
         entry->label_length = label.length;
         entry->label = label.length == 0 ? NULL : label.bytes;
     }
+    telling->told = true;
     return telling->callback(telling->context, entry);
 }
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
-/* Tag and state of a slot, of one occupant. Returns false if it is changing hands. */
+/* Tag and state of a slot, of one occupant. Returns false if it is changing hands. Each round but
+ * the last, the key has begun another window. */
 static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
-    *tag = atomic_load_acquire(&slot->tag); /* M15: its policy is read */
-    if (*tag == 0)
-        return false;
-    *state = atomic_load_acquire(&slot->state); /* M1 */
-    return atomic_load_acquire(&slot->tag) == *tag &&
-           state_same_window(atomic_load_relaxed(&slot->state), *state); /* M2, I1 */
+    do {
+        *tag = atomic_load_acquire(&slot->tag); /* M15: its policy is read */
+        if (*tag == 0)
+            return false;
+        *state = atomic_load_acquire(&slot->state); /* M1 */
+        if (atomic_load_acquire(&slot->tag) != *tag)
+            return false;
+    } while (!state_same_window(atomic_load_relaxed(&slot->state), *state)); /* M2, I1 */
+    return true;
+}
+
+/* The key of a slot in this line. Returns false if it is none that is told. */
+static bool slot_key(const struct telling *telling, uint64_t line, uint64_t tag, stint_key *key) {
+    const struct table *table = &telling->limiter->table;
+
+    if (!telling->one)
+        return table_hash(table, line, tag, key);
+    *key = telling->key;
+    return tag == table_tag(table, *key, tag_policy(table, tag));
+}
+
+/* The instant after which a slot with the refused bit, whose window has this end, was refused. A
+ * bucket was empty then, and its end has not passed a multiple of the window since. */
+static uint64_t refused_since(const struct stint_limiter *limiter, const struct policy *policy,
+                              uint32_t traits, tick_t end) {
+    const uint64_t length = tick_ns(policy_length(policy));
+
+    if ((traits & TRAIT_CALENDAR) != 0)
+        return tick_ns(limiter_calendar_window(limiter, policy, end - 1).begin);
+    const uint64_t most = (traits & RULE_BUCKET) != 0 ? length + policy->window : length;
+    return tick_ns(end) > most ? tick_ns(end) - most : 1;
 }
 
 /* What a slot holds by the limiter's clock, as a look at its key would tell. */
@@ -97,15 +130,16 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     uint64_t count = state_used(state);
 
     entry->end = tick_ns(end);
+    if (end > now && (state & STATE_REFUSED) != 0) {
+        entry->flags |= STINT_ENTRY_REFUSED;
+        entry->since = refused_since(telling->limiter, policy, traits, end);
+    }
     if ((traits & RULE_BUCKET) != 0) {
-        entry->flags |= (state & STATE_REFUSED) != 0 ? STINT_ENTRY_REFUSED : 0;
         entry->end = bucket_full(end, count);
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
         return;
     }
-    if (end > now) {
-        entry->flags |= (state & STATE_REFUSED) != 0 ? STINT_ENTRY_REFUSED : 0;
-    } else { /* what is carried into the window of now */
+    if (end <= now) { /* what is carried into the window of now */
         const struct rule rule = policy_rule(policy);
         tick_t later = stint_window_at(telling->limiter, policy, traits, hash, now);
         count = count_carry(&rule, count, (uint64_t)((later - end) / policy_length(policy)));
@@ -130,6 +164,7 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
         .hash = entry->key,
         .used = entry->used,
         .end = entry->end,
+        .since = entry->since,
         .policy = entry->policy,
         .flags = entry->flags,
     };
@@ -139,19 +174,37 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
 /* Whether the walk goes on after one slot. */
 enum told { GO_ON, STOP, NO_MEMORY };
 
+/* Says what a ban, or strikes, are that the library wrote. */
+static void library_wrote(const struct telling *telling, bool strikes, struct stint_entry *entry) {
+    const struct stint_limiter *limiter = telling->limiter;
+    const struct ban ban = limiter_ban(limiter, entry->policy);
+    const uint64_t length = tick_ns((tick_t)(ban.word >> BAN_TICKS));
+    const uint64_t lasts = strikes && ban.within != 0 ? ban.within : length;
+
+    entry->since = entry->end > lasts ? entry->end - lasts : 1;
+    if (strikes)
+        return;
+    entry->flags |= STINT_ENTRY_BAN;
+    if ((policy_traits(&limiter->policies[entry->policy]) & STINT_SHADOW) != 0)
+        entry->flags |= STINT_ENTRY_SHADOW;
+}
+
 /* A companion's slot. */
 static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
                                struct stint_entry *entry) {
     struct override_told told;
 
     if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
-        told.strikes != 0)
+        (told.strikes != 0 && !telling->one))
         return GO_ON;
     entry->policy = told.policy_id;
     entry->limit = told.limit;
+    entry->used = told.strikes;
     entry->end = told.until;
-    entry->flags = STINT_ENTRY_OVERRIDE | (told.set ? 0 : STINT_ENTRY_BAN) |
+    entry->flags = (told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE) |
                    (telling->whole ? 0 : STINT_ENTRY_KEY_PART);
+    if (!told.set)
+        library_wrote(telling, told.strikes != 0, entry);
     return entry_tell(telling, entry) ? GO_ON : STOP;
 }
 
@@ -162,7 +215,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
 
     if (!slot_read(slot, &tag, &state) ||
         !stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
-        !table_hash(table, line, tag, &hash))
+        !slot_key(telling, line, tag, &hash))
         return GO_ON;
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
@@ -171,8 +224,10 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
         return override_each(telling, tag, state, &entry);
     if (traits == 0) /* gone, and not swept yet (sweep.c) */
         return GO_ON;
-    slot_count(telling, policy, traits, hash, state, &entry);
     const bool striped = traits_striped(traits);
+    if (striped && telling->one) /* stripes_of */
+        return GO_ON;
+    slot_count(telling, policy, traits, hash, state, &entry);
     if (!telling->whole)
         entry.flags |= STINT_ENTRY_KEY_PART | (striped ? STINT_ENTRY_KEY_STRIPE : 0);
     else if (striped)
@@ -244,6 +299,21 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     return false;
 }
 
+/* Adds a stripe of a key to what is told of it. */
+static void stripe_add(struct stint_entry *entry, uint64_t end, uint64_t used, uint32_t flags,
+                       uint64_t since) {
+    if (end > entry->end) { /* else it is in a window that was just over */
+        entry->end = end;
+        entry->used = entry->since = 0;
+        entry->flags = 0;
+    }
+    if (end == entry->end) {
+        entry->used += used;
+        entry->flags |= flags;
+        entry->since |= since; /* of one window: the same, or 0 */
+    }
+}
+
 /* Tells of all striped keys. */
 static void stripes_tell(struct telling *telling) {
     struct stripe *stripes = telling->stripes;
@@ -267,14 +337,9 @@ static void stripes_tell(struct telling *telling) {
         struct stint_entry entry = {.policy = stripes[i].policy};
         for (next = i; next < count && stripes[next].policy == entry.policy &&
                        stripes[next].place - stripes[i].place < STRIPES_OF_KEY_MAX;
-             next++) {
-            if (stripes[next].end > entry.end) /* else it is in a window that was just over */
-                entry = (struct stint_entry){.policy = entry.policy, .end = stripes[next].end};
-            if (stripes[next].end == entry.end) {
-                entry.used += stripes[next].used;
-                entry.flags |= stripes[next].flags;
-            }
-        }
+             next++)
+            stripe_add(&entry, stripes[next].end, stripes[next].used, stripes[next].flags,
+                       stripes[next].since);
         if (!stripes_key(telling, &stripes[i], &stripes[next - 1], &entry.key))
             entry.flags |= STINT_ENTRY_KEY_STRIPE;
         if (!entry_tell(telling, &entry))
@@ -308,6 +373,58 @@ int stint_each(struct stint_limiter *limiter,
     free(telling.stripes);
     free(telling.labels.bits);
     return told == NO_MEMORY
-               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each")
+               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 64 bytes each")
                : 0;
+}
+
+/* ---- One key --------------------------------------------------------------------------------- */
+
+/* What the stripes of the key hold by a striped policy. */
+static enum told stripes_of(struct telling *telling, uint32_t id) {
+    const struct table *table = &telling->limiter->table;
+    const struct policy *policy = &telling->limiter->policies[id];
+    const uint32_t traits = (uint32_t)policy_traits(policy);
+    struct stint_entry entry = {.key = telling->key, .policy = id};
+
+    if (!traits_striped(traits))
+        return GO_ON;
+    for (uint32_t i = 0; i < traits_stripes(traits); i++) {
+        const uint64_t hash = stripe_key(telling->key, i), asked = table_tag(table, hash, id);
+        const struct slot *slot = slot_of(table, hash, asked);
+        struct stint_entry stripe = {0};
+        uint64_t tag, state;
+        if (slot == NULL || !slot_read(slot, &tag, &state) || tag != asked ||
+            !stint_slot_live(telling->limiter, tag, state, tick_of(telling->now)))
+            continue;
+        slot_count(telling, policy, traits, hash, state, &stripe);
+        stripe_add(&entry, stripe.end, stripe.used, stripe.flags, stripe.since);
+    }
+    return entry.end == 0 || entry_tell(telling, &entry) ? GO_ON : STOP;
+}
+
+int stint_each_of(struct stint_limiter *limiter, stint_key key,
+                  bool (*callback)(void *context, const struct stint_entry *entry), void *context) {
+    if (limiter == NULL || callback == NULL)
+        return stint_failed(EINVAL, "limiter or callback is NULL");
+    const struct table *table = &limiter->table;
+    struct telling telling = {.limiter = limiter,
+                              .now = limiter_now(limiter),
+                              .one = true,
+                              .key = key,
+                              .whole = true,
+                              .callback = callback,
+                              .context = context};
+    const uint32_t reach = sequence_reach(table, key), policies = limiter_policy_count(limiter);
+    const struct sequence sequence = sequence_of(table, key);
+    enum told told = GO_ON;
+
+    for (uint32_t i = 0; i < reach * LINE_SLOTS && told == GO_ON; i++)
+        told = slot_each(&telling, 0, sequence_slot(&sequence, i));
+    for (uint32_t id = 0; id < policies && told == GO_ON; id++)
+        told = stripes_of(&telling, id);
+    struct stint_entry left = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
+    struct label_read label;
+    if (!telling.told && label_of(&telling, key, &label))
+        (void)entry_tell(&telling, &left);
+    return 0;
 }

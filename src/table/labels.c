@@ -18,7 +18,8 @@
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
 #define LENGTH_MASK UINT64_C(63)
-#define DAY_NS      (UINT64_C(86400) * 1000000000)
+#define DAY         UINT32_C(86400)  /* s */
+#define DAYS_MAX    UINT32_C(100000) /* tables of earlier versions have days instead of seconds */
 
 static uint64_t seal_of(stint_key key, const uint64_t words[LABEL_WORDS], uint64_t length) {
     uint64_t seal = mix(key, length + 1);
@@ -47,16 +48,25 @@ static bool bytes_load(const struct label *label, stint_key key, uint64_t words[
     return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
 }
 
-/* How much the windows of a label weigh today. */
-static uint64_t weight(uint64_t refused, uint32_t today) {
-    int32_t age = (int32_t)(today - (uint32_t)refused);
-    return (refused >> 32) >> (age < 0 ? 0 : age > 31 ? 31 : age);
+static uint32_t seconds_now(const struct stint_limiter *limiter) {
+    return (uint32_t)(limiter_now(limiter) / 1000000000);
+}
+
+/* When the last window of a label was counted, s. */
+static uint32_t last_of(uint64_t refused) {
+    const uint32_t time = (uint32_t)refused;
+    return time < DAYS_MAX ? time * DAY : time;
+}
+
+/* How much the windows of a label weigh now. */
+static uint64_t weight(uint64_t refused, uint32_t now) {
+    const uint32_t last = last_of(refused), age = now < last ? 0 : (now - last) / DAY;
+    return (refused >> 32) >> (age > 31 ? 31 : age);
 }
 
 /* The place for a key: its own, else a free one, else that of the key that counts least. `seen`
  * receives its key and count. */
-static struct label *place_find(struct label *set, stint_key key, uint32_t today,
-                                uint64_t seen[2]) {
+static struct label *place_find(struct label *set, stint_key key, uint32_t now, uint64_t seen[2]) {
     uint64_t least = UINT64_MAX;
     struct label *found = NULL;
 
@@ -64,7 +74,7 @@ static struct label *place_find(struct label *set, stint_key key, uint32_t today
         uint64_t here[2];
         place_load(&set[i], here);
         const bool own = here[0] == key && here[1] != 0;
-        uint64_t counts = own || here[1] == 0 ? 0 : 1 + weight(here[1], today);
+        uint64_t counts = own || here[1] == 0 ? 0 : 1 + weight(here[1], now);
         if (!own && counts >= least)
             continue;
         least = counts;
@@ -84,7 +94,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (limiter->labels == NULL)
         return stint_failed(ENOENT, "the table has no room for labels: it was made with "
                                     "options.labels 0");
-    const uint32_t today = (uint32_t)(limiter_now(limiter) / DAY_NS);
+    const uint32_t now = seconds_now(limiter);
     struct label *set = label_set(limiter, key), *label;
     uint64_t words[LABEL_WORDS] = {0}, there[LABEL_WORDS], seen[2], there_length;
 
@@ -93,10 +103,10 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (length != 0)
         memcpy(words, bytes, length);
     for (;;) { /* each round but the last, another has written the place */
-        label = place_find(set, key, today, seen);
+        label = place_find(set, key, now, seen);
         uint64_t windows = seen[0] == key ? seen[1] >> 32 : 0;
         windows += windows < UINT32_MAX;
-        const uint64_t next[2] = {key, windows << 32 | today};
+        const uint64_t next[2] = {key, windows << 32 | now};
         if (atomic_cas2_seq(label, seen, next))
             break;
     }
@@ -124,7 +134,9 @@ void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct
         if (seen[0] != key || seen[1] == 0)
             continue;
         /* Two threads that name a new key at the same instant may give it two places. */
+        const uint64_t last = UINT64_C(1000000000) * last_of(seen[1]);
         read->refused += (uint32_t)(seen[1] >> 32);
+        read->last = last > read->last ? last : read->last;
         if (read->length == 0 && bytes_load(&set[i], key, words, &length)) {
             read->length = (uint32_t)length;
             memcpy(read->bytes, words, length);
@@ -137,7 +149,7 @@ stint_key stint_label_key(const struct label *label) {
 }
 
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
-    const uint32_t today = (uint32_t)(limiter_now(from) / DAY_NS);
+    const uint32_t now = seconds_now(from);
 
     for (uint64_t i = 0; to->labels != NULL && i < from->label_sets * LABELS_IN_SET; i++) {
         struct label label = from->labels[i];
@@ -146,9 +158,9 @@ void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *t
             continue;
         if (!bytes_load(&label, label.key, words, &length))
             label.seal = 0; /* no key's bytes */
-        struct label *place = place_find(label_set(to, label.key), label.key, today, seen);
+        struct label *place = place_find(label_set(to, label.key), label.key, now, seen);
         if (seen[1] == 0 ||
-            (seen[0] != label.key && weight(label.refused, today) > weight(seen[1], today)))
+            (seen[0] != label.key && weight(label.refused, now) > weight(seen[1], now)))
             *place = label;
         else if (seen[0] == label.key) /* two had named it at one instant */
             place->refused += label.refused & ~(uint64_t)UINT32_MAX;

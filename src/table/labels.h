@@ -8,7 +8,7 @@
 /* A label: whose it is, how often its key was refused, and its bytes. */
 struct label {
     _Alignas(CACHE_LINE) uint64_t key;
-    uint64_t refused; /* windows 32 | day of the last one 32; 0: nobody's */
+    uint64_t refused; /* windows 32 | time of the last one 32, s; 0: nobody's */
     uint64_t seal;    /* of the key and the bytes, with their length in the low 6 bits */
     uint64_t bytes[STINT_LABEL_SIZE / sizeof(uint64_t)];
 };
@@ -22,6 +22,7 @@ static_assert(STINT_LABEL_SIZE < 64, "a length has 6 bits");
 struct label_read {
     uint32_t refused; /* windows; 0: none is known */
     uint32_t length;
+    uint64_t last; /* ns: when the last of them was counted */
     char bytes[STINT_LABEL_SIZE];
 };
 

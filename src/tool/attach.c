@@ -196,6 +196,13 @@ int attach_key(const struct arguments *arguments, const struct stint_limiter *li
     return EXIT_GOOD;
 }
 
+const char *entry_kind(const struct stint_entry *entry) {
+    return (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ? "count"
+           : (entry->flags & STINT_ENTRY_BAN) == 0    ? "override"
+           : (entry->flags & STINT_ENTRY_SHADOW) != 0 ? "shadow ban"
+                                                      : "ban";
+}
+
 /* ---- Texts ---- */
 
 int attach_text(const struct arguments *arguments, const char *path, char **text) {

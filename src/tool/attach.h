@@ -21,6 +21,9 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
 int attach_key(const struct arguments *arguments, const struct stint_limiter *limiter,
                stint_key *key);
 
+/* What an entry is, in a word. */
+const char *entry_kind(const struct stint_entry *entry);
+
 /* Reads a whole text, "-": standard input; the caller frees it. */
 int attach_text(const struct arguments *arguments, const char *path, char **text);
 

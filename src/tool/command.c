@@ -32,6 +32,7 @@ static const struct {
                      "KEY is what top and dump call \"key\": 16 hexadecimal digits"},
     [OPTION_ADDRESS] = {"address", "[=PREFIXES]", 0,
                         "the first KEY is an IP address, by its first bits [32,64]"},
+    [OPTION_NAME] = {"name", NULL, 0, "KEY is the name of a key, as top shows it"},
     [OPTION_COST] = {"cost", "N", 0, "tokens [1]"},
     [OPTION_LIMIT] = {"limit", "N", 0, "a limit in place of the policy's"},
     [OPTION_PARTIAL] = {"partial", NULL, 0, "take what is left if that is less than the cost"},
@@ -246,6 +247,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_ADDRESS:
         arguments->address = true;
         return read_prefixes(value, arguments) ? NULL : "prefixes such as 24 or 24,64";
+    case OPTION_NAME:
+        arguments->name = true;
+        return NULL;
     case OPTION_COST:
         return read_count(value, 0, STINT_LIMIT_MAX, &arguments->cost) ? NULL : "0 to 2^28";
     case OPTION_LIMIT:

@@ -27,6 +27,7 @@ enum option_name {
     OPTION_HEX,
     OPTION_HASH,
     OPTION_ADDRESS,
+    OPTION_NAME,
     OPTION_COST,
     OPTION_LIMIT,
     OPTION_PARTIAL,
@@ -67,8 +68,8 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, partial, dry_run, prune, no_scan, no_eof, by_refused,
-        clear;
+    bool json, quiet, hex, hash, address, name, partial, dry_run, prune, no_scan, no_eof,
+        by_refused, clear;
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_keys, number, count, interval_ns;
@@ -94,6 +95,7 @@ int tool_policies(const struct arguments *arguments);
 int tool_metrics(const struct arguments *arguments);
 int tool_top(const struct arguments *arguments); /* entries.c */
 int tool_dump(const struct arguments *arguments);
+int tool_key(const struct arguments *arguments);  /* key.c */
 int tool_make(const struct arguments *arguments); /* change.c */
 int tool_apply(const struct arguments *arguments);
 int tool_resize(const struct arguments *arguments);

@@ -12,8 +12,7 @@ enum { LABEL_BYTES = 256 };
 /* An entry with a name of its own: the callback's is gone when it returns. */
 struct kept {
     struct stint_entry entry;
-    uint64_t rank;  /* what keys are ordered by */
-    uint64_t since; /* ns; its policy refused it then or later; 0: it did not, as far as is known */
+    uint64_t rank; /* what keys are ordered by */
     char label[LABEL_BYTES];
 };
 
@@ -118,24 +117,13 @@ static void print_entry(struct report *report, const struct listing *listing,
 
 /* ---- Dump ---- */
 
-/* What an entry is. A shadow bans nobody, so what the table has of it is what would be. */
-static const char *kind_of(const struct listing *listing, const struct stint_entry *entry) {
-    const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
-
-    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0)
-        return "count";
-    if ((entry->flags & STINT_ENTRY_BAN) == 0)
-        return "override";
-    return policy != NULL && (policy->flags & STINT_SHADOW) != 0 ? "shadow ban" : "ban";
-}
-
 static bool dump_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
     struct report report;
 
     if (!wanted(listing, entry))
         return true;
-    const char *kind = kind_of(listing, entry);
+    const char *kind = entry_kind(entry);
     report_begin(&report, stdout, REPORT_LINE);
     report_text(&report, "kind", kind, strlen(kind));
     print_entry(&report, listing, entry, true);
@@ -168,28 +156,6 @@ int tool_dump(const struct arguments *arguments) {
 
 enum { REFUSED_BY_IT = STINT_ENTRY_REFUSED | STINT_ENTRY_BAN };
 
-/* How long before it is full a bucket may have refused, ns: a refusal is remembered until the
- * instant at which the bucket is full passes a multiple of the window. */
-static uint64_t bucket_length(const struct stint_policy *policy) {
-    const uint64_t token = (policy->window + policy->limit - 1) / policy->limit;
-    return policy->window + ((uint64_t)policy->burst + policy->max_reserved) * token;
-}
-
-/* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
- * the begin of the window. */
-static uint64_t refused_since(const struct listing *listing, const struct stint_entry *entry) {
-    static const uint64_t longest[] = {0, UINT64_C(31) * 86400 * 1000000000, STINT_WINDOW_MAX};
-    const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
-
-    if (policy == NULL || (entry->flags & REFUSED_BY_IT) == 0)
-        return 0;
-    uint64_t length = (entry->flags & STINT_ENTRY_BAN) != 0 ? policy->ban
-                      : policy->calendar != 0               ? longest[policy->calendar]
-                      : policy->burst != 0                  ? bucket_length(policy)
-                                                            : policy->window;
-    return entry->end > length ? entry->end - length : 1;
-}
-
 /* What keys are ordered by. A key without a name in the table was refused once at least if it was
  * refused in its present window. */
 static uint64_t rank(const struct listing *listing, const struct stint_entry *entry) {
@@ -213,7 +179,7 @@ static int by_rank(const void *a, const void *b) {
     int order = compare(other->rank, one->rank);
 
     if (order == 0)
-        order = compare(other->since, one->since);
+        order = compare(other->entry.since, one->entry.since);
     if (order == 0)
         order = compare(one->entry.label_length == 0, other->entry.label_length == 0);
     if (order == 0) /* what is behind a label is 0 */
@@ -228,7 +194,7 @@ static int by_key(const void *a, const void *b) {
     int order = compare(one->entry.key, other->entry.key);
 
     if (order == 0) /* its name may have been counted in between */
-        order = compare(other->since, one->since);
+        order = compare(other->entry.since, one->entry.since);
     return order != 0 ? order : by_rank(a, b);
 }
 
@@ -267,8 +233,7 @@ static bool top_entry(void *context, const struct stint_entry *entry) {
     }
     struct kept *kept = &listing->kept[listing->count++];
     const size_t length = entry->label_length < LABEL_BYTES ? entry->label_length : LABEL_BYTES;
-    *kept =
-        (struct kept){.entry = *entry, .rank = its_rank, .since = refused_since(listing, entry)};
+    *kept = (struct kept){.entry = *entry, .rank = its_rank};
     kept->entry.label_length = (uint32_t)length;
     if (length != 0)
         memcpy(kept->label, entry->label, length);

@@ -93,6 +93,15 @@ static const struct command commands[] = {
          "Lists the keys that have used the most tokens in their present window, or were refused\n"
          "in the most windows (which is counted for keys with names). --hash takes what stands\n"
          "under \"key\"."},
+    {.name = "key",
+     .run = tool_key,
+     .operands = "FK",
+     .options = OPTION(JSON) | OPTIONS_KEY | OPTION(NAME),
+     .failed = EXIT_FAILED,
+     .summary = "all that the table has of one key",
+     .about =
+         "Shows what one key may take and has used by each policy, which limit is in force for\n"
+         "it and until when, whether it is refused, since when, and when it is let through again."},
     {.name = "dump",
      .run = tool_dump,
      .operands = "F",

@@ -185,6 +185,8 @@ static void call_watching(struct attack *attack) {
     assert_true(stats.used <= stats.slots && stats.policies <= MAX_POLICIES);
     uint64_t left = stats.slots;
     assert_int_equal(stint_each(limiter, on_entry, &left), 0);
+    left = stats.slots;
+    assert_int_equal(stint_each_of(limiter, attack->requests[0].key, on_entry, &left), 0);
     int length = stint_metrics(limiter, NULL, text, sizeof text);
     assert_true(length > 0 && (size_t)length < sizeof text && strlen(text) == (size_t)length);
     assert_printable(text, "\n");

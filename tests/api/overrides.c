@@ -843,7 +843,7 @@ static void replace_at_step(const void *word) {
 }
 
 TEST(test_replaced_meanwhile) {
-    enum { SET, GET, CLEAR_IT, EACH, CALLS };
+    enum { SET, GET, CLEAR_IT, EACH, EACH_OF, CALLS };
 
     for (unsigned call = 0; call < CALLS; call++) {
         replacing.replaced = true;
@@ -866,19 +866,90 @@ TEST(test_replaced_meanwhile) {
                 error = stint_override_get(limiter, id, 1, &limit, NULL);
             else if (call == CLEAR_IT)
                 error = stint_override_clear(limiter, id, 1);
-            else
+            else if (call == EACH)
                 error = stint_each(limiter, entry_keep, &told);
+            else
+                error = stint_each_of(limiter, 1, entry_keep, &told);
             stint_test_step = NULL;
             if (error != 0)
                 fail_msg("call %u, step %" PRIu64 ": %s", call, step, stint_reason());
             assert_true(call != GET || limit == 5);
-            assert_true(call != EACH || told.count == 1);
+            assert_true(call < EACH || told.count == 1);
             if (call == CLEAR_IT)
                 assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
             else
                 assert_override(limiter, id, 1, call == SET ? 6 : 5, T0 + HOUR);
             stint_close(limiter);
         }
+    }
+}
+
+static bool entry_any(void *context, const struct stint_entry *entry) {
+    struct told_entries *told = context;
+    if (told->count < 8)
+        told->entries[told->count++] = *entry;
+    return true;
+}
+
+#define BAN_ENTRY (STINT_ENTRY_OVERRIDE | STINT_ENTRY_BAN)
+
+/* One key's entries say what they are, since when and until when. */
+TEST(test_kinds) {
+    const uint64_t from = T0 + 30 * SECOND;
+    const struct {
+        const char *policy, *then; /* it is changed to that; NULL: it stays */
+        uint32_t refused;          /* in so many windows */
+        int32_t by_hand;           /* a limit for an hour; -1: none */
+        uint32_t flags;            /* 0: no such entry */
+        uint64_t used, limit, since, until;
+    } rows[] = {
+        {"1/minute overrides name=p", NULL, 0, 7, STINT_ENTRY_OVERRIDE, 0, 7, 0, from + HOUR},
+        {"1/minute ban=1h name=p", NULL, 1, 3, STINT_ENTRY_OVERRIDE, 0, 3, 0, from + HOUR},
+        {"1/minute ban=1h name=p", NULL, 1, -1, BAN_ENTRY, 0, 0, from, from + HOUR},
+        {"1/minute ban=1h after=2 name=p", NULL, 2, -1, BAN_ENTRY, 0, 0, from + MINUTE,
+         from + MINUTE + HOUR},
+        {"1/minute ban=1h shadow name=p", NULL, 1, -1, BAN_ENTRY | STINT_ENTRY_SHADOW, 0, 0, from,
+         from + HOUR},
+        {"1/minute ban=1h name=p", "1/minute ban=1h shadow name=p", 1, -1,
+         BAN_ENTRY | STINT_ENTRY_SHADOW, 0, 0, from, from + HOUR},
+        {"1/minute ban=1h shadow name=p", "1/minute ban=1h name=p", 1, -1, 0, 0, 0, 0, 0},
+        {"1/minute ban=1h after=2 name=p", NULL, 1, -1, STINT_ENTRY_STRIKES, 1, 0, from,
+         from + HOUR},
+        {"1/minute ban=1h after=3 within=2h name=p", NULL, 2, -1, STINT_ENTRY_STRIKES, 2, 0, from,
+         from + 2 * HOUR},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t id = add_text(limiter, rows[i].policy);
+        struct told_entries told = {0};
+        size_t counts = 0;
+        for (uint32_t window = 0; window < rows[i].refused; window++) {
+            test_time = from + window * MINUTE;
+            (void)ask(limiter, id, 1, 2, 0);
+        }
+        test_time = rows[i].refused > 0 ? test_time : from;
+        if (rows[i].by_hand >= 0)
+            assert_int_equal(stint_override(limiter, id, 1, (uint32_t)rows[i].by_hand, from + HOUR),
+                             0);
+        if (rows[i].then != NULL)
+            apply(limiter, rows[i].then);
+        assert_int_equal(stint_each_of(limiter, 1, entry_any, &told), 0);
+        for (size_t j = 0; j < told.count; j++) {
+            const struct stint_entry *entry = &told.entries[j];
+            const bool count = (entry->flags & STINT_ENTRY_REFUSED) != 0;
+            counts += count;
+            assert_int_equal(entry->key, 1);
+            assert_int_equal(entry->policy, id);
+            assert_int_equal(entry->flags, count ? STINT_ENTRY_REFUSED : rows[i].flags);
+            assert_int_equal(entry->used, count ? 0 : rows[i].used);
+            assert_int_equal(entry->limit, count ? 0 : rows[i].limit);
+            assert_int_equal(entry->since, count ? test_time - 30 * SECOND : rows[i].since);
+            assert_int_equal(entry->end, count ? test_time + 30 * SECOND : rows[i].until);
+        }
+        assert_int_equal(counts, rows[i].refused > 0);
+        assert_int_equal(told.count, counts + (rows[i].flags != 0));
+        stint_close(limiter);
     }
 }
 

@@ -134,18 +134,48 @@ static bool tell(void *context, const struct stint_entry *entry) {
     return told->count != told->stop;
 }
 
+/* Whether two entries say the same, but for whose they are. */
+static bool alike(struct stint_entry one, struct stint_entry other) {
+    one.key = other.key;
+    one.label = other.label; /* is in memory of the call's own */
+    one.flags |= other.flags & STINT_ENTRY_KEY_STRIPE;
+    return memcmp(&one, &other, sizeof one) == 0;
+}
+
+/* Tells of all keys. Of each of them by itself the same is told. */
+static void each(struct stint_limiter *limiter, struct told *told) {
+    assert_int_equal(stint_each(limiter, tell, told), 0);
+    for (size_t i = 0; i < told->count; i++) {
+        const struct stint_entry *entry = &told->entries[i];
+        struct told one = {0};
+        size_t same = 0;
+        if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) != 0)
+            continue;
+        assert_int_equal(stint_each_of(limiter, entry->key, tell, &one), 0);
+        for (size_t j = 0, there = 0; j < one.count; j++, there = 0) {
+            assert_int_equal(one.entries[j].key, entry->key);
+            same += alike(one.entries[j], *entry);
+            for (size_t k = 0; k < told->count; k++)
+                there += alike(one.entries[j], told->entries[k]);
+            assert_true(there > 0 || told->count == told->stop ||
+                        (one.entries[j].flags & STINT_ENTRY_STRIKES) != 0);
+        }
+        assert_int_equal(same, 1);
+    }
+}
+
 TEST_IN_DIRECTORY(test_each) {
     struct stint_limiter *limiter = make_table(1000, 0, 0);
     uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0),
              day = add_policy(limiter, "day", 50, DAY, 0, 0);
     struct told told = {0};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 0);
     for (uint64_t i = 1; i <= 10; i++) {
         take_times(limiter, minute, number_key(limiter, i), (uint32_t)i);
         take_times(limiter, day, number_key(limiter, i), (uint32_t)i);
     }
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 20);
     for (size_t i = 0; i < told.count; i++) {
         const struct stint_entry *entry = &told.entries[i];
@@ -159,13 +189,15 @@ TEST_IN_DIRECTORY(test_each) {
     }
     test_time += MINUTE;
     told = (struct told){.stop = 3};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 3);
     told = (struct told){0};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 10);
     assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
     assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
+    assert_int_equal(stint_each_of(NULL, 1, tell, &told), -EINVAL);
+    assert_int_equal(stint_each_of(limiter, 1, NULL, &told), -EINVAL);
     stint_close(limiter);
 }
 
@@ -199,7 +231,7 @@ TEST(test_each_in_small_memory) {
     take_times(limiter, minute, key, 2);
     take_times(limiter, striped, key, 8);
     struct told told = {0};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 3);
     for (size_t i = 0; i < told.count; i++) {
         const struct stint_entry *entry = &told.entries[i];
@@ -228,7 +260,7 @@ TEST_IN_DIRECTORY(test_each_carried) {
     (void)ask(limiter, own, key, 9, 0);
     for (uint32_t step = 0; step < 12; step++) {
         struct told told = {0};
-        assert_int_equal(stint_each(limiter, tell, &told), 0);
+        each(limiter, &told);
         uint32_t seen = 0;
         for (size_t i = 0; i < told.count; i++) {
             const struct stint_entry *entry = &told.entries[i];
@@ -282,7 +314,7 @@ TEST_IN_DIRECTORY(test_each_striped) {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         take_stripes(limiter, striped, plain, number_key(limiter, i), keys[i].which);
     take_stripes(limiter, other, plain, number_key(limiter, 3), UINT64_MAX);
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, sizeof keys / sizeof keys[0] + 1);
     uint64_t seen = 0;
     for (size_t i = 0; i < told.count; i++) {
@@ -310,11 +342,11 @@ TEST_IN_DIRECTORY(test_each_striped) {
         if (!keys[i].known)
             assert_int_equal(stint_label(limiter, number_key(limiter, i), "name", 4), 0);
     told = (struct told){0};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     for (size_t i = 0; i < told.count; i++)
         assert_int_equal(told.entries[i].flags, 0);
     told = (struct told){.stop = 2};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 2);
     stint_close(limiter);
 }
@@ -327,7 +359,7 @@ TEST_IN_DIRECTORY(test_each_striped_refused) {
     assert_false(ask(limiter, striped, key, 9, 0).allowed);
     assert_false(ask(limiter, striped, drained, 9, STINT_DRAIN).allowed);
     struct told told = {0};
-    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    each(limiter, &told);
     assert_int_equal(told.count, 2);
     for (size_t i = 0; i < 2; i++) {
         const bool is = told.entries[i].key == drained;
@@ -335,6 +367,37 @@ TEST_IN_DIRECTORY(test_each_striped_refused) {
         assert_int_equal(told.entries[i].used, is ? 8 : 0);
         assert_int_equal(told.entries[i].flags, STINT_ENTRY_REFUSED);
     }
+    stint_close(limiter);
+}
+
+/* A label tells when its key was last named, and is left when all else of the key is over. In a
+ * table of an earlier version that is a day. */
+TEST_IN_DIRECTORY(test_each_named) {
+    struct stint_limiter *limiter = make_table(1000, 0, 4);
+    const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
+    const stint_key key = number_key(limiter, 1);
+
+    test_time = T0 + 7 * SECOND + 600 * MS;
+    take_times(limiter, minute, key, 2);
+    assert_int_equal(stint_label(limiter, key, "one", 3), 0);
+    for (uint32_t step = 0; step < 3; step++) {
+        struct told told = {0};
+        assert_int_equal(stint_each_of(limiter, key, tell, &told), 0);
+        assert_int_equal(told.count, 1);
+        assert_int_equal(told.entries[0].key, key);
+        assert_int_equal(told.entries[0].refused_windows, 1);
+        assert_int_equal(told.entries[0].flags,
+                         step == 0 ? STINT_ENTRY_REFUSED : STINT_ENTRY_LABEL);
+        assert_int_equal(told.entries[0].policy, step == 0 ? minute : UINT32_MAX);
+        assert_int_equal(told.entries[0].refused_last, T0 + (step == 2 ? 0 : 7 * SECOND));
+        test_time += MINUTE;
+        for (uint32_t i = 0; step == 1 && i < LABELS_IN_SET; i++)
+            if (limiter->labels[i].refused != 0)
+                limiter->labels[i].refused = UINT64_C(1) << 32 | T0 / DAY;
+    }
+    struct told none = {0};
+    assert_int_equal(stint_each_of(limiter, key + 1, tell, &none), 0);
+    assert_int_equal(none.count, 0);
     stint_close(limiter);
 }
 
@@ -444,7 +507,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     assert_string_equal(text[0], text[1]);
     assert_true(stint_headers(reader, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, &verdict, 1,
                               text[0], sizeof text[0]) > 0);
-    assert_int_equal(stint_each(reader, tell, &told), 0);
+    each(reader, &told);
     assert_int_equal(stint_key_of(reader, "a", 1), stint_key_of(writer, "a", 1));
     assert_int_equal(stint_key_join(reader, 7, "a", 1), stint_key_join(writer, 7, "a", 1));
     assert_int_equal(stint_now(reader), test_time);
@@ -505,7 +568,7 @@ TEST_IN_DIRECTORY(test_read_only) {
             }
         }
         struct told told = {.stop = 60}, same = {.stop = 60};
-        assert_int_equal(stint_each(reader, tell, &told), 0);
+        each(reader, &told);
         assert_int_equal(stint_each(writer, tell, &same), 0);
         assert_int_equal(told.count, same.count);
         for (size_t i = 0; i < told.count; i++)

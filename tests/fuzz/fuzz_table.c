@@ -273,7 +273,8 @@ static bool check_entry(void *context, const struct stint_entry *entry) {
     uint64_t *left = context;
     unsigned sum = 0;
 
-    assert((*left)-- != 0 && entry->policy < MAX_POLICIES);
+    assert((*left)-- != 0);
+    assert(entry->policy < MAX_POLICIES || entry->flags == STINT_ENTRY_LABEL);
     assert(entry->label_length <= STINT_LABEL_SIZE);
     assert((entry->label != NULL) == (entry->label_length != 0));
     for (uint32_t i = 0; i < entry->label_length; i++)
@@ -284,6 +285,8 @@ static bool check_entry(void *context, const struct stint_entry *entry) {
 static void check_entries(struct stint_limiter *limiter) {
     uint64_t left = get_stats(limiter).slots;
     assert(stint_each(limiter, check_entry, &left) == 0);
+    left = get_stats(limiter).slots;
+    assert(stint_each_of(limiter, number_key(limiter, 1), check_entry, &left) == 0);
 }
 
 static void check_counts(struct stint_limiter *limiter) {

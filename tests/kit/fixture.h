@@ -67,6 +67,7 @@ void test_begin_call(void);
 #define stint_override_clear(limiter, ...) stint_override_clear(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_stats_get(limiter, ...)      stint_stats_get(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_each(limiter, ...)           stint_each(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_each_of(limiter, ...)        stint_each_of(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_now(limiter)                 stint_now(BEGIN_CALL(limiter))
 
 /* The same hashes in every run, so that a failure comes back. */

@@ -110,9 +110,9 @@ class Tool(commands.Case):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "dump", "metrics", "make", "apply",
+COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "dump", "metrics", "make", "apply",
             "resize", "replay"]
-FINDING = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics"] # what there must be already
+FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
          ["dump"], ["metrics"]]
 
@@ -257,7 +257,7 @@ class Usage(Tool):
         for command, (said, table) in itertools.product(FINDING, (("there is no table", self.path("none")),
                                                                   (not_table, not_table))):
             self.fails(2 if command in ("take", "peek") else 1, said, command, table,
-                       *(("p", "k") if command in KEYED else ()))
+                       *(("p", "k") if command in KEYED else ("k",) if command == "key" else ()))
 
     def test_policies(self):
         self.make("9/d name=p")
@@ -302,6 +302,8 @@ class Keys(Tool):
         self.assertEqual(self.json("take", *arguments)["key"], expected)
         self.assertEqual(self.server.ask("take", "p", expected, 1), f"granted {int(before) + 2}")
         self.assertEqual(self.json("peek", *arguments)["used"], int(before) + 2)
+        told = self.json("key", *(word for word in arguments if word != "p"))
+        self.assertEqual((told["key"], told["policies"][0]["used"]), (expected, int(before) + 2))
 
     def test_keys(self):
         self.make(f"1000/{YEAR} name=p", keys="10k")
@@ -702,6 +704,56 @@ class Looking(Tool):
         for n in 1, 2, 3, 10, 100, 4999, 30000:
             self.assertEqual(self.json("top", "-n", n, self.table)["top"], rows[:n])
 
+    def test_key(self):
+        """All that there is of a key, by each policy: which limit, from when, until when, whether it is refused."""
+        begin = time.time_ns()
+        hour = 3600 * 10**9
+        self.make(f"3/{YEAR} ban=1h name=banning", f"9/{YEAR} overrides name=own", f"2/{YEAR} name=plain",
+                  f"1/{YEAR} ban=1h shadow name=shadow", f"1/{YEAR} ban=99d after=2 within=366d name=strikes",
+                  "5/h name=unused", options=("--labels=10",))
+        for policy, takes in ("banning", 4), ("own", 3), ("plain", 3), ("shadow", 2), ("strikes", 2):
+            for _ in range(takes):
+                stint("take", "-q", self.table, policy, "alice")
+        self.good("override", "-q", self.table, "own", "alice", "50", "--for", "1h")
+        told = self.json("key", self.table, "alice")
+        self.assertEqual([told[name] for name in ("name", "refused_windows")], ["alice", 4])
+        self.assertLessEqual(begin - 10**9, told["last_refusal"])
+        self.assertLessEqual(begin - 10**7, told["first_refusal"])
+        rows = {row["policy"]: row for row in told["policies"]}
+        whole = self.good("key", self.table, "alice")
+        for name, limit, by, used, left, refused, shadowed, strikes, word in (
+                ("banning", 0, "ban", 3, 0, True, False, 0, "yes"), ("own", 50, "override", 3, 47, False, False, 0, "no"),
+                ("plain", 2, "policy", 2, 0, True, False, 0, "yes"),
+                ("shadow", 0, "shadow ban", 1, 0, False, True, 0, "would be"),
+                ("strikes", 1, "policy", 1, 0, True, False, 1, "yes"),
+                ("unused", 5, "policy", 0, 5, False, False, 0, "no")):
+            row = rows[name]
+            self.assertEqual([row[field] for field in ("limit", "limit_by", "used", "remaining", "refused", "shadowed",
+                                                       "strikes")], [limit, by, used, left, refused, shadowed, strikes])
+            self.assertRegex(whole, rf"(?m)^{name} .* {by} .* {word} ")
+            self.assertEqual(row["until"] is None, by == "policy")
+            if by != "policy":
+                self.assertAlmostEqual(row["until"], begin + hour, delta=60 * 10**9)
+            self.assertEqual((row["since"] is None, row["again_at"] is None), (word == "no",) * 2)
+            if word != "no":
+                self.assertLess(row["since"], begin + 60 * 10**9)
+                self.assertGreater(row["again_at"], begin + hour - 60 * 10**9)
+        self.assertAlmostEqual(rows["banning"]["since"], begin, delta=60 * 10**9)
+        for arguments in ("--name", self.table, "alice"), ("--hash", self.table, told["key"]):
+            again = self.json("key", *arguments)
+            self.assertEqual([row["used"] for row in again["policies"]], [row["used"] for row in told["policies"]])
+        for code, message, *arguments in (
+                (1, "the table has nothing of the key ", self.table, "bob"),
+                (1, "--name 'bob': no live key", "--name", self.table, "bob"),
+                (2, "--name goes with one KEY", "--name", self.table, "a", "b"),
+                (2, "--name goes with one KEY", "--name", "--hash", self.table, "0" * 16)):
+            self.fails(code, message, "key", *arguments)
+        server = Server(self, self.table)
+        for key in "0" * 15 + "1", "0" * 15 + "2":
+            server.ask("take", "own", key, 1)
+            server.ask("label", key, b"twins".hex())
+        self.fails(1, f"ask by --hash: {'0' * 15}1 {'0' * 15}2", "key", "--name", self.table, "twins")
+
     def test_dump(self):
         self.fill()
         rows = self.rows()
@@ -896,8 +948,8 @@ class Hostile(Tool):
         chance = random.Random(int(os.environ.get("STINT_TEST_SEED") or time.time()))
         text = self.write("limits", "2/h name=p\n9/s name=new\n")
         commands = [*LOOKS, *([command] for command in KEYED), ["override", "--for=1h"], ["apply", "--prune"],
-                    ["resize", "--keys=100"], ["make", "--keys=10", "--labels=8", "--max-policies=8"]]
-        more = {"override": ["r", "k", "1"], "apply": [text],
+                    ["resize", "--keys=100"], ["key"], ["make", "--keys=10", "--labels=8", "--max-policies=8"]]
+        more = {"override": ["r", "k", "1"], "apply": [text], "key": ["a"],
                 **{command: ["p", "k"] for command in KEYED}}
         head = len(whole) // 20  # the header, policies and the first counters
         codes = collections.Counter()

@@ -690,8 +690,7 @@ static bool each_told(void *context, const struct stint_entry *entry) {
     must(entry->label == NULL || entry->label_length <= STINT_LABEL_SIZE, "a label's length");
     must(entry->label == NULL || memcmp(entry->label, "labellabellabel", entry->label_length) == 0,
          "a torn label");
-    must(entry->reserved[0] == 0 && entry->reserved[1] == 0 && entry->reserved[2] == 0 &&
-             (entry->flags & ~UINT32_C(31)) == 0,
+    must(entry->reserved[0] == 0 && entry->reserved[1] == 0 && (entry->flags & ~UINT32_C(255)) == 0,
          "an entry has what is reserved");
     must(entry->end % STINT_TICK_NS == 0, "an entry's window ends with a tick");
     return --told->left > 0;
@@ -701,6 +700,16 @@ static void call_each(struct actor *actor) {
     struct told_entries told = {actor, chance(actor, 2) ? 3 : UINT32_MAX, 0};
     call_begin(actor, F_EACH, NULL, 0);
     const int result = stint_each(actor->limiter, each_told, &told);
+    trace(actor, "  %u entries", told.count);
+    check(actor, result, EINVAL);
+    call_end(actor);
+}
+
+static void call_each_of(struct actor *actor) {
+    const unsigned key = key_draw(actor);
+    struct told_entries told = {actor, chance(actor, 2) ? 3 : UINT32_MAX, 0};
+    call_begin(actor, F_EACH_OF, NULL, 0);
+    const int result = stint_each_of(actor->limiter, world->keys[key], each_told, &told);
     trace(actor, "  %u entries", told.count);
     check(actor, result, EINVAL);
     call_end(actor);
@@ -931,6 +940,7 @@ static void call_function(struct actor *actor, enum function function) {
             [F_STATS] = call_stats,
             [F_POLICY_STATS] = call_policy_stats,
             [F_EACH] = call_each,
+            [F_EACH_OF] = call_each_of,
             [F_METRICS] = call_metrics,
             [F_HEADERS] = call_headers,
             [F_TEXTS] = call_texts,

@@ -49,6 +49,7 @@ enum {
     X(STATS, "stats_get")                                                                          \
     X(POLICY_STATS, "policy_stats_get")                                                            \
     X(EACH, "each")                                                                                \
+    X(EACH_OF, "each_of")                                                                          \
     X(METRICS, "metrics")                                                                          \
     X(HEADERS, "headers, tightest")                                                                \
     X(TEXTS, "policy_parse, _format, strerror, memory_size")                                       \

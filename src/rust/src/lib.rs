@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 use std::mem::size_of;
 use std::net::IpAddr;
-use std::os::raw::{c_char, c_void};
+use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -959,6 +959,10 @@ pub struct Entry {
     pub refused_windows: u32,
     /// Of an override: its limit.
     pub limit: u64,
+    /// Of a ban, strikes or a refusal: since when, ns since the epoch; 0: not known.
+    pub since: u64,
+    /// When it was last named, ns since the epoch; 0: no name is known.
+    pub refused_last: u64,
 }
 
 /// What [`Limiter::each`] calls, and the panic that stopped it.
@@ -966,6 +970,8 @@ struct Visit<'a> {
     callback: &'a mut dyn FnMut(Entry) -> bool,
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
+
+type Visitor = unsafe extern "C" fn(*mut c_void, *const sys::stint_entry) -> bool;
 
 unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry) -> bool {
     let (visit, entry) = (&mut *context.cast::<Visit<'_>>(), &*entry);
@@ -983,6 +989,8 @@ unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry)
         label,
         refused_windows: entry.refused_windows,
         limit: entry.limit,
+        since: entry.since,
+        refused_last: entry.refused_last,
     };
     // A panic must not unwind through C.
     match catch_unwind(AssertUnwindSafe(|| (visit.callback)(entry))) {
@@ -1042,11 +1050,27 @@ impl Limiter {
     /// Tells of every live key of the table, by each of its policies, in no order, until the
     /// callback returns false.
     pub fn each(&self, mut callback: impl FnMut(Entry) -> bool) -> Result<()> {
-        let mut to = Visit { callback: &mut callback, panic: None };
-        // SAFETY: `visit` is given `to`, which nobody else uses meanwhile.
-        let result = unsafe {
-            sys::stint_each(self.raw.as_ptr(), Some(visit), (&mut to as *mut Visit<'_>).cast())
-        };
+        self.visit(&mut callback, |raw, visit, to| {
+            // SAFETY: `visit` is given `to`, which nobody else uses meanwhile.
+            unsafe { sys::stint_each(raw, visit, to) }
+        })
+    }
+
+    /// Tells the same of one key, and its strikes, without a look at all others.
+    pub fn each_of(&self, key: Key, mut callback: impl FnMut(Entry) -> bool) -> Result<()> {
+        self.visit(&mut callback, |raw, visit, to| {
+            // SAFETY: as in each.
+            unsafe { sys::stint_each_of(raw, key.0, visit, to) }
+        })
+    }
+
+    fn visit(
+        &self,
+        callback: &mut dyn FnMut(Entry) -> bool,
+        call: impl Fn(*mut sys::stint_limiter, Option<Visitor>, *mut c_void) -> c_int,
+    ) -> Result<()> {
+        let mut to = Visit { callback, panic: None };
+        let result = call(self.raw.as_ptr(), Some(visit), (&mut to as *mut Visit<'_>).cast());
         if let Some(panic) = to.panic {
             resume_unwind(panic);
         }

@@ -187,7 +187,9 @@ pub struct stint_entry {
     pub label_length: u32,
     pub refused_windows: u32,
     pub limit: u64,
-    pub reserved: [u64; 3],
+    pub since: u64,
+    pub refused_last: u64,
+    pub reserved: [u64; 2],
 }
 
 #[repr(C)]
@@ -347,6 +349,14 @@ extern "C" {
     ) -> c_int;
     pub fn stint_each(
         limiter: *mut stint_limiter,
+        callback: Option<
+            unsafe extern "C" fn(context: *mut c_void, entry: *const stint_entry) -> bool,
+        >,
+        context: *mut c_void,
+    ) -> c_int;
+    pub fn stint_each_of(
+        limiter: *mut stint_limiter,
+        key: stint_key,
         callback: Option<
             unsafe extern "C" fn(context: *mut c_void, entry: *const stint_entry) -> bool,
         >,

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ * stint key: all that a table has of one key. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attach.h"
+#include "common.h"
+#include "report.h"
+
+enum { NAMED_MAX = 8 }; /* keys of one name that are told apart */
+
+/* What there is by one policy. What there is not has the end 0. */
+struct by_policy {
+    struct stint_entry count, limit, strikes; /* limit: an override or a ban */
+};
+
+struct asked {
+    const struct arguments *arguments;
+    struct stint_limiter *limiter;
+    struct policies policies;
+    stint_key key;
+    struct by_policy *of;         /* by the id of the policy */
+    struct stint_entry any;       /* one of the entries, for what all have of the label */
+    char label[STINT_LABEL_SIZE]; /* that of `any` is gone when it was told */
+    size_t entries;
+    uint64_t first, last; /* refusals, ns; 0: none is known */
+};
+
+/* ---- Whose ---- */
+
+/* The keys that have a name. */
+struct named {
+    const char *name;
+    size_t length, count;
+    stint_key keys[NAMED_MAX];
+};
+
+static bool find_name(void *context, const struct stint_entry *entry) {
+    struct named *named = context;
+    size_t i = 0;
+
+    if (entry->label == NULL || entry->label_length != named->length ||
+        memcmp(entry->label, named->name, named->length) != 0)
+        return true;
+    while (i < named->count && named->keys[i] != entry->key)
+        i++;
+    if (i == named->count)
+        named->keys[named->count++] = entry->key;
+    return named->count < NAMED_MAX;
+}
+
+static int key_of_name(const struct arguments *arguments, struct stint_limiter *limiter,
+                       stint_key *key) {
+    struct named named = {.name = arguments->keys[0], .length = strlen(arguments->keys[0])};
+    char shown[80], hashes[20 * NAMED_MAX];
+    int at = 0;
+
+    if (arguments->hex || arguments->hash || arguments->address || arguments->key_count != 1)
+        return usage_error(arguments->command->name,
+                           "--name goes with one KEY, and without --hex, --hash and --address");
+    if (named.length > STINT_LABEL_SIZE)
+        named.length = STINT_LABEL_SIZE;
+    if (stint_each(limiter, find_name, &named) != 0)
+        return failure(arguments, "%s", reason());
+    printable(shown, sizeof(shown), arguments->keys[0], strlen(arguments->keys[0]));
+    if (named.count == 0)
+        return failure(arguments, "--name '%s': no live key has that name", shown);
+    for (size_t i = 0; i < named.count; i++)
+        at += snprintf(hashes + at, sizeof(hashes) - (size_t)at, " %016" PRIx64, named.keys[i]);
+    if (named.count > 1)
+        return failure(arguments, "--name '%s': several keys have that name; ask by --hash:%s",
+                       shown, hashes);
+    *key = named.keys[0];
+    return EXIT_GOOD;
+}
+
+/* ---- What there is ---- */
+
+static bool keep(void *context, const struct stint_entry *entry) {
+    struct asked *asked = context;
+
+    asked->entries++;
+    asked->any = *entry;
+    if (entry->label_length != 0)
+        memcpy(asked->label, entry->label, entry->label_length);
+    if (asked->last < entry->refused_last)
+        asked->last = entry->refused_last;
+    if ((entry->flags & (STINT_ENTRY_BAN | STINT_ENTRY_STRIKES)) != 0) {
+        if (asked->last < entry->since)
+            asked->last = entry->since;
+        if (asked->first == 0 || asked->first > entry->since)
+            asked->first = entry->since;
+    }
+    if (policies_at(&asked->policies, entry->policy) == NULL)
+        return true;
+    struct by_policy *of = &asked->of[entry->policy];
+    *((entry->flags & STINT_ENTRY_STRIKES) != 0    ? &of->strikes
+      : (entry->flags & STINT_ENTRY_OVERRIDE) != 0 ? &of->limit
+                                                   : &of->count) = *entry;
+    return true;
+}
+
+/* ---- What is said ---- */
+
+static void print_time(struct report *report, const char *name, uint64_t ns) {
+    if (ns != 0)
+        report_time(report, name, ns);
+    else
+        report_text(report, name, NULL, 0);
+}
+
+static void print_word(struct report *report, const char *name, const char *word) {
+    report_text(report, name, word, strlen(word));
+}
+
+static void print_policy(struct report *report, const struct asked *asked, uint32_t id) {
+    const struct policy_here *here = &asked->policies.of[id];
+    const struct by_policy *of = &asked->of[id];
+    const struct stint_request request = {
+        .key = asked->key, .policy = id, .cost = 1, .flags = STINT_PEEK};
+    struct stint_verdict verdict;
+
+    (void)stint_decide(asked->limiter, &request, STINT_NOW, &verdict);
+    const uint64_t now = stint_now(asked->limiter);
+    const bool shadowed = (verdict.flags & STINT_SHADOWED) != 0;
+    const bool refused = !verdict.allowed || shadowed;
+    const bool banned = (of->limit.flags & STINT_ENTRY_BAN) != 0;
+    print_word(report, "policy", here->policy.name);
+    print_word(report, "notation", here->notation);
+    report_count(report, "limit", verdict.capacity);
+    print_word(report, "limit_by", of->limit.end == 0 ? "policy" : entry_kind(&of->limit));
+    print_time(report, "until", of->limit.end);
+    report_count(report, "used", verdict.used);
+    report_count(report, "remaining", verdict.remaining);
+    if (report_is_text(report)) {
+        print_word(report, "refused", shadowed ? "would be" : refused ? "yes" : "no");
+    } else {
+        report_truth(report, "refused", !verdict.allowed);
+        report_truth(report, "shadowed", shadowed);
+    }
+    print_time(report, "since", !refused ? 0 : banned ? of->limit.since : of->count.since);
+    print_time(report, "again_at",
+               !refused || verdict.retry_after >= STINT_NEVER - 1 ? 0 : now + verdict.retry_after);
+    report_count(report, "strikes", of->strikes.used);
+}
+
+static void print_key(struct report *report, const struct asked *asked) {
+    const bool text = report_is_text(report);
+
+    report_key(report, "key", asked->key);
+    if (!text || asked->any.label_length != 0)
+        report_text(report, "name", asked->any.label_length == 0 ? NULL : asked->label,
+                    asked->any.label_length);
+    if (!text || asked->any.refused_windows != 0)
+        report_count(report, "refused_windows", asked->any.refused_windows);
+    if (!text || asked->first != 0)
+        print_time(report, "first_refusal", asked->first);
+    if (!text || asked->last != 0)
+        print_time(report, "last_refusal", asked->last);
+    if (text)
+        fputc('\n', report->out);
+    report_table(report, "policies");
+    for (uint32_t id = 0; id < asked->policies.count; id++) {
+        if (policies_at(&asked->policies, id) == NULL)
+            continue;
+        report_row(report);
+        print_policy(report, asked, id);
+    }
+    report_table_end(report);
+}
+
+static int tell(struct asked *asked) {
+    struct report report;
+
+    policies_read(&asked->policies, asked->limiter);
+    asked->of = must_have(calloc(asked->policies.count + 1, sizeof(*asked->of)));
+    if (stint_each_of(asked->limiter, asked->key, keep, asked) != 0)
+        return failure(asked->arguments, "%s", reason());
+    if (asked->entries == 0)
+        return failure(asked->arguments,
+                       "the table has nothing of the key %016" PRIx64
+                       ": it has used nothing, is not refused, and has no limit of its own",
+                       asked->key);
+    report_begin(&report, stdout, asked->arguments->json ? REPORT_JSON : REPORT_TEXT);
+    print_key(&report, asked);
+    report_end(&report);
+    return all_written() ? EXIT_GOOD : failure(asked->arguments, "the key cannot be written");
+}
+
+int tool_key(const struct arguments *arguments) {
+    struct asked asked = {.arguments = arguments};
+    int code = attach(arguments, STINT_READ_ONLY, &asked.limiter);
+
+    if (code != EXIT_GOOD)
+        return code;
+    code = arguments->name ? key_of_name(arguments, asked.limiter, &asked.key)
+                           : attach_key(arguments, asked.limiter, &asked.key);
+    if (code == EXIT_GOOD)
+        code = tell(&asked);
+    policies_free(&asked.policies);
+    free(asked.of);
+    stint_close(asked.limiter);
+    return code;
+}
