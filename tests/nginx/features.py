@@ -794,6 +794,30 @@ class Files(Case):
             self.assertEqual((code, "keys 1024, not 2048" in output), (1, True), output)
             self.assertEqual(server.get().stint, "PASSED p 3/10 7")
 
+    def test_a_test_finds_what_the_policies_of_a_file_cannot_become(self):
+        """A server that runs by it notices nothing; one that is stopped would not start."""
+        with self.filed(Server(module.MODULE), zone="policies=2") as server:
+            old = f"10{PER_LONG} name=p;"
+            text = server.configuration.read_text()
+            rows = (("10/day name=p;", '"p" of zone "z" in {} cannot become "10/day", because the window cannot'),
+                    (f"{old} stint_policy z 1/s name=q;", None), (old.replace("10", "9"), None),
+                    ("1/s name=q; stint_policy z 1/s name=r;", 'no room for the policy "r" in {}'))
+            for used in 1, 2:
+                self.assertEqual(server.get().stint, f"PASSED p {used}/10 {10 - used}")
+                if used == 2:
+                    server.stop()
+                whole = self.file.read_bytes()
+                for policies, said in rows:
+                    server.configuration.write_text(text.replace(old, policies).replace(
+                        "limit z p $", "limit z q $" if '"r"' in str(said) else "limit z p $"))
+                    with self.subTest(policies=policies):
+                        output = self.told(server, said is not None)
+                        place = f'{server.configuration}:{server.line_of("stint_policy z")}'
+                        self.assertIn((said or "is successful").format(place), output)
+                        self.assertNotIn("changed from", output)
+                    self.assertEqual(self.file.read_bytes(), whole)
+                server.configuration.write_text(text)
+
     def test_two_zones_of_one_file(self):
         """By whatever path."""
         server = Server(module.MODULE)
