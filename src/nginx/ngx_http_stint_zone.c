@@ -186,10 +186,13 @@ static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
 
 static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     char reason[NGX_HTTP_STINT_REASON];
+    ngx_uint_t thousands = ngx_strstr(stint_reason(), "options.max_keys ") != NULL &&
+                           zone->keys.data[zone->keys.len - 1] > '9';
 
-    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
+    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s%s", &zone->name,
                   &zone->declared.file, zone->declared.line,
-                  ngx_http_stint_words(stint_reason(), reason));
+                  ngx_http_stint_words(stint_reason(), reason),
+                  thousands ? " (k is 1024 in nginx, and 1000 in the command stint)" : "");
 }
 
 /* A table in this process's own memory, which has the policies of a table in a file. */
@@ -332,7 +335,7 @@ char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t 
     return path;
 }
 
-/* Whether a file that is not there can be made: asked as the library does, by one without a name. */
+/* Whether a file that is not there can be made, tried as the library does, without a name. */
 static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     const uint64_t size = stint_memory_size(&zone->options);
     ngx_str_t name;

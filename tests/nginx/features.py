@@ -764,7 +764,9 @@ class Files(Case):
             whole = self.file.read_bytes()
             place = f'{server.configuration}:{server.line_of("stint_zone z")}'
             for zone, content, said in (
-                    ("keys=2k", whole, "keys 1024, not 2048"),
+                    ("keys=2k", whole, "keys 1024, not 2048: use that number, or remove the table to begin "
+                     "anew (k is 1024 in nginx, and 1000 in the command stint)"),
+                    ("keys=2048", whole, "to begin anew\n"),
                     ("keys=1k policies=9", whole, "policies 64, not 9"),
                     ("keys=1k labels=9", whole, "labels 8, not 12"),
                     ("keys=1k", whole[:100000], "cut off"),
@@ -779,7 +781,7 @@ class Files(Case):
                     self.assertEqual(code, 1)
                     [line] = [line for line in output.splitlines() if "[emerg]" in line]
                     self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
-                    self.assertIn(said, line)
+                    self.assertIn(said, line + "\n")
                     self.assertNotIn("options.", line)
                     self.assertEqual(self.file.read_bytes(), content)
                     self.assertEqual(self.file.stat().st_mtime_ns, before.st_mtime_ns)

@@ -849,6 +849,10 @@ class Mistakes(Case):
             ("y p $uri", r'unknown stint zone "y" \(there is "z"\)'),
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
             ("off;\nstint_limit z p $uri", both), ("z p $uri;\nstint_limit off", both),
+            ('z p ""', 'the key of "stint_limit" is empty: no request would be limited'),
+            *((f"z p {key} prefix=24", f'"prefix=24" needs a key that is an address, and "{re.escape(key)}" '
+               "is none: all requests would be one key")
+              for key in ("$uri", "x$remote_addr", "$binary_remote_addr$arg_x", "${http_cookie}")),
             ("z $uri $uri default=q", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
             ("".join(f"z p {i};\nstint_limit " for i in range(64)) + "z p x",
              "more than 64 limits at one level"))
@@ -897,6 +901,33 @@ class Mistakes(Case):
                                "stint_limit z p $nothing;")
         said = self.told(configuration, 1)
         self.assertIn('unknown "nothing" variable', said)
+
+    def test_what_comes_to_nothing_is_warned_of(self):
+        """Each line that ends in #!, and no other."""
+        limit = "stint_limit z p k;"
+        configuration = Server(
+            MODULE, "stint_zone y keys=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z keys=1k;\n"
+            "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
+            "stint_policy z 1/s name=r reserve=2;\nstint_zone x keys=1k;\nstint_policy x 1/s reserve=2;",
+            location("/a", limit + " #!", "return 204;") +
+            location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
+            location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
+            location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
+            location("/f", "return 204;") + limit)
+        lines = configuration.configuration.read_text().splitlines()
+        warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
+        self.assertEqual(sorted(int(number) for _, number in warned),
+                         [i for i, line in enumerate(lines, 1) if line.endswith("#!")])
+        self.assertEqual({said for said, _ in warned}, {
+            'no "stint_limit" goes by the zone "y", so it limits nothing',
+            'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
+            '"return" answers before "stint_limit" decides: nothing is limited at this level'})
+
+    def test_keys_are_prefixes_only_of_addresses(self):
+        keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",
+                "$http_x_forwarded_for", "$made", "10.0.0.$arg_x")
+        self.told(Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;", "".join(
+            f"stint_limit z p {key} prefix=24; " for key in keys) + 'set $made 1;'))
 
     def test_no_mistake(self):
         """Zones, policies and limits in any order; several zones; no http block at all."""
