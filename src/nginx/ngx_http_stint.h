@@ -165,6 +165,7 @@ typedef enum {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_http_stint_status_t status;
+    ngx_uint_t told;             /* the limit that brought that about; n: the tightest one */
     ngx_uint_t log_level;        /* of the location that decided */
     ngx_uint_t headers;          /* enum stint_headers_style, of the location that decided */
     ngx_uint_t held;             /* unsigned held:1; it waits for its tokens */

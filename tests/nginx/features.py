@@ -652,18 +652,20 @@ class Waiting(Case):
                 connection.close()
 
     def test_beside_another_limit(self):
-        """The longest wait counts, and who leaves gives back of all."""
+        """The longest wait counts and is told, and who leaves gives back of all."""
         with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;"
-                        f"stint_policy z 9{PER_LONG} name=all;",
+                        f"stint_policy z 4{PER_LONG} name=all;",
                         location("/", "stint_limit z all k;", "stint_limit z p k delay=30d;") +
                         STATUS + location("/look", "stint_limit z all k cost=0;", "empty_gif;")
                         ) as server:
             self.assertEqual(server.get().status, 200)
             connections = self.hold(server, 3, "/file")
-            self.assertEqual(server.get("/look").stint, "PASSED all 4/9 5")
+            self.assertEqual(server.get("/look").stint, "PASSED all 4/4 0")
             close(connections)
             until(lambda: status(server)["held"] == 0, "all to be let go")
-            self.assertEqual(server.get("/look").stint, "PASSED all 1/9 8")
+            self.assertEqual(server.get("/look").stint, "PASSED all 1/4 3")
+            self.assertEqual([line[3:5] for line in server.access_log(6) if line[1] == "499"],
+                             [["DELAYED", "p"]] * 3)
 
     def test_who_leaves_on_http_2(self):
         with self.holding("1/day reserve=2", "delay=30d").with_http_2() as server:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -981,9 +982,12 @@ class Documentation(Case):
 
     def setUp(self):
         self.text = (self.SOURCE / "README.md").read_text()
+        tables = tempfile.TemporaryDirectory()
+        self.addCleanup(tables.cleanup)
+        self.here = self.text.replace("/run/stint", tables.name)
 
     def test_the_examples(self):
-        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)
         self.assertGreater(len(parts), 1)
         listen = f"server {{ listen 127.0.0.1:{free_port()}; server_name"
         parts = [part.replace("server {", f"{listen} {i};") for i, part in enumerate(parts)]
@@ -994,8 +998,18 @@ class Documentation(Case):
         whole, count = re.subn("listen 80;", f"listen 127.0.0.1:{server.port}; access_log off;",
                                whole)
         self.assertEqual(count, 1)
-        server.configuration.write_text("pid nginx.pid;\n" + whole)
-        self.told(server)
+        server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole)
+        self.assertNotIn("[warn]", self.told(server))
+        server.WORKERS = 1
+        with server:
+            server.get("/login")
+            commands = re.findall(r"^stint (\S.*?) +#", self.here, re.MULTILINE)
+            self.assertGreater(len(commands), 4)
+            for command in commands:
+                if " net " not in command:
+                    command = command.replace("192.0.2.1", "127.0.0.1").split()
+                    subprocess.run([os.environ.get("STINT", "stint"), *command], check=True, timeout=20,
+                                   stdout=subprocess.DEVNULL)
 
     def test_the_installation(self):
         """The file that is linked from modules-enabled loads the module from where it is installed."""
