@@ -36,6 +36,7 @@ struct ngx_http_stint_policy_s {
     ngx_str_t name;
     ngx_http_stint_place_t declared;
     ngx_http_stint_place_t used; /* the first line that names it */
+    ngx_uint_t delays;           /* unsigned delays:1; a limit with "delay" goes by it */
     struct stint_policy policy;  /* as the configuration has it */
     uint32_t id;                 /* in the zone's table */
     /* Not NULL: this is another way to write the rate that that one is named by, and all else here
@@ -70,6 +71,9 @@ typedef struct {
     ngx_http_stint_place_t declared;
     ngx_http_stint_place_t used;
     ngx_array_t policies; /* of ngx_http_stint_policy_t * */
+    ngx_uint_t limits;    /* unsigned limits:1; a stint_limit goes by it */
+    ngx_uint_t delays;    /* unsigned delays:1; one with "delay" may go by any policy of it */
+    ngx_str_t keys;       /* as it is written */
     struct stint_options options;
     ngx_str_t file;    /* of the table; empty: it is in shared memory */
     dev_t file_device; /* which file that is, once it is open */
@@ -131,10 +135,11 @@ typedef struct {
 #define NGX_HTTP_STINT_HEADERS_OFF 0
 
 typedef struct {
-    ngx_array_t limits;          /* of ngx_http_stint_limit_t */
-    ngx_http_stint_zone_t *zone; /* of all limits */
-    ngx_uint_t off;              /* unsigned off:1; limits of the level above do not hold */
-    ngx_http_stint_zone_t *page; /* whose metrics, or status, this location shows */
+    ngx_array_t limits;           /* of ngx_http_stint_limit_t */
+    ngx_http_stint_zone_t *zone;  /* of all limits */
+    ngx_http_stint_place_t place; /* of the first one, if this level has its own */
+    ngx_uint_t off;               /* unsigned off:1; limits of the level above do not hold */
+    ngx_http_stint_zone_t *page;  /* whose metrics, or status, this location shows */
     ngx_uint_t status_code;
     ngx_uint_t log_level;
     ngx_uint_t headers; /* enum stint_headers_style, or NGX_HTTP_STINT_HEADERS_OFF */
@@ -160,6 +165,7 @@ typedef enum {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_http_stint_status_t status;
+    ngx_uint_t told;             /* the limit that brought that about; n: the tightest one */
     ngx_uint_t log_level;        /* of the location that decided */
     ngx_uint_t headers;          /* enum stint_headers_style, of the location that decided */
     ngx_uint_t held;             /* unsigned held:1; it waits for its tokens */

@@ -91,10 +91,32 @@ void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf) {
     return slcf;
 }
 
+/* Whether a `return` comes first in a location, so that nothing is decided there. What nginx's
+ * module has of a location begins with its array of codes, and each code with its function. */
+static ngx_uint_t ngx_http_stint_returns(const ngx_conf_t *cf) {
+    const ngx_http_conf_ctx_t *ctx = cf->ctx;
+
+    for (ngx_uint_t i = 0; cf->cycle->modules[i] != NULL; i++) {
+        if (ngx_strcmp(cf->cycle->modules[i]->name, "ngx_http_rewrite_module") == 0) {
+            ngx_array_t *const *codes = ctx->loc_conf[cf->cycle->modules[i]->ctx_index];
+
+            return *codes != NULL &&
+                   *(ngx_http_script_code_pt *)(*codes)->elts == ngx_http_script_return_code;
+        }
+    }
+    return 0;
+}
+
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     ngx_http_stint_loc_conf_t *prev = parent;
     ngx_http_stint_loc_conf_t *conf = child;
 
+    if (conf->limits.elts != NULL && ngx_http_stint_returns(cf)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"return\" answers before \"stint_limit\" decides: nothing is limited at "
+                      "this level, in %V:%ui",
+                      &conf->place.file, conf->place.line);
+    }
     if (conf->limits.elts == NULL && !conf->off) {
         conf->limits = prev->limits;
         conf->zone = prev->zone;
@@ -130,6 +152,7 @@ static char *ngx_http_stint_zone_keys(ngx_conf_t *cf, ngx_str_t *text,
         return NGX_CONF_ERROR;
     }
     zone->options.max_keys = (uint64_t)number;
+    zone->keys = *text;
     return NGX_CONF_OK;
 }
 

@@ -89,6 +89,7 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
         return NGX_DECLINED;
     }
     if (dry_run) {
+        ctx->told = which;
         ctx->status = NGX_HTTP_STINT_DELAYED_DRY_RUN;
         return NGX_DECLINED;
     }
@@ -102,6 +103,7 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
         }
         return ngx_http_stint_hold_refuse(ctx, which);
     }
+    ctx->told = which;
     ctx->status = NGX_HTTP_STINT_DELAYED;
 
     /* Meanwhile only the end of the connection is read. */

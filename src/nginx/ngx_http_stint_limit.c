@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * stint_limit. */
+#include <ctype.h>
+
 #include "ngx_http_stint.h"
 
 #define MAX_DELAY 60000 /* ms; of a "delay" that does not say how long */
@@ -59,6 +61,62 @@ static char *ngx_http_stint_parse_number(ngx_conf_t *cf, const char *what, uint3
 static const ngx_str_t ngx_http_stint_text_address = ngx_string("$remote_addr");
 static const ngx_str_t ngx_http_stint_binary_address = ngx_string("$binary_remote_addr");
 
+/* nginx's variables that are addresses, as texts. Its others are none. */
+static const ngx_str_t ngx_http_stint_addresses[] = {
+    ngx_string("remote_addr"),         ngx_string("realip_remote_addr"),
+    ngx_string("proxy_protocol_addr"), ngx_string("proxy_protocol_server_addr"),
+    ngx_string("server_addr"),         ngx_string("http_x_forwarded_for"),
+};
+
+/* Whether a variable may be an address: one of those, or one that the configuration (map, geo, set)
+ * or the request makes. */
+static ngx_uint_t ngx_http_stint_may_be_address(ngx_conf_t *cf, const ngx_str_t *name) {
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_hash_key_t *known = cmcf->variables_keys->keys.elts;
+
+    for (size_t i = 0; i < sizeof(ngx_http_stint_addresses) / sizeof(*name); i++) {
+        if (ngx_http_stint_same(name, &ngx_http_stint_addresses[i])) {
+            return 1;
+        }
+    }
+    for (ngx_uint_t i = 0; i < cmcf->variables_keys->keys.nelts; i++) {
+        if (ngx_http_stint_same(name, &known[i].key)) {
+            const ngx_http_variable_t *variable = known[i].value;
+
+            return (variable->flags & NGX_HTTP_VAR_CHANGEABLE) != 0;
+        }
+    }
+    return 1;
+}
+
+/* Whether a key may be an address: its variables may be, and its text is digits, dots, colons. */
+static ngx_uint_t ngx_http_stint_key_may_be_address(ngx_conf_t *cf, const ngx_str_t *key) {
+    size_t i = 0;
+
+    while (i < key->len) {
+        u_char c = key->data[i++];
+        ngx_str_t name;
+
+        if (c != '$') {
+            if (!isxdigit(c) && c != '.' && c != ':') {
+                return 0;
+            }
+            continue;
+        }
+        i += key->data[i] == '{';
+        name.data = key->data + i;
+        while (i < key->len && (isalnum(key->data[i]) || key->data[i] == '_')) {
+            i++;
+        }
+        name.len = (size_t)(key->data + i - name.data);
+        i += i < key->len && key->data[i] == '}';
+        if (!ngx_http_stint_may_be_address(cf, &name)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* prefix=IPV4[,IPV6] */
 static char *ngx_http_stint_parse_prefix(ngx_conf_t *cf, const ngx_str_t *text,
                                          ngx_http_stint_limit_t *limit) {
@@ -73,6 +131,14 @@ static char *ngx_http_stint_parse_prefix(ngx_conf_t *cf, const ngx_str_t *text,
                            "invalid prefix \"prefix=%V\": it must be 1 to 32 bits of an IPv4 "
                            "address, then a comma and 1 to 128 bits of an IPv6 address",
                            text);
+        return NGX_CONF_ERROR;
+    }
+    if (limit->key_kind != NGX_HTTP_STINT_KEY_BINARY &&
+        !ngx_http_stint_key_may_be_address(cf, &limit->key->value)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"prefix=%V\" needs a key that is an address, and \"%V\" is none: all "
+                           "requests would be one key",
+                           text, &limit->key->value);
         return NGX_CONF_ERROR;
     }
     limit->prefix4 = (unsigned)prefix4;
@@ -167,14 +233,19 @@ static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen) {
 }
 
 /* Notes what the limit asks of its policy. */
-static char *ngx_http_stint_demand(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+static char *ngx_http_stint_demand(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
+                                   const ngx_http_stint_limit_t *limit) {
     ngx_http_stint_main_conf_t *smcf =
         ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
     ngx_http_stint_demand_t *demand;
 
+    if (limit->max_delay != 0 && limit->plan != NULL) {
+        zone->delays = 1;
+    }
     if (limit->policy == NULL) {
         return NGX_CONF_OK;
     }
+    limit->policy->delays |= limit->max_delay != 0;
     demand = ngx_array_push(&smcf->demands);
     if (demand == NULL) {
         return NGX_CONF_ERROR;
@@ -211,6 +282,12 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
     } else {
         limit->policy = ngx_http_stint_get_policy(cf, zone, &value[2]);
     }
+    if (value[3].len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the key of \"stint_limit\" is empty: no request would "
+                           "be limited");
+        return NGX_CONF_ERROR;
+    }
     limit->key = ngx_http_stint_compile(cf, &value[3]);
     if ((limit->plan == NULL && limit->policy == NULL) || limit->key == NULL) {
         return NGX_CONF_ERROR;
@@ -226,7 +303,7 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
     if (ngx_http_stint_check_together(cf, seen) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
-    return ngx_http_stint_demand(cf, limit);
+    return ngx_http_stint_demand(cf, zone, limit);
 }
 
 /* stint_limit off; stint_limit ZONE POLICY KEY [PARAMETER ...] */
@@ -282,6 +359,10 @@ char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
         return NGX_CONF_ERROR;
     }
     *limits = parsed;
+    if (slcf->zone == NULL) {
+        slcf->place = ngx_http_stint_here(cf);
+    }
     slcf->zone = zone;
+    zone->limits = 1;
     return NGX_CONF_OK;
 }

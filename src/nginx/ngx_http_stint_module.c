@@ -10,31 +10,43 @@ static ngx_uint_t ngx_http_stint_banned(const struct stint_verdict *verdict) {
            ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
 }
 
-static ngx_http_stint_status_t ngx_http_stint_outcome(const ngx_http_stint_ctx_t *ctx,
-                                                      ngx_flag_t dry_run, bool allowed) {
-    ngx_uint_t banned = 0, would_be_banned = 0;
-    uint32_t flags = 0;
+/* The ban of a request, of several the one that ends last; ctx->n: there is none. If the request
+ * was allowed, it is one that a shadow tells of. */
+static ngx_uint_t ngx_http_stint_find_ban(const ngx_http_stint_ctx_t *ctx, bool allowed) {
+    ngx_uint_t found = ctx->n;
 
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
+        bool refused = allowed ? (verdict->flags & STINT_SHADOWED) != 0 : !verdict->allowed;
 
-        flags |= verdict->flags;
-        if (!verdict->allowed) {
-            banned |= ngx_http_stint_banned(verdict);
-        } else if ((verdict->flags & STINT_SHADOWED) != 0) {
-            would_be_banned |= ngx_http_stint_banned(verdict);
+        if (refused && ngx_http_stint_banned(verdict) &&
+            (found == ctx->n || verdict->retry_after > ctx->verdicts[found].retry_after)) {
+            found = i;
         }
     }
+    return found;
+}
+
+/* Sets the status of a request, and which of its limits brought it about. */
+static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run, bool allowed) {
+    uint32_t flags = 0;
+    ngx_uint_t banned;
+
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        flags |= ctx->verdicts[i].flags;
+    }
+    ctx->told = ngx_http_stint_find_ban(ctx, allowed);
+    banned = ctx->told < ctx->n;
     if (!allowed && banned) {
-        return dry_run ? NGX_HTTP_STINT_BANNED_DRY_RUN : NGX_HTTP_STINT_BANNED;
+        ctx->status = dry_run ? NGX_HTTP_STINT_BANNED_DRY_RUN : NGX_HTTP_STINT_BANNED;
+    } else if (!allowed) {
+        ctx->status = dry_run ? NGX_HTTP_STINT_REJECTED_DRY_RUN : NGX_HTTP_STINT_REJECTED;
+    } else {
+        ctx->status = banned                           ? NGX_HTTP_STINT_BANNED_SHADOW
+                      : (flags & STINT_SHADOWED) != 0  ? NGX_HTTP_STINT_REJECTED_SHADOW
+                      : (flags & STINT_UNTRACKED) != 0 ? NGX_HTTP_STINT_UNTRACKED
+                                                       : NGX_HTTP_STINT_PASSED;
     }
-    if (!allowed) {
-        return dry_run ? NGX_HTTP_STINT_REJECTED_DRY_RUN : NGX_HTTP_STINT_REJECTED;
-    }
-    return would_be_banned                  ? NGX_HTTP_STINT_BANNED_SHADOW
-           : (flags & STINT_SHADOWED) != 0  ? NGX_HTTP_STINT_REJECTED_SHADOW
-           : (flags & STINT_UNTRACKED) != 0 ? NGX_HTTP_STINT_UNTRACKED
-                                            : NGX_HTTP_STINT_PASSED;
 }
 
 /* Decides what was asked. */
@@ -46,12 +58,12 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
                        : stint_decide_all(limiter, ctx->requests, ctx->n, STINT_NOW, ctx->verdicts);
     ngx_int_t rc = NGX_DECLINED;
 
-    ctx->status = ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
+    ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
     ngx_http_stint_log_decision(r, slcf->log_level, slcf->dry_run, ctx);
     if (allowed) {
         rc = ngx_http_stint_hold(r, ctx, slcf->dry_run);
         if (rc == NGX_BUSY) {
-            ctx->status = ngx_http_stint_outcome(ctx, slcf->dry_run, false);
+            ngx_http_stint_outcome(ctx, slcf->dry_run, false);
         }
         ngx_http_stint_fly(ctx);
     }

@@ -267,6 +267,27 @@ static void ngx_http_stint_check_overrides(ngx_conf_t *cf, const ngx_http_stint_
     }
 }
 
+/* What is declared and never comes to pass. */
+static void ngx_http_stint_check_idle(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    ngx_http_stint_policy_t **policies = zone->policies.elts;
+
+    if (!zone->limits) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "no \"stint_limit\" goes by the zone \"%V\", so it limits nothing, in %V:%ui",
+                      &zone->name, &zone->declared.file, zone->declared.line);
+        return;
+    }
+    for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
+        if (policies[i]->policy.max_reserved != 0 && !policies[i]->delays && !zone->delays) {
+            ngx_log_error(
+                NGX_LOG_WARN, cf->log, 0,
+                "policy \"%V\" has \"reserve=\", but no \"stint_limit\" by it has \"delay\": "
+                "nothing is held, in %V:%ui",
+                &policies[i]->name, &policies[i]->declared.file, policies[i]->declared.line);
+        }
+    }
+}
+
 static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     ngx_uint_t count = 0, twice = 0;
@@ -343,6 +364,7 @@ ngx_int_t ngx_http_stint_check_conf(ngx_conf_t *cf) {
         if (ngx_http_stint_check_zone(cf, zones[i]) != NGX_OK) {
             return NGX_ERROR;
         }
+        ngx_http_stint_check_idle(cf, zones[i]);
     }
     for (ngx_uint_t i = 0; i < smcf->demands.nelts; i++) {
         if (ngx_http_stint_check_demand(cf, &demands[i]) != NGX_OK) {

@@ -24,6 +24,7 @@ static ngx_str_t ngx_http_stint_outcomes[] = {
 
 enum {
     VARIABLE_STATUS,
+    VARIABLE_ZONE,
     VARIABLE_POLICY,
     VARIABLE_LIMIT,
     VARIABLE_USED,
@@ -81,7 +82,7 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
                                          uintptr_t which) {
     ngx_http_stint_ctx_t *ctx = ngx_http_stint_get_ctx(ngx_http_stint_decided(r));
     const struct stint_verdict *verdict;
-    ngx_uint_t tightest;
+    ngx_uint_t told;
     uint64_t number = 0;
     ngx_str_t text;
 
@@ -89,8 +90,8 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     if (ctx == NULL) {
         return NGX_OK;
     }
-    tightest = stint_tightest(ctx->verdicts, ctx->n);
-    verdict = &ctx->verdicts[tightest];
+    told = ctx->told < ctx->n ? ctx->told : stint_tightest(ctx->verdicts, ctx->n);
+    verdict = &ctx->verdicts[told];
     if (((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) ||
         ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
          which >= VARIABLE_LIMIT)) {
@@ -101,11 +102,14 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     case VARIABLE_STATUS:
         text = ngx_http_stint_outcomes[ctx->status];
         break;
+    case VARIABLE_ZONE:
+        text = ctx->zone->name;
+        break;
     case VARIABLE_POLICY:
-        text = ctx->policies[tightest]->name;
+        text = ctx->policies[told]->name;
         break;
     case VARIABLE_LIMIT:
-        number = ngx_http_stint_limit_of(ctx, tightest);
+        number = ngx_http_stint_limit_of(ctx, told);
         break;
     case VARIABLE_USED:
         number = verdict->used;
@@ -114,7 +118,7 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         number = verdict->remaining;
         break;
     case VARIABLE_RESET:
-        if (ngx_http_stint_is_in_flight(ctx->policies[tightest])) {
+        if (ngx_http_stint_is_in_flight(ctx->policies[told])) {
             return NGX_OK; /* its window is a lease */
         }
         number = ngx_http_stint_seconds_up(verdict->reset_after);
@@ -144,6 +148,8 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
 
 static ngx_http_variable_t ngx_http_stint_variables[] = {
     {ngx_string("stint_status"), NULL, ngx_http_stint_variable, VARIABLE_STATUS,
+     NGX_HTTP_VAR_NOCACHEABLE, 0},
+    {ngx_string("stint_zone"), NULL, ngx_http_stint_variable, VARIABLE_ZONE,
      NGX_HTTP_VAR_NOCACHEABLE, 0},
     {ngx_string("stint_policy"), NULL, ngx_http_stint_variable, VARIABLE_POLICY,
      NGX_HTTP_VAR_NOCACHEABLE, 0},

@@ -19,11 +19,12 @@
  *
  * In a file the command `stint`, and other servers, change and remove policies at any instant. So
  * no call by a policy's id is sure to find it. */
+#include "ngx_http_stint.h" /* first: it asks the system for all that it has, such as O_TMPFILE */
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#include "ngx_http_stint.h"
+#include <sys/statvfs.h>
 
 #define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
@@ -185,35 +186,58 @@ static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
 
 static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     char reason[NGX_HTTP_STINT_REASON];
+    ngx_uint_t thousands = ngx_strstr(stint_reason(), "options.max_keys ") != NULL &&
+                           zone->keys.data[zone->keys.len - 1] > '9';
 
-    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
+    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s%s", &zone->name,
                   &zone->declared.file, zone->declared.line,
-                  ngx_http_stint_words(stint_reason(), reason));
+                  ngx_http_stint_words(stint_reason(), reason),
+                  thousands ? " (k is 1024 in nginx, and 1000 in the command stint)" : "");
 }
 
-/* Looks whether a start would have its table, and makes and changes nothing. */
-static ngx_int_t ngx_http_stint_look(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
+/* A table in this process's own memory, which has the policies of a table in a file. */
+static int ngx_http_stint_try(const struct stint_options *options,
+                              const struct stint_limiter *limiter, struct stint_limiter **trial) {
+    struct stint_options small = *options;
+    int error;
+
+    small.path = NULL;
+    small.max_keys = 1;
+    small.labels = 0;
+    small.flags &= ~(uint32_t)STINT_READ_ONLY;
+    error = stint_open(&small, trial);
+    for (uint32_t id = 0; error == 0 && limiter != NULL && id < options->max_policies; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+
+        if (stint_policy_get(limiter, id, &policy) == 0) {
+            error = stint_policy_add(*trial, &policy, NULL);
+        }
+    }
+    return error;
+}
+
+/* Looks whether a start would have its table, and makes and changes nothing. What a start would do
+ * with the table's policies is done in a trial. */
+static ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     struct stint_options options = zone->options;
-    struct stint_limiter *limiter;
+    struct stint_limiter *limiter = NULL;
     int error;
 
     options.path = (char *)zone->file.data;
     options.flags |= STINT_READ_ONLY;
     error = stint_open(&options, &limiter);
-    if (error == -ENOENT) { /* a start makes it */
-        return NGX_OK;
+    if (error == 0 || error == -ENOENT) { /* a start makes it */
+        error = ngx_http_stint_try(&options, limiter, &zone->limiter);
     }
     if (error != 0) {
         ngx_http_stint_log_open(zone, log);
-        return NGX_ERROR;
-    }
-    stint_close(limiter);
-    if (access(options.path, R_OK | W_OK) != 0) {
+    } else if (limiter != NULL && access(options.path, R_OK | W_OK) != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, ngx_errno, "stint zone \"%V\" in %V:%ui: %V", &zone->name,
                       &zone->declared.file, zone->declared.line, &zone->file);
-        return NGX_ERROR;
+        error = -EACCES;
     }
-    return NGX_OK;
+    stint_close(limiter);
+    return error == 0 ? NGX_OK : NGX_ERROR;
 }
 
 /* Says if the table is not the one that the running configuration has. */
@@ -247,9 +271,10 @@ static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
         return NGX_ERROR;
     }
     if (zone->file.len != 0 && ngx_test_config) {
-        return ngx_http_stint_look(zone, shm_zone->shm.log);
-    }
-    if (ngx_http_stint_open(zone) != 0) {
+        if (ngx_http_stint_look(zone, shm_zone->shm.log) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    } else if (ngx_http_stint_open(zone) != 0) {
         ngx_http_stint_log_open(zone, shm_zone->shm.log);
         return NGX_ERROR;
     }
@@ -274,8 +299,9 @@ static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) 
     ngx_http_stint_zone_t *zone = shm_zone->data;
     ngx_int_t rc = ngx_http_stint_attach(shm_zone, data);
 
-    /* A fork looks at the tables of all handles that there are, so none may outlive its memory. */
-    if (data == NULL && zone->file.len == 0) {
+    /* A fork looks at the tables of all handles that there are, so none may outlive its memory. A
+     * trial has done its work. */
+    if (ngx_test_config || (data == NULL && zone->file.len == 0)) {
         stint_close(zone->limiter);
         zone->limiter = NULL;
     }
@@ -309,17 +335,36 @@ char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t 
     return path;
 }
 
-/* Whether the file's directory is there and can be written to, without making the file. */
+/* Whether a file that is not there can be made, tried as the library does, without a name. */
 static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    const uint64_t size = stint_memory_size(&zone->options);
     ngx_str_t name;
     const char *directory = ngx_http_stint_directory(cf, &zone->file, &name);
+    struct statvfs about;
+    ngx_uint_t full;
+    ngx_fd_t fd;
 
     if (directory == NULL) {
         return NGX_CONF_ERROR;
     }
-    if (access(directory, W_OK | X_OK) != 0) {
+    if (access((char *)zone->file.data, F_OK) == 0) {
+        return NGX_CONF_OK;
+    }
+    fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd == NGX_INVALID_FILE) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
                            "stint zone \"%V\" cannot make its file in \"%s\"", &zone->name,
+                           directory);
+        return NGX_CONF_ERROR;
+    }
+    full =
+        fstatvfs(fd, &about) == 0 && about.f_blocks != 0 && size / about.f_frsize > about.f_bfree;
+    (void)close(fd);
+    if (full) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "stint zone \"%V\" needs %uL MB for its file, and there are %uL MB in "
+                           "\"%s\"",
+                           &zone->name, size >> 20, (uint64_t)about.f_bfree * about.f_frsize >> 20,
                            directory);
         return NGX_CONF_ERROR;
     }

@@ -652,18 +652,20 @@ class Waiting(Case):
                 connection.close()
 
     def test_beside_another_limit(self):
-        """The longest wait counts, and who leaves gives back of all."""
+        """The longest wait counts and is told, and who leaves gives back of all."""
         with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;"
-                        f"stint_policy z 9{PER_LONG} name=all;",
+                        f"stint_policy z 4{PER_LONG} name=all;",
                         location("/", "stint_limit z all k;", "stint_limit z p k delay=30d;") +
                         STATUS + location("/look", "stint_limit z all k cost=0;", "empty_gif;")
                         ) as server:
             self.assertEqual(server.get().status, 200)
             connections = self.hold(server, 3, "/file")
-            self.assertEqual(server.get("/look").stint, "PASSED all 4/9 5")
+            self.assertEqual(server.get("/look").stint, "PASSED all 4/4 0")
             close(connections)
             until(lambda: status(server)["held"] == 0, "all to be let go")
-            self.assertEqual(server.get("/look").stint, "PASSED all 1/9 8")
+            self.assertEqual(server.get("/look").stint, "PASSED all 1/4 3")
+            self.assertEqual([line[3:5] for line in server.access_log(6) if line[1] == "499"],
+                             [["DELAYED", "p"]] * 3)
 
     def test_who_leaves_on_http_2(self):
         with self.holding("1/day reserve=2", "delay=30d").with_http_2() as server:
@@ -764,7 +766,9 @@ class Files(Case):
             whole = self.file.read_bytes()
             place = f'{server.configuration}:{server.line_of("stint_zone z")}'
             for zone, content, said in (
-                    ("keys=2k", whole, "keys 1024, not 2048"),
+                    ("keys=2k", whole, "keys 1024, not 2048: use that number, or remove the table to begin "
+                     "anew (k is 1024 in nginx, and 1000 in the command stint)"),
+                    ("keys=2048", whole, "to begin anew\n"),
                     ("keys=1k policies=9", whole, "policies 64, not 9"),
                     ("keys=1k labels=9", whole, "labels 8, not 12"),
                     ("keys=1k", whole[:100000], "cut off"),
@@ -779,7 +783,7 @@ class Files(Case):
                     self.assertEqual(code, 1)
                     [line] = [line for line in output.splitlines() if "[emerg]" in line]
                     self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
-                    self.assertIn(said, line)
+                    self.assertIn(said, line + "\n")
                     self.assertNotIn("options.", line)
                     self.assertEqual(self.file.read_bytes(), content)
                     self.assertEqual(self.file.stat().st_mtime_ns, before.st_mtime_ns)
@@ -793,6 +797,30 @@ class Files(Case):
             code, output = server.test()
             self.assertEqual((code, "keys 1024, not 2048" in output), (1, True), output)
             self.assertEqual(server.get().stint, "PASSED p 3/10 7")
+
+    def test_a_test_finds_what_the_policies_of_a_file_cannot_become(self):
+        """A server that runs by it notices nothing; one that is stopped would not start."""
+        with self.filed(Server(module.MODULE), zone="policies=2") as server:
+            old = f"10{PER_LONG} name=p;"
+            text = server.configuration.read_text()
+            rows = (("10/day name=p;", '"p" of zone "z" in {} cannot become "10/day", because the window cannot'),
+                    (f"{old} stint_policy z 1/s name=q;", None), (old.replace("10", "9"), None),
+                    ("1/s name=q; stint_policy z 1/s name=r;", 'no room for the policy "r" in {}'))
+            for used in 1, 2:
+                self.assertEqual(server.get().stint, f"PASSED p {used}/10 {10 - used}")
+                if used == 2:
+                    server.stop()
+                whole = self.file.read_bytes()
+                for policies, said in rows:
+                    server.configuration.write_text(text.replace(old, policies).replace(
+                        "limit z p $", "limit z q $" if '"r"' in str(said) else "limit z p $"))
+                    with self.subTest(policies=policies):
+                        output = self.told(server, said is not None)
+                        place = f'{server.configuration}:{server.line_of("stint_policy z")}'
+                        self.assertIn((said or "is successful").format(place), output)
+                        self.assertNotIn("changed from", output)
+                    self.assertEqual(self.file.read_bytes(), whole)
+                server.configuration.write_text(text)
 
     def test_two_zones_of_one_file(self):
         """By whatever path."""

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -786,6 +787,9 @@ class Mistakes(Case):
               for wrong in ("", "/tmp/")),
             ("keys=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" '
              r'\(2: No such file or directory\)'),
+            ("keys=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
+            ("keys=100g file=z", r'stint zone "z" needs 3276802 MB for its file, and there are \d+ MB in '
+             r'"/\S+/"'),
             ("keys=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
             ("keys=6143 labels=1k", '"labels" needs a zone of at least "keys=6144"'),
             ("keys=6k labels=1k policies=100", '"labels" needs a zone of at least "keys=9600"'),
@@ -846,6 +850,10 @@ class Mistakes(Case):
             ("y p $uri", r'unknown stint zone "y" \(there is "z"\)'),
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
             ("off;\nstint_limit z p $uri", both), ("z p $uri;\nstint_limit off", both),
+            ('z p ""', 'the key of "stint_limit" is empty: no request would be limited'),
+            *((f"z p {key} prefix=24", f'"prefix=24" needs a key that is an address, and "{re.escape(key)}" '
+               "is none: all requests would be one key")
+              for key in ("$uri", "x$remote_addr", "$binary_remote_addr$arg_x", "${http_cookie}")),
             ("z $uri $uri default=q", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
             ("".join(f"z p {i};\nstint_limit " for i in range(64)) + "z p x",
              "more than 64 limits at one level"))
@@ -894,6 +902,33 @@ class Mistakes(Case):
                                "stint_limit z p $nothing;")
         said = self.told(configuration, 1)
         self.assertIn('unknown "nothing" variable', said)
+
+    def test_what_comes_to_nothing_is_warned_of(self):
+        """Each line that ends in #!, and no other."""
+        limit = "stint_limit z p k;"
+        configuration = Server(
+            MODULE, "stint_zone y keys=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z keys=1k;\n"
+            "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
+            "stint_policy z 1/s name=r reserve=2;\nstint_zone x keys=1k;\nstint_policy x 1/s reserve=2;",
+            location("/a", limit + " #!", "return 204;") +
+            location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
+            location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
+            location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
+            location("/f", "return 204;") + limit)
+        lines = configuration.configuration.read_text().splitlines()
+        warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
+        self.assertEqual(sorted(int(number) for _, number in warned),
+                         [i for i, line in enumerate(lines, 1) if line.endswith("#!")])
+        self.assertEqual({said for said, _ in warned}, {
+            'no "stint_limit" goes by the zone "y", so it limits nothing',
+            'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
+            '"return" answers before "stint_limit" decides: nothing is limited at this level'})
+
+    def test_keys_are_prefixes_only_of_addresses(self):
+        keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",
+                "$http_x_forwarded_for", "$made", "10.0.0.$arg_x")
+        self.told(Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;", "".join(
+            f"stint_limit z p {key} prefix=24; " for key in keys) + 'set $made 1;'))
 
     def test_no_mistake(self):
         """Zones, policies and limits in any order; several zones; no http block at all."""
@@ -947,9 +982,12 @@ class Documentation(Case):
 
     def setUp(self):
         self.text = (self.SOURCE / "README.md").read_text()
+        tables = tempfile.TemporaryDirectory()
+        self.addCleanup(tables.cleanup)
+        self.here = self.text.replace("/run/stint", tables.name)
 
     def test_the_examples(self):
-        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)
         self.assertGreater(len(parts), 1)
         listen = f"server {{ listen 127.0.0.1:{free_port()}; server_name"
         parts = [part.replace("server {", f"{listen} {i};") for i, part in enumerate(parts)]
@@ -960,8 +998,18 @@ class Documentation(Case):
         whole, count = re.subn("listen 80;", f"listen 127.0.0.1:{server.port}; access_log off;",
                                whole)
         self.assertEqual(count, 1)
-        server.configuration.write_text("pid nginx.pid;\n" + whole)
-        self.told(server)
+        server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole)
+        self.assertNotIn("[warn]", self.told(server))
+        server.WORKERS = 1
+        with server:
+            server.get("/login")
+            commands = re.findall(r"^stint (\S.*?) +#", self.here, re.MULTILINE)
+            self.assertGreater(len(commands), 4)
+            for command in commands:
+                if " net " not in command:
+                    command = command.replace("192.0.2.1", "127.0.0.1").split()
+                    subprocess.run([os.environ.get("STINT", "stint"), *command], check=True, timeout=20,
+                                   stdout=subprocess.DEVNULL)
 
     def test_the_installation(self):
         """The file that is linked from modules-enabled loads the module from where it is installed."""

@@ -105,15 +105,15 @@ class Bans(Case):
     def test_beside_another_limit(self):
         """A client that is banned uses up nothing else. The longest time to wait is told."""
         with self.banning(f"2{PER_LONG} ban=1h", "stint_limit z all k;",
-                          http="stint_policy z 3/364d name=all;") as server:
+                          http="stint_policy z 3/364d start=first name=all;") as server:
             self.assertEqual(server.statuses(4, "/file?user=a"), [200, 200, 429, 429])
             self.assertEqual(policy_status(server, "all")["allowed"], 2)
             self.assertEqual(server.get("/file?user=b").status, 200)
             response = server.get("/file?user=b")
             self.assertEqual(response.stint, "REJECTED all 3/3")
-            # Now both refuse.
+            # Now both refuse. The one that bans is told, though the other's window ends later.
             response = server.get("/file?user=a")
-            self.assertEqual(response.stint.split()[0], "BANNED")
+            self.assertEqual(response.stint, "BANNED p 2/2")
             self.assertEqual(response["X-Retry"], response["Retry-After"])
             self.assertGreater(int(response["X-Retry"]), 86400)
 
@@ -366,6 +366,55 @@ class Command(Filed):
             self.apply("7/h in-flight name=p")
             self.assertEqual(server.get("/charged?user=a").stint, "REJECTED p /")
             self.assertEqual(len(server.logged('policy "p" .* replaced by one of another kind')), 1)
+
+    def test_two_zones_with_policies_of_one_name(self):
+        """They have nothing in common: counts, bans, fields, pages, changes, resets and removals."""
+        policies = {"a": f"2{PER_LONG} ban=1h", "b": f"3{PER_LONG}", "c": f"4{PER_LONG}"}
+        server = Server(module.MODULE)
+        files = {zone: server.directory / zone for zone in "ab"}
+
+        def configure():
+            server.configure("stint_headers draft; error_page 404 = /b;" + "".join(
+                f"stint_zone {zone} keys=6k labels=9 {f'file={files[zone]}' if zone in files else ''};"
+                f"stint_policy {zone} {policy} name=p;" for zone, policy in policies.items()), "".join(
+                location(f"/{zone}", f"stint_limit {zone} p $arg_user;", more,
+                         'add_header X-Stint "$stint_zone $stint_status $stint_used/$stint_limit" always;') +
+                location(f"/status/{zone}", f"stint_status_page {zone};") +
+                location(f"/metrics/{zone}", f"stint_metrics {zone};")
+                for zone, more in (("a", ""), ("b", "empty_gif;"), ("c", "empty_gif;"))))
+
+        def ask(zone, count=1):
+            """The last of some answers, and what is told of the policy."""
+            for _ in range(count):
+                response = server.get(f"/{zone}?user=k")
+            told = f'"p";q={policies[zone].split("/")[0]};w={module.LONG}'
+            self.assertEqual(response["RateLimit-Policy"], told)
+            [policy] = status(server, f"/status/{zone}")["policies"]
+            self.assertIn(f'decisions_total{{policy="p",outcome="allowed",zone="{zone}"}} {policy["allowed"]}\n',
+                          server.get(f"/metrics/{zone}").body.decode())
+            return response.stint, policy["allowed"], policy["refused"]
+        configure()
+        with server:
+            # An error page in the location of another zone decides nothing again.
+            self.assertEqual(ask("a", 3), ("a BANNED 2/2", 2, 1))
+            self.assertEqual(ask("b"), ("b PASSED 1/3", 1, 0))
+            self.assertEqual(ask("c", 5), ("c REJECTED 4/4", 4, 1))
+            self.assertEqual({zone: [row["refused_windows"] for row in status(server, f"/status/{zone}")["top"]]
+                              for zone in "abc"}, {"a": [1], "b": [], "c": [1]})
+            self.assertEqual(sorted(server.logged('by policy "p" in zone "(.)"')), ["a", "c"])
+            self.stint("reset", "--quiet", files["a"], "p", "k")
+            self.assertEqual(ask("a"), ("a PASSED 1/2", 3, 1))
+            policies["b"] = f"5{PER_LONG}"
+            configure()
+            server.reload()
+            self.assertEqual(server.logged('policy "p" of zone "(.)" changed'), ["b"])
+            self.assertEqual([ask(zone)[0] for zone in "abc"],
+                             ["a PASSED 2/2", "b PASSED 2/5", "c REJECTED 4/4"])
+            self.table = files["b"]
+            self.apply(f"1{PER_LONG} name=other")
+            self.assertEqual(server.get("/b?user=k").stint, "b REJECTED /")
+            # Its window has had its first refusal, so it is not banned again.
+            self.assertEqual([ask(zone)[0] for zone in "ac"], ["a REJECTED 2/2", "c REJECTED 4/4"])
 
     def test_under_load(self):
         """It looks, resets and is killed, and no request notices."""
