@@ -379,7 +379,8 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
         decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
         decision->terms.flags = asked.flags;
         decision->terms.cost = asked.cost;
-        decision->terms.before = asked.before / asked.unit * decision->terms.unit;
+        if (asked.unit != 0) /* 0: the table was written over */
+            decision->terms.before = asked.before / asked.unit * decision->terms.unit;
     }
     const bool allowed = decision_end(decision, verdict);
     if (strikes(decision))
