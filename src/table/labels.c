@@ -144,10 +144,6 @@ void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct
     }
 }
 
-stint_key stint_label_key(const struct label *label) {
-    return atomic_load_relaxed(&label->key);
-}
-
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
     const uint32_t now = seconds_now(from);
 

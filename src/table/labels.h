@@ -29,9 +29,6 @@ struct label_read {
 /* Reads what is known of a key: all 0 if that is nothing. */
 void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read);
 
-/* The key of one label; anything if it is nobody's. */
-stint_key stint_label_key(const struct label *label);
-
 /* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to);
 
