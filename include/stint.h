@@ -127,7 +127,8 @@
  *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
  *    holds burst * T / T2 tokens, rounded down, but one at least. Of max_reserved it is the same. A
  *    request's own limit above the policy's is taken as the policy's: given back, such tokens could
- *    be more than were taken. An override of more than 10 million a second is as that.
+ *    be more than were taken. An override of more than 10 million a second is as that. To a key
+ *    that is barred or banned, and to one that is never refused, `used` is told by the policy's T.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
