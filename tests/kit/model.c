@@ -465,7 +465,7 @@ static uint32_t own_capacity(const struct model_by *by, const struct stint_reque
 
 /* An override's limit is "in place of what it has so far: the capacity of request.limit, which it
  * beats, and of the policy". "A smooth policy takes more than 16,383, but 2^28, as that." */
-static uint32_t capacity_by(const struct model_by *by, const struct stint_request *request) {
+uint32_t model_capacity(const struct model_by *by, const struct stint_request *request) {
     if (!by->ruling)
         return own_capacity(by, request);
     const uint32_t limit = by->ruling->limit;
@@ -684,7 +684,7 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     const bool endless = is_endless(by), banned = by->ruling && by->ruling->banned;
     struct model_answer answer = {.near_limit = by->near_limit};
     struct stint_verdict *v = &answer.verdict;
-    v->capacity = capacity_by(by, request);
+    v->capacity = model_capacity(by, request);
     v->flags = ruling_flags(by);
 
     const uint64_t room = room_in(by, request, v->capacity);
@@ -753,7 +753,7 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
     struct model_answer answer = {.near_limit = by->near_limit};
     struct stint_verdict *v = &answer.verdict;
-    v->capacity = capacity_by(by, request);
+    v->capacity = model_capacity(by, request);
     v->flags = ruling_flags(by) | STINT_UNTRACKED;
     v->reset_after = key.window - now;
 
@@ -797,7 +797,7 @@ static void wait_for_parts(const struct model_by *by, const struct stint_request
     for (size_t i = 0; i < n; i++) {
         struct model_answer answer = {.near_limit = 0};
         struct stint_verdict *v = &answer.verdict;
-        v->capacity = capacity_by(by, &requests[i]);
+        v->capacity = model_capacity(by, &requests[i]);
         const uint64_t room = room_in(by, &requests[i], v->capacity);
         if (is_endless(by) || (by->policy->flags & STINT_SHADOW) ||
             (!is_barred(by) && wait_for(by, requests, i + 1, key, room, now) == 0))

@@ -161,6 +161,9 @@ struct model_jitter {
     uint64_t jitter; /* ns */
 };
 
+/* The most tokens that the key can hold, as a request is told. */
+uint32_t model_capacity(const struct model_by *by, const struct stint_request *request);
+
 /* The answers to a request at `now`, and what it makes of the key, which is in its window of now.
  * */
 struct model_answer model_decide(const struct model_by *by, const struct stint_request *request,

@@ -7,7 +7,8 @@
  * jumps, and policies change. A ledger beside the table adds up what each key was granted in each
  * window. When a round is over (model.h knows what a count comes to in the next window):
  *
- *   A  no window was granted more than its policy allows beside what those before have left;
+ *   A  no window was granted more than its policy allows beside what those before have left, and
+ *      no span of ticks more than a bucket of its policy allows;
  *   B  a token was refused only in a window that was full (a smooth one: at the least weight of the
  *      one before), and when all but what was under way was in the ledger;
  *   C  each window that was full has told of one first refusal;
@@ -72,8 +73,9 @@ struct pair {
     bool charged, changes;
     uint64_t key;                   /* its number */
     uint32_t override;              /* of the key in this round; 0: it has none */
+    uint64_t back;                  /* tokens given back in this round */
     struct stint_policy_stats told; /* by all verdicts on the policy */
-    struct row rows[WINDOWS];
+    struct row rows[WINDOWS];       /* of a bucket: the ticks of the nows decided by */
 };
 
 static struct shared {
@@ -152,27 +154,34 @@ static void tell(struct pair *pair, const struct stint_request *request,
     model_count(&pair->told, request, v, group_refused);
 }
 
+static uint64_t row_length(const struct stint_policy *policy) {
+    return is_bucket(policy) ? TICK : longest_window(policy);
+}
+
 static struct row *row_of(struct pair *pair, uint64_t window) {
-    const uint64_t index = (window - shared->begin) / longest_window(&pair->policy);
+    const uint64_t index = (window - shared->begin) / row_length(&pair->policy);
     if (index < WINDOWS)
         return &pair->rows[index];
     violated(pair, "H: window %" PRIu64 " in a round of %" PRIu64, window, shared->begin);
     return &pair->rows[0];
 }
 
-/* Off the ledger first: from the refund on, others may be granted them. */
-static void give_back(uint64_t held) {
-    struct pair *pair = &shared->pairs[held >> 18 & 255];
-    const uint64_t window = (held >> 26) * TICK, tokens = held & ((1 << 18) - 1);
-    if (held == 0)
-        return;
-    struct row *row = row_of(pair, window);
-    add(&row->held, -tokens);
-    add(&row->granted, -tokens);
+/* Off the ledger first: from the refund on, others may be granted them. To a bucket they are given
+ * back at an instant of their own. */
+static void give_back(struct pair *pair, uint64_t window, uint64_t tokens) {
+    const bool bucket = is_bucket(&pair->policy);
+    struct row *row = bucket ? NULL : row_of(pair, window);
+    if (row != NULL) {
+        add(&row->held, -tokens);
+        add(&row->granted, -tokens);
+    }
     const uint32_t back =
         stint_refund(self->limiter, pair->id, key_of(pair->key), (uint32_t)tokens, window);
-    add(&row->held, tokens - back);
-    add(&row->granted, tokens - back);
+    if (row != NULL) {
+        add(&row->held, tokens - back);
+        add(&row->granted, tokens - back);
+    }
+    add(&pair->back, back);
     add(&pair->told.refunded, back);
     add(&shared->given_back, back);
 }
@@ -182,9 +191,10 @@ static void note(struct pair *pair, const struct stint_request *request,
     tell(pair, request, v, group_refused);
     if ((v->flags & STINT_UNTRACKED) != 0)
         return;
-    struct row *row = row_of(pair, v->window);
+    const bool bucket = is_bucket(&pair->policy);
+    struct row *row = row_of(pair, bucket ? v->window - v->reset_after : v->window);
     const bool overridden = (v->flags & (STINT_OVERRIDDEN | STINT_BANNED)) == STINT_OVERRIDDEN;
-    if (pair->kind != BANNING && (overridden ? v->capacity : 0) != pair->override &&
+    if (pair->policy.ban == 0 && (overridden ? v->capacity : 0) != pair->override &&
         get_stats(self->limiter).stray_tokens == 0)
         violated(pair, "override %" PRIu32 ", judged by %" PRIu32, pair->override, v->capacity);
     add(&shared->overridden, overridden);
@@ -232,12 +242,17 @@ static void decide_one(struct random *random, uint64_t now) {
     const bool tracked = (v.flags & STINT_UNTRACKED) == 0, back = shared->mixed && !pair->charged;
     if (v.granted != 0 && tracked && back &&
         random_below(random, is_in_flight(&pair->policy) ? 2 : 8) == 0) {
+        uint64_t held = v.window / TICK << 26 | number << 18 | v.granted;
+        if (is_bucket(&pair->policy) || random_below(random, 2) == 0) {
+            give_back(pair, v.window, v.granted);
+            return;
+        }
         /* It may be left to others, or to nobody. */
-        const uint64_t held = v.window / TICK << 26 | number << 18 | v.granted;
-        give_back(random_below(random, 2) == 0
-                      ? held
-                      : __atomic_exchange_n(&shared->held[random_below(random, PLACES)], held,
-                                            __ATOMIC_SEQ_CST));
+        held = __atomic_exchange_n(&shared->held[random_below(random, PLACES)], held,
+                                   __ATOMIC_SEQ_CST);
+        if (held != 0)
+            give_back(&shared->pairs[held >> 18 & 255], (held >> 26) * TICK,
+                      held & ((1 << 18) - 1));
     }
 }
 
@@ -457,7 +472,7 @@ static void make_table(void) {
     for (unsigned i = 0; i < shared->pair_count; i++) {
         struct pair *pair = &shared->pairs[i];
         memset(pair, 0, sizeof *pair);
-        pair->kind = (enum kind)(few ? of_few % BUCKET : i % BUCKET);
+        pair->kind = (enum kind)(few ? of_few % KINDS : i % KINDS);
         struct stint_policy base =
             make_policy("", limits[draw(6)], TICK * (1 + draw(draw(4) == 0 ? 100 : 7)), 0, 0);
         snprintf(base.name, sizeof base.name, "%u", i);
@@ -483,6 +498,7 @@ static void begin_round(void) {
         struct pair *pair = &shared->pairs[i];
         pair->key = next_key + i / PAIRS_OF_KEY;
         pair->override = 0;
+        pair->back = 0;
         for (unsigned w = 0; w < WINDOWS; w++)
             pair->rows[w] = (struct row){.least_left = longest_window(&pair->policy),
                                          .least_refused_left = longest_window(&pair->policy),
@@ -622,11 +638,39 @@ static void check_used(const struct pair *pair, const struct stint_verdict *look
                  used, most - used);
 }
 
+/* A of a bucket: "in every span of length d at most burst + d * limit / window", of whole ticks; and
+ * what was granted since any of them is not lost. */
+static void check_bucket(const struct pair *pair, const struct stint_verdict *look) {
+    const struct stint_policy *policy = &pair->policy;
+    const uint64_t token = token_time(policy), more = (pair->back + slack()) * token;
+    const uint64_t room = count_most(policy) * token;
+    const uint64_t full = look->window != 0 ? look->window : test_time; /* without a slot */
+    int64_t most = 0, span = 0, held = 0;
+    for (unsigned w = 0; w < WINDOWS; w++) { /* the span with the most that ends here */
+        span = (span > 0 ? span : 0) + (int64_t)(pair->rows[w].granted * token - TICK);
+        most = span > most ? span : most;
+        shared->full += pair->rows[w].refused > 0;
+    }
+    if ((uint64_t)most > room + more)
+        violated(pair, "A: %" PRId64 " ns granted beyond a span, of %" PRIu64 "+%" PRIu64, most,
+                 room, more);
+    for (unsigned w = WINDOWS; w-- > 0;) {
+        held += (int64_t)(pair->rows[w].held * token);
+        const uint64_t least = shared->begin + w * TICK + (uint64_t)held;
+        if (held > 0 && least > full + more)
+            violated(pair, "A: full at %" PRIu64 ", not %" PRIu64, full, least);
+    }
+}
+
 static void check_pair(const struct pair *pair) {
     const uint64_t length = longest_window(&pair->policy);
     const struct stint_verdict look =
         ask(table, pair->id, number_key(table, pair->key), 0, STINT_PEEK);
     struct model_key count = {.window = shared->begin, .known = true};
+    if (is_bucket(&pair->policy)) {
+        check_bucket(pair, &look);
+        return;
+    }
     for (unsigned w = 0; w < WINDOWS; w++) {
         count = model_passed_to(&pair->policy, count, shared->begin + (w + 1) * length);
         count.used += (uint32_t)pair->rows[w].held;

@@ -114,9 +114,8 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     ledger_asked(asked); /* the look before a charge may be a strike, too */
     if ((asks & STINT_PEEK) != 0)
         return;
-    if (limit != 0 && !is_set(named, A_STRIPES) && named->largest < limit + 5)
-        if (limit > capacity_of(&named->policy))
-            named->largest = limit + 5; /* with what may be reserved */
+    if (!is_set(named, A_STRIPES) && !is_set(named, A_BURST) && limit > capacity_of(&named->policy))
+        named_limit(named, limit);
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }
 
@@ -318,7 +317,7 @@ static void call_refund(struct actor *actor) {
     trace(actor, "  %c key %u: %u of %u tokens of %" PRIu64, 'a' + given.asked.name,
           given.asked.key, back, tokens, given.verdict.window);
     must(!actor->reads || back == 0, "a reader gives nothing back");
-    ledger_refunded(&given, tokens, back);
+    ledger_refunded(actor, &given, tokens, back);
     call_end(actor);
 }
 
@@ -348,7 +347,7 @@ static void call_refund_all(struct actor *actor) {
     const uint64_t back = stint_refund_all(actor->limiter, requests, verdicts, count);
     trace(actor, "  %" PRIu64 " of %" PRIu64 " tokens, %u parts", back, most, count);
     must(back <= most && (!actor->reads || back == 0), "more was given back than told to");
-    ledger_refunded_all(given, verdicts, count, back, most);
+    ledger_refunded_all(actor, given, verdicts, count, back, most);
     call_end(actor);
 }
 
@@ -376,8 +375,8 @@ static void call_override(struct actor *actor) {
     const uint64_t until = world->time + spans[random_below(&actor->random, 5)];
 
     const uint64_t change = actor->reads ? 0 : override_begins(name, key);
-    if (limit != STINT_LIMIT_MAX && limit != 0 && named->largest < limit + 5)
-        named->largest = limit + 5;
+    if (limit != STINT_LIMIT_MAX && limit != 0)
+        named_limit(named, limit);
     call_begin(actor, F_OVERRIDE, &asked, 1);
     const int result =
         stint_override(actor->limiter, id_of(actor, name), world->keys[key], limit, until);
@@ -692,7 +691,11 @@ static bool each_told(void *context, const struct stint_entry *entry) {
          "a torn label");
     must(entry->reserved[0] == 0 && entry->reserved[1] == 0 && (entry->flags & ~UINT32_C(255)) == 0,
          "an entry has what is reserved");
-    must(entry->end % STINT_TICK_NS == 0, "an entry's window ends with a tick");
+    uint32_t features = 0; /* its policy may be another's by now */
+    for (unsigned name = 0; name < world->name_count; name++)
+        features |= world->names[name].features;
+    must(entry->end % STINT_TICK_NS == 0 || (features >> A_BURST & 1) != 0,
+         "an entry's window ends with a tick");
     return --told->left > 0;
 }
 
@@ -823,6 +826,7 @@ int actor_open(struct actor *actor, enum function function) {
         options.max_keys = options.shards = options.max_policies = options.labels = 0;
     if (function == F_READER)
         options.flags |= STINT_READ_ONLY;
+    actor->stale = false;
     call_begin(actor, function, NULL, 0);
     if (function == F_OPEN_IN)
         result = stint_open_in(&options, world->memory, world->size, &limiter);
@@ -839,7 +843,6 @@ int actor_open(struct actor *actor, enum function function) {
     call_end(actor);
     actor->limiter = limiter;
     actor->reads = function == F_READER;
-    actor->stale = false;
     pairs->openings++;
     if (result == 0)
         actor_find(actor);
@@ -870,8 +873,11 @@ static void call_resize(struct actor *actor) {
         if (reshapes)
             world->options.max_keys = options.max_keys;
         world->resized += reshapes;
-        for (unsigned i = 0; i < world->actor_count; i++)
-            world->actors[i].stale = world->actors[i].limiter != NULL;
+        for (unsigned i = 0; i < world->actor_count; i++) { /* one who reads takes no lock */
+            struct actor *other = &world->actors[i];
+            other->stale =
+                other->limiter != NULL || (other->calling && other->function == F_READER);
+        }
     }
     call_end(actor);
 }

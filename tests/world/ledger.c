@@ -7,7 +7,7 @@
 
 #include "world.h"
 
-enum { ENTRIES_MAX = 8192, ENDLESS = 1 << 30 };
+enum { ENTRIES_MAX = 8192, MOVES_MAX = 4096, ENDLESS = 1 << 30 };
 
 /* A window of a key by a name. */
 struct entry {
@@ -19,6 +19,15 @@ struct entry {
     unsigned first_refusals, refused;
     uint64_t endless;     /* granted by an override that never refuses, and perhaps not counted */
     unsigned vague, full; /* it was reset; a request emptied the key */
+};
+
+/* What a call told of the instant at which a key's bucket is full. */
+struct move {
+    unsigned name, key;
+    bool counts, back;      /* tokens were granted, or given back */
+    uint64_t now, full;     /* decided by; the instant then; 0: it was full */
+    uint64_t began, ended;  /* stamps */
+    uint64_t tokens, token; /* of so many ns each at most */
 };
 
 /* Of a key by a name. */
@@ -38,7 +47,8 @@ struct of_key {
 
 static struct books {
     struct entry entries[ENTRIES_MAX];
-    unsigned entry_count;
+    struct move moves[MOVES_MAX];
+    unsigned entry_count, move_count;
     struct of_key keys[NAMES_MAX][KEYS_MAX];
 } * books;
 
@@ -123,11 +133,12 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     holds(!charge || v->allowed, "a charge is never refused");
     /* A count that is carried, or smooth, takes no more than it can carry. */
     holds(!charge || shadowed || untracked || v->granted == cost || is(named, A_ABOVE) ||
-              is(named, A_RESERVED) || is(named, A_SMOOTH),
+              is(named, A_RESERVED) || is(named, A_SMOOTH) || is(named, A_BURST),
           "a charge is taken whole, or untracked");
-    /* A group's parts may have met different overrides of the key. */
-    holds(v->allowed || (whole && (v->flags & STINT_OVERRIDDEN) != 0) || cost <= STINT_LIMIT_MAX ||
-              (asks & STINT_PARTIAL) != 0 || v->retry_after == STINT_NEVER,
+    /* A group's parts may have met different overrides of the key, or policies. */
+    const bool differ = whole && (named->moved || (v->flags & STINT_OVERRIDDEN) != 0);
+    holds(v->allowed || differ || cost <= STINT_LIMIT_MAX || (asks & STINT_PARTIAL) != 0 ||
+              v->retry_after == STINT_NEVER,
           "what can never fit is told to wait");
     /* A part may have begun to fit, and an override may be over by now. */
     holds(v->allowed || v->retry_after > 0 || is(named, A_SHADOW) || whole ||
@@ -141,9 +152,11 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
         return;
     holds(v->remaining == (v->used < v->capacity ? v->capacity - v->used : 0),
           "remaining is capacity less used");
-    holds(v->window != 0 && v->window % STINT_TICK_NS == 0, "a window ends with a tick");
+    holds(v->window != 0 && (v->window % STINT_TICK_NS == 0 || is(named, A_BURST)),
+          "a window ends with a tick");
     holds(v->used >= v->granted || v->capacity == STINT_LIMIT_MAX, "used has what was granted");
-    holds(world->far || v->reset_after <= named->longest + 2 * MINUTE,
+    holds(world->far || (whole && is(named, A_BURST)) ||
+              v->reset_after <= named->longest + 2 * MINUTE,
           "reset_after is within a window");
     if (!v->allowed && (v->flags & (STINT_BANNED | STINT_OVERRIDDEN)) == 0 && !named->moved &&
         !whole && (asks & (STINT_PARTIAL | STINT_RESERVE)) == 0)
@@ -158,24 +171,25 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
                            const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
     const struct of_key *of_key = &books->keys[asked->name][asked->key];
-    const uint32_t own = asked->request.limit, capacity = capacity_of(&named->policy);
+    const struct model_ruling ruling = {.limit = of_key->limit, .until = of_key->until};
+    struct model_by by = model_by(&named->policy);
     const bool overridden = v->flags & STINT_OVERRIDDEN;
 
     if (of_key->override != OVERRIDE_UNKNOWN && of_key->stamp < actor->began && !world->far &&
         !named->moved && !actor->stale) {
         const bool set = of_key->override == OVERRIDE_SET && world->latest < of_key->until;
         holds(!set || overridden, "an override that was set holds");
-        holds(!set || v->capacity == of_key->limit || world->died > 0 || !world->still,
+        by.ruling = &ruling;
+        holds(!set || v->capacity == model_capacity(&by, &asked->request) || world->died > 0 ||
+                  !world->still,
               "an override's limit is the capacity");
+        by.ruling = NULL;
         holds(set || of_key->override == OVERRIDE_SET || !overridden || is(named, A_BAN),
               "nobody set an override");
     }
     if (overridden || named->moved || (v->flags & STINT_BANNED) != 0)
         return;
-    const uint32_t most = is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ? 16383
-                          : is(named, A_STRIPES)                        ? capacity
-                                                                        : STINT_LIMIT_MAX;
-    holds(v->capacity == (own == 0 ? capacity : own < most ? own : most), "capacity");
+    holds(v->capacity == model_capacity(&by, &asked->request), "capacity");
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
@@ -225,7 +239,8 @@ static bool refusal_judged(const struct named *named, const struct of_key *of_ke
     return !world->far && !named->moved && !named->charged && of_key->resets == 0 &&
            world->options.on_full != STINT_FULL_REPLACE &&
            !(is(named, A_REFUSED) || is(named, A_STRIPES) || is(named, A_SMOOTH) ||
-             is(named, A_IN_FLIGHT) || is(named, A_ABOVE) || is(named, A_RESERVED));
+             is(named, A_IN_FLIGHT) || is(named, A_ABOVE) || is(named, A_RESERVED) ||
+             is(named, A_BURST));
 }
 
 /* B: it is refused only if it did not fit beside all that may have been counted. `own`: tokens that
@@ -233,7 +248,10 @@ static bool refusal_judged(const struct named *named, const struct of_key *of_ke
 static void check_refusal(const struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *v, uint64_t own) {
     const struct named *named = &world->names[asked->name];
-    if (!refusal_judged(named, &books->keys[asked->name][asked->key]) || actor->stale ||
+    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    /* A part may be refused by an override that is cleared before its verdict is told. */
+    const bool cleared = of_key->changing > 0 || of_key->stamp > actor->began;
+    if (!refusal_judged(named, of_key) || actor->stale || cleared ||
         (v->flags & (STINT_BANNED | STINT_OVERRIDDEN | STINT_UNTRACKED)) != 0)
         return;
     const struct entry *entry = entry_of(asked->name, asked->key, v->window);
@@ -254,7 +272,8 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
 static void check_most(const struct entry *entry) {
     const struct named *named = &world->names[entry->name];
     const uint64_t most = named->largest * named->generations;
-    if (world->far || entry->vague != 0 || world->options.on_full == STINT_FULL_REPLACE)
+    if (world->far || is(named, A_BURST) || entry->vague != 0 ||
+        world->options.on_full == STINT_FULL_REPLACE)
         return;
     must(entry->granted <= most + entry->refunded,
          "A: policy %c, key %u, window %" PRIu64 ": %" PRIu64 " granted, %" PRIu64
@@ -262,26 +281,51 @@ static void check_most(const struct entry *entry) {
          'a' + entry->name, entry->key, entry->window, entry->granted, entry->refunded, most);
 }
 
+static void move_enter(const struct move *move) {
+    if (!is(&world->names[move->name], A_BURST))
+        return;
+    must(books->move_count < MOVES_MAX, "the test: no room in the ledger");
+    books->moves[books->move_count] = *move;
+    books->moves[books->move_count++].ended = ++world->stamp;
+}
+
 static void verdict_enter(const struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *v, bool group_refused) {
     const struct named *named = &world->names[asked->name];
+    struct of_key *of_key = &books->keys[asked->name][asked->key];
     if ((v->flags & STINT_UNTRACKED) != 0) { /* some stripes may have been emptied */
-        books->keys[asked->name][asked->key].dead += is(named, A_STRIPES) ? ENDLESS : 0;
+        of_key->dead += is(named, A_STRIPES) ? ENDLESS : 0;
         return;
     }
     struct entry *entry = entry_of(asked->name, asked->key, v->window);
-    entry->vague += books->keys[asked->name][asked->key].reset_stamp >= actor->began;
+    entry->vague += of_key->reset_stamp >= actor->began;
     if ((asked->request.flags & STINT_CHARGE) != 0)
         entry->charged += v->granted;
     else if ((v->flags & STINT_OVERRIDDEN) != 0 && v->capacity == STINT_LIMIT_MAX)
         entry->endless += v->granted;
     else
         entry->granted += v->granted;
+    const bool own = asked->request.limit != 0, endless = v->capacity == STINT_LIMIT_MAX;
+    const bool charged = (asked->request.flags & STINT_CHARGE) != 0;
+    /* A part of a refused group is told beside what others would have taken. It may have taken its
+     * cost, and given it back, or have emptied the key. */
+    of_key->dead += group_refused && (asked->request.flags & STINT_DRAIN) != 0;
+    move_enter(&(struct move){.name = asked->name,
+                              .key = asked->key,
+                              .back = group_refused,
+                              .counts = v->granted != 0 && !charged && !endless,
+                              .now = v->window - v->reset_after,
+                              .full = v->reset_after != 0 ? v->window : 0,
+                              .began = actor->began,
+                              .tokens = group_refused ? asked->request.cost
+                                        : endless     ? 0
+                                                      : v->granted,
+                              .token = own ? named->policy.window : named->token_most});
     if ((asked->request.flags & STINT_TENTATIVE) == 0)
         entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
     entry->full += (asked->request.flags & STINT_DRAIN) != 0;
     entry->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
-    holds(entry->first_refusals <= 1 || named->moved || world->far ||
+    holds(entry->first_refusals <= 1 || named->moved || world->far || is(named, A_BURST) ||
               world->options.on_full == STINT_FULL_REPLACE,
           "a window's first refusal is told once");
     check_most(entry);
@@ -348,7 +392,8 @@ void ledger_refund_begins(const struct taken *taken, uint32_t tokens) {
     entry->refund_stamp = UINT64_MAX;
 }
 
-void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given) {
+void ledger_refunded(const struct actor *actor, const struct taken *taken, uint32_t tokens,
+                     uint32_t given) {
     struct entry *entry = entry_of(taken->asked.name, taken->asked.key, taken->verdict.window);
     must(given <= tokens, "more was given back (%u) than told to (%u)", given, tokens);
     must(given == 0 || taken->verdict.window != 0, "given back by a verdict of no window");
@@ -359,14 +404,22 @@ void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given)
     if (books->keys[taken->asked.name][taken->asked.key].resets > 0)
         entry->vague++;
     entry->refund_stamp = ++world->stamp;
+    move_enter(&(struct move){.name = taken->asked.name,
+                              .key = taken->asked.key,
+                              .back = true,
+                              .began = actor->began,
+                              .tokens = given,
+                              .token = world->names[taken->asked.name].token_most});
     world->names[taken->asked.name].counted.refunded += given;
 }
 
-void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *verdicts,
-                         unsigned count, uint64_t given, uint64_t most) {
+void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
+                         const struct stint_verdict *verdicts, unsigned count, uint64_t given,
+                         uint64_t most) {
     for (unsigned i = 0; i < count; i++) {
         if (given == 0 || given == most) {
-            ledger_refunded(&taken[i], verdicts[i].granted, given == 0 ? 0 : verdicts[i].granted);
+            ledger_refunded(actor, &taken[i], verdicts[i].granted,
+                            given == 0 ? 0 : verdicts[i].granted);
             continue;
         }
         books->keys[taken[i].asked.name][taken[i].asked.key].given_by_dead = true;
@@ -436,6 +489,73 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
 
 /* ---- When nobody calls ----------------------------------------------------------------------- */
 
+/* A: in every span from the now of one grant to that of another "at most burst + d * limit /
+ * window", but for what was given back beside them. */
+static void check_spans(const struct named *named, const struct move *moves, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned j = 0; j < count && moves[i].counts; j++) {
+            const uint64_t from = moves[i].now, to = moves[j].now;
+            uint64_t granted = 0, back = 0, began = UINT64_MAX, ended = 0;
+            for (unsigned k = 0; k < count && moves[j].counts; k++) {
+                const struct move *move = &moves[k];
+                if (!move->counts || move->now < from || move->now > to)
+                    continue;
+                granted += move->tokens * named->token_least;
+                began = move->began < began ? move->began : began;
+                ended = move->ended > ended ? move->ended : ended;
+            }
+            for (unsigned k = 0; k < count; k++)
+                if (moves[k].back && moves[k].began < ended && moves[k].ended > began)
+                    back += moves[k].tokens * moves[k].token;
+            must(granted <= (named->fills + to - from) * named->generations + back,
+                 "A: bucket %c, key %u: %" PRIu64 " ns granted from %" PRIu64 " to %" PRIu64
+                 ", %" PRIu64 " given back",
+                 'a' + moves[i].name, moves[i].key, granted, from, to, back);
+        }
+}
+
+/* What is used is what was told of each take, with all that was taken since and less what was given
+ * back. `vague`: others may have taken, too. */
+static void check_full(const struct named *named, const struct move *moves, unsigned count,
+                       uint64_t full, bool vague) {
+    uint64_t most = world->latest;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t least = moves[i].full, more = moves[i].full + world->counted.stray_tokens;
+        if (moves[i].back)
+            continue;
+        for (unsigned j = 0; j < count; j++) {
+            const uint64_t ns = moves[j].tokens * moves[j].token;
+            if (moves[j].back)
+                least -= moves[j].ended > moves[i].began ? ns : 0;
+            else if (moves[j].began > moves[i].ended)
+                least += moves[j].tokens * named->token_least;
+            if (!moves[j].back && j != i && moves[j].ended > moves[i].began)
+                more += ns;
+        }
+        must((int64_t)(full - least) >= 0 || moves[i].full == 0,
+             "A: bucket %c, key %u is full at %" PRIu64 ", not %" PRIu64, 'a' + moves[i].name,
+             moves[i].key, full, least);
+        most = more > most ? more : most;
+    }
+    must(vague || full <= most, "B: bucket full at %" PRIu64 ", not %" PRIu64, full, most);
+}
+
+static void check_bucket(unsigned name, unsigned key, const struct stint_verdict *v) {
+    const struct named *named = &world->names[name];
+    const struct of_key *of_key = &books->keys[name][key];
+    struct move moves[MOVES_MAX];
+    unsigned count = 0;
+    if (named->mixed || world->options.on_full == STINT_FULL_REPLACE || of_key->resets > 0 ||
+        of_key->given_by_dead)
+        return;
+    for (unsigned i = 0; i < books->move_count; i++)
+        if (books->moves[i].name == name && books->moves[i].key == key)
+            moves[count++] = books->moves[i];
+    check_spans(named, moves, count);
+    if (!named->moved && v->window != 0 && of_key->dead == 0)
+        check_full(named, moves, count, v->window, is(named, A_OVERRIDES) || named->uncounted);
+}
+
 /* Whatever is carried into a window, it has what was granted in it and not given back (A). */
 static void used_least(unsigned name, unsigned key, const struct stint_verdict *v) {
     const struct named *named = &world->names[name];
@@ -463,6 +583,10 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     one.request.flags = STINT_PEEK;
     stint_decide(actor->limiter, &one.request, world->latest, v);
     verdicts_check(actor, asked, v, 1, false);
+    if (is(named, A_BURST)) {
+        check_bucket(name, key, v);
+        return;
+    }
     used_least(name, key, v);
     if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
         is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
@@ -512,6 +636,8 @@ void quiet_check(struct actor *actor) {
 static uint64_t held_up(const struct named *named) {
     const uint64_t windows = named->longest > 60 * DAY ? 1 : 2;
     const uint64_t owed = is(named, A_RESERVED) || is(named, A_ABOVE) ? 1 + named->largest * 2 : 0;
+    if (is(named, A_BURST) && !named->mixed)
+        return named->longest + MINUTE;
     return named->longest * (windows + owed) + MINUTE;
 }
 

@@ -51,6 +51,10 @@ static void ban_draw(struct random *random, struct stint_policy *policy) {
         policy->ban = STINT_WINDOW_MAX;
 }
 
+static uint32_t burst_draw(struct random *random) {
+    return 1 + (uint32_t)random_below(random, 16);
+}
+
 static struct stint_policy policy_make(struct random *random, unsigned name, uint32_t features) {
     struct stint_policy policy = STINT_POLICY_INIT;
     policy.name[0] = (char)('a' + name);
@@ -70,9 +74,19 @@ static struct stint_policy policy_make(struct random *random, unsigned name, uin
     if (has(features, A_JITTER))
         policy.jitter = 1 + (uint32_t)random_below(random, 100);
     start_draw(random, &policy, features);
+    if (has(features, A_BURST))
+        policy.burst = burst_draw(random);
     if (has(features, A_BAN))
         ban_draw(random, &policy);
+    if (has(features, A_WITHIN))
+        policy.ban_within = STINT_WINDOW_MAX - random_below(random, 2) * DAY;
     return policy;
+}
+
+/* What a policy has with these. */
+static uint32_t implied(uint32_t features) {
+    return (has(features, A_WITHIN) ? 1 << A_BAN : 0) |
+           (has(features, A_WITHIN) || has(features, A_BAN) ? 1 << A_OVERRIDES : 0);
 }
 
 /* Whether a policy and a request of it may have both, as the model has it. */
@@ -80,7 +94,7 @@ static bool together(unsigned one, unsigned other) {
     const uint32_t both = UINT32_C(1) << one | UINT32_C(1) << other;
     const uint32_t asks = both >> A_PEEK & 31;
     uint32_t features = both & ((UINT32_C(1) << POLICY_FEATURES) - 1);
-    features |= has(features, A_BAN) ? 1 << A_OVERRIDES : 0;
+    features |= implied(features);
     struct random random = {1};
     const struct stint_policy policy = policy_make(&random, 0, features);
     /* "STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the request's
@@ -103,16 +117,14 @@ bool features_fit(unsigned one, unsigned other) {
 
 static uint32_t features_draw(struct random *random) {
     const unsigned tries = (unsigned)random_below(random, 6);
-    uint32_t features = 0;
+    uint32_t features = random_below(random, 8) == 0 ? 1 << A_BURST : 0; /* goes with few */
     for (unsigned i = 0; i < tries; i++) {
         unsigned feature = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
         bool fits = true;
         for (unsigned other = 0; other < POLICY_FEATURES; other++)
             if (has(features, other) && other != feature)
                 fits &= features_fit(feature, other);
-        features |= fits ? UINT32_C(1) << feature : 0;
-        if (has(features, A_BAN) && !has(features, A_STRIPES))
-            features |= 1 << A_OVERRIDES;
+        features |= fits ? UINT32_C(1) << feature | implied(UINT32_C(1) << feature) : 0;
     }
     return features;
 }
@@ -128,7 +140,7 @@ struct stint_policy policy_draw(struct random *random, unsigned name, bool wrong
         if (one >= other || features_fit(one, other) || one_number)
             continue;
         features = UINT32_C(1) << one | UINT32_C(1) << other;
-        features |= has(features, A_BAN) ? 1 << A_OVERRIDES : 0;
+        features |= implied(features);
         break;
     }
     return policy_make(random, name, features);
@@ -141,6 +153,7 @@ struct stint_policy policy_vary(struct random *random, const struct stint_policy
     if (varied.stripes > 1 && varied.limit < varied.stripes)
         varied.limit = varied.stripes;
     varied.capacity = above ? varied.limit + 1 + (uint32_t)random_below(random, 8) : 0;
+    varied.burst = is_bucket(policy) ? burst_draw(random) : 0;
     if (varied.max_reserved != 0)
         varied.max_reserved = 1 + (uint32_t)random_below(random, 6);
     if (random_below(random, 3) == 0)
@@ -167,6 +180,8 @@ uint32_t policy_features(const struct stint_policy *policy) {
     features |= policy->near_limit != 0 ? 1 << A_NEAR : 0;
     features |= policy->jitter != 0 ? 1 << A_JITTER : 0;
     features |= policy->ban != 0 ? 1 << A_BAN : 0;
+    features |= policy->ban_within != 0 ? 1 << A_WITHIN : 0;
+    features |= is_bucket(policy) ? 1 << A_BURST : 0;
     return features == 0 ? 1 << A_PLAIN : features;
 }
 
@@ -174,13 +189,32 @@ uint32_t request_features(const struct stint_request *request) {
     return (request->flags & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
 }
 
+static void raise(uint64_t *most, uint64_t value) {
+    *most = *most < value ? value : *most;
+}
+
+void named_limit(struct named *named, uint64_t limit) {
+    const uint64_t token = (named->policy.window + limit - 1) / limit;
+    raise(&named->largest, limit + 5); /* with what may be reserved */
+    if (!is_bucket(&named->policy))
+        return;
+    raise(&named->token_most, token);
+    named->token_least = named->token_least > token ? token : named->token_least;
+}
+
 void named_changes(struct named *named, const struct stint_policy *policy) {
-    const uint64_t most = (uint64_t)capacity_of(policy) + policy->max_reserved;
-    if (named->largest < most)
-        named->largest = most;
-    if (named->longest < longest_window(policy))
-        named->longest = longest_window(policy);
     const uint32_t features = policy_features(policy);
+    raise(&named->largest, (uint64_t)capacity_of(policy) + policy->max_reserved);
+    raise(&named->longest, longest_window(policy));
+    named->mixed |= named->features != 0 && has(named->features, A_BURST) != is_bucket(policy);
+    if (is_bucket(policy)) {
+        const uint64_t token = token_time(policy);
+        raise(&named->fills, count_most(policy) * token);
+        raise(&named->longest, named->fills);
+        raise(&named->token_most, token);
+        if (named->token_least == 0 || named->token_least > token)
+            named->token_least = token;
+    }
     named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
     named->features |= features;
     if (has(features, A_SHADOW))

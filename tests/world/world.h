@@ -86,6 +86,8 @@ enum function {
     X(SHADOW, "shadow")                                                                            \
     X(OVERRIDES, "overrides")                                                                      \
     X(BAN, "ban")                                                                                  \
+    X(WITHIN, "ban_within")                                                                        \
+    X(BURST, "burst")                                                                              \
     X(PEEK, "PEEK")                                                                                \
     X(PARTIAL, "PARTIAL")                                                                          \
     X(DRAIN, "DRAIN")                                                                              \
@@ -153,12 +155,14 @@ struct named {
     uint32_t features;          /* it ever had, or may have */
     bool overridable;           /* all that had the name had STINT_OVERRIDES */
     uint64_t largest;           /* limit that anything ever had, with what may be reserved */
-    uint64_t longest;           /* window, ns */
-    unsigned generations;       /* policies that had the name */
-    uint64_t since;             /* when it was known to be there; 0: it is not */
-    bool moved;                 /* it was changed, replaced or removed, or is being */
-    bool charged;               /* a count of it may have tokens that nobody was granted */
-    bool sober;                 /* it may be no shadow */
+    uint64_t longest;           /* window, or time in which a bucket fills, ns */
+    uint64_t token_least, token_most, fills; /* of buckets: ns, by all that ever was */
+    bool mixed;           /* some that had the name were buckets, others were not */
+    unsigned generations; /* policies that had the name */
+    uint64_t since;       /* when it was known to be there; 0: it is not */
+    bool moved;           /* it was changed, replaced or removed, or is being */
+    bool charged;         /* a count of it may have tokens that nobody was granted */
+    bool sober;           /* it may be no shadow */
     /* Decisions since its first generation was added. */
     struct stint_policy_stats counted;
     bool uncounted; /* somebody died who decided by it */
@@ -264,6 +268,7 @@ uint32_t request_features(const struct stint_request *request);
 void named_new(struct named *named, const struct stint_policy *policy);
 void named_moves(struct named *named); /* it is changed, replaced or removed */
 void named_changes(struct named *named, const struct stint_policy *policy);
+void named_limit(struct named *named, uint64_t limit); /* a key or a request may have its own */
 
 /* ---- Calls (calls.c) ------------------------------------------------------------------------- */
 
@@ -286,10 +291,12 @@ void verdicts_check(struct actor *actor, const struct asked *asked,
                     const struct stint_verdict *verdicts, unsigned count, bool whole);
 void ledger_begin(void);
 void ledger_refund_begins(const struct taken *taken, uint32_t tokens);
-void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given);
+void ledger_refunded(const struct actor *actor, const struct taken *taken, uint32_t tokens,
+                     uint32_t given);
 /* Of several: of each verdict's `granted`, `given` of `most` in all. */
-void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *verdicts,
-                         unsigned count, uint64_t given, uint64_t most);
+void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
+                         const struct stint_verdict *verdicts, unsigned count, uint64_t given,
+                         uint64_t most);
 void ledger_asked(const struct asked *asked);  /* before it is decided */
 void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
 void ledger_reset(unsigned name, unsigned key);
