@@ -52,10 +52,10 @@
  *     that another has used. A slot's window never goes back because of a late thread. A real
  *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
  *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s; by a
- *     bucket until all of burst and max_reserved is back (or a window, if that is longer) and 60 s.
- *     By `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays 5 a window: it is
- *     held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A calendar policy's
- *     window counts as 31 or 366 days.)
+ *     bucket until all of burst and max_reserved is back (or a window, if that is longer), 60 s and
+ *     two ticks (20 ms). By `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays
+ *     5 a window: it is held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A
+ *     calendar policy's window counts as 31 or 366 days.)
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
  *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
  *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or

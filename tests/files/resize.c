@@ -67,7 +67,9 @@ static uint32_t below(uint32_t number) {
 /* Of any kind, with windows of 10 ms to 40 days. */
 static struct stint_policy draw_policy(uint32_t number) {
     static const uint64_t windows[] = {10 * MS, SECOND, 7 * SECOND, MINUTE, HOUR, DAY, 40 * DAY};
-    const enum kind kind = (enum kind)(number < MINUTES ? number : below(HELD));
+    const enum kind kind = (enum kind)(number < MINUTES ? number
+                                       : below(3) == 0  ? BUCKET
+                                                        : below(HELD));
     struct stint_policy policy = make_policy(
         "", 4 + below(30) + number * 100, windows[below(sizeof windows / sizeof windows[0])], 0, 0);
     if (below(3) == 0)

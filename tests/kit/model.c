@@ -234,8 +234,8 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
 }
 
 /* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
- * of burst and max_reserved is back (or a window, if that is longer) and 60 s". (It is measured
- * from tick to tick.) */
+ * of burst and max_reserved is back (or a window, if that is longer), 60 s and two ticks". (It is
+ * measured from tick to tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
     uint64_t longest = longest_window(policy);
     if (is_bucket(policy))

@@ -40,8 +40,11 @@ static const char *const kinds[] = {
     "3/minute shadow",
     "3/hour start=2024-01-01T00:00:07Z",
     "3/minute start=first",
+    "6/minute burst=9",
+    "6/minute burst=2 reserve=9",
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], KEYS = 5 };
+/* The last are buckets. These are full at an instant, which has no number beyond 2^64. */
+enum { KINDS = sizeof kinds / sizeof kinds[0], IN_WINDOWS = KINDS - 2, KEYS = 5 };
 
 /* A limiter with one policy, and keys that have used more or less of it. */
 struct bed {
@@ -224,18 +227,25 @@ TEST(test_held_up) {
         {"5/s capacity=1000 reserve=1000", 1, 201 * SECOND},
         {"3/month", 1, 31 * DAY},
         {"3/year", 1, 366 * DAY},
+        {"6/minute burst=9", 1, 10 * SECOND},
+        {"6/minute burst=9", 9, 90 * SECOND},
+        {"6/minute burst=2 reserve=9", 1, 100 * SECOND},
+        {"3/minute burst=2", 1, 20 * SECOND},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (unsigned step = 0; step < 3; step++) {
             const uint64_t by = step == 0 ? 50 * SECOND : step == 1 ? ALLOWANCE : ALLOWANCE + TICK;
             struct bed bed = open_bed(cases[i].kind, 1000, T0);
+            const uint64_t full = count_most(&bed.policy) * token_time(&bed.policy);
             empty(&bed, 1, STINT_RESERVE);
             test_time = T0 - by;
+            if (is_bucket(&bed.policy) && by > ALLOWANCE) /* "a window, if that is longer" */
+                test_time -= TICK + (full < bed.policy.window ? bed.policy.window - full : 0);
             struct stint_verdict v = ask_bed(&bed, 1, cases[i].cost, 0);
             assert_int_equal(fits(&v), by > ALLOWANCE);
             if (by <= ALLOWANCE && v.retry_after != cases[i].held + by)
                 fail_msg("\"%s\": held up for %" PRIu64, cases[i].kind, v.retry_after);
-            assert_true(bed.policy.calendar != 0 ||
+            assert_true(bed.policy.calendar != 0 || is_bucket(&bed.policy) ||
                         v.retry_after <= windows_held(&bed.policy) * bed.policy.window + by);
             stint_close(bed.limiter);
         }
@@ -477,7 +487,7 @@ TEST(test_now_of_0) {
  * them, and wrap, while all that is told as a distance from now is exact. */
 TEST(test_year_2554) {
     static const uint64_t left[] = {0, 1, TICK, SECOND, HOUR, DAY, 500 * DAY};
-    for (unsigned kind = 0; kind < KINDS; kind++)
+    for (unsigned kind = 0; kind < IN_WINDOWS; kind++)
         for (unsigned at = 0; at < sizeof left / sizeof left[0]; at++)
             for (unsigned i = 0; i < STEPS; i++) {
                 if (steps[i] <= left[at])
@@ -488,7 +498,7 @@ TEST(test_year_2554) {
 
 /* Tokens of the last windows can be given back, too, by the caller and between stripes. */
 TEST(test_refunds_in_2554) {
-    for (unsigned kind = 0; kind < KINDS; kind++) {
+    for (unsigned kind = 0; kind < IN_WINDOWS; kind++) {
         struct bed bed = open_bed(kinds[kind], 1000, UINT64_MAX - 5);
         for (uint32_t cost = 1; cost <= bed.capacity; cost++) {
             struct stint_verdict v = ask_bed(&bed, 7, cost, 0);
@@ -514,7 +524,7 @@ TEST(test_refunds_in_2554) {
  * be taken for live ones until theirs ends: 584 years later the ids have come round.) */
 TEST(test_before_1970) {
     static const uint64_t before[] = {1, SECOND, DAY}, after[] = {0, 1, SECOND, HOUR};
-    for (unsigned kind = 0; kind < KINDS; kind++)
+    for (unsigned kind = 0; kind < IN_WINDOWS; kind++)
         for (unsigned from = 0; from < 3; from++)
             for (unsigned to = 0; to < 4; to++) {
                 struct bed bed = open_used_bed(kinds[kind], (uint64_t)0 - before[from]);
@@ -549,7 +559,7 @@ enum { WRAPS = sizeof wraps / sizeof wraps[0] };
 /* Windows before, after, and across the wrap are windows like any others. */
 TEST(test_across_wraps) {
     static const uint64_t distances[] = {1, TICK - 1, TICK, TICK + 1, 7 * SECOND, HOUR};
-    for (unsigned kind = 0; kind < KINDS; kind++)
+    for (unsigned kind = 0; kind < IN_WINDOWS; kind++)
         for (unsigned wrap = 0; wrap < WRAPS; wrap++)
             for (unsigned i = 0; i < sizeof distances / sizeof distances[0]; i++)
                 for (unsigned step = 0; step < STEPS; step += 1 + kind % 2) {
