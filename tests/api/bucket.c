@@ -3,6 +3,7 @@
  *
  * Token buckets (stint_policy.burst), case by case: what they grant at once and as they fill, to
  * the ns, and what all that windows know is for them. */
+#include "children.h"
 #include "kinds.h"
 #include "model.h"
 #include "random.h"
@@ -411,4 +412,56 @@ TEST(test_a_year) {
         assert_true(granted <= ideal + 1 && granted + ideal / token + 2 >= ideal);
         stint_close(limiter);
     }
+}
+
+/* ---- Beside others --------------------------------------------------------------------------- */
+
+/* The first key that has used any. */
+static bool keep(void *context, const struct stint_entry *entry) {
+    *(struct stint_entry *)context = *entry;
+    return entry->used == 0;
+}
+
+/* Two processes take of one bucket. What both have left is what each reads of it: by itself, in a
+ * group, among all keys, in response fields and in metrics. */
+TEST(test_shared) {
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    const size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    struct stint_limiter *limiter = NULL, *other = NULL;
+    struct stint_verdict v[2];
+    struct stint_entry entry = {0};
+    char text[8192];
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    const uint32_t ids[] = {add_text(limiter, "60/minute burst=10 name=b"),
+                            add_text(limiter, "100/minute name=w")};
+    const stint_key key = number_key(limiter, 1);
+    test_time = T0;
+    assert_int_equal(ask(limiter, ids[0], key, 4, 0).granted, 4);
+    const pid_t child = forked();
+    if (child == 0) {
+        const bool opened = stint_open_in(&options, memory, size, &other) == 0;
+        _exit(opened && ask(other, ids[0], key, 3, 0).used == 7 ? 0 : 1);
+    }
+    assert_good(child);
+
+    const struct stint_request group[] = {STINT_REQUEST(key, ids[1], 1),
+                                          STINT_REQUEST(key, ids[0], 4)};
+    assert_false(stint_decide_all(limiter, group, 2, STINT_NOW, v));
+    assert_true(v[0].allowed && v[0].granted == 0 && !v[1].allowed && v[1].retry_after == S);
+    assert_int_equal(used_of(limiter, ids[1], key), 0);
+    test_time += S;
+    assert_true(stint_decide_all(limiter, group, 2, STINT_NOW, v));
+    assert_true(v[1].used == 10 && v[1].window == T0 + 11 * S);
+
+    assert_int_equal(stint_refund(limiter, ids[1], key, 1, v[0].window), 1);
+    assert_int_equal(stint_each(limiter, keep, &entry), 0);
+    assert_true(entry.policy == ids[0] && entry.used == 10 && entry.end == T0 + 11 * S);
+    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &ids[0], &v[1], 1, text, sizeof text) >
+                0);
+    assert_non_null(strstr(text, "q=10"));
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "\nstint_policy_burst{policy=\"b\"} 10\n"));
+    assert_null(strstr(text, "stint_policy_burst{policy=\"w\"}"));
+    stint_close(limiter);
 }
