@@ -94,6 +94,8 @@ int tool_watch(const struct arguments *arguments);
 int tool_policies(const struct arguments *arguments);
 int tool_metrics(const struct arguments *arguments);
 int tool_top(const struct arguments *arguments); /* entries.c */
+int tool_overrides(const struct arguments *arguments);
+int tool_bans(const struct arguments *arguments);
 int tool_dump(const struct arguments *arguments);
 int tool_key(const struct arguments *arguments);  /* key.c */
 int tool_make(const struct arguments *arguments); /* change.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stint top, dump: the keys of a table, slot by slot. */
+ * stint top, overrides, bans, dump: the keys of a table, slot by slot. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +7,11 @@
 #include "common.h"
 #include "report.h"
 
-enum { LABEL_BYTES = 256 };
-
 /* An entry with a name of its own: the callback's is gone when it returns. */
 struct kept {
     struct stint_entry entry;
     uint64_t rank; /* what keys are ordered by */
-    char label[LABEL_BYTES];
+    char label[STINT_LABEL_SIZE];
 };
 
 struct listing {
@@ -23,9 +21,10 @@ struct listing {
     bool chosen; /* one policy only */
     uint32_t policy;
     bool overrides; /* of some policy keys may have limits of their own */
-    /* Of top: the first of those so far, and others. */
+    /* What is listed; of top the first of those so far, and others. */
     struct kept *kept;
     size_t count, room;
+    bool bans; /* of overrides and bans, which are meant */
 };
 
 static int listing_begin(struct listing *listing, const struct arguments *arguments) {
@@ -183,7 +182,7 @@ static int by_rank(const void *a, const void *b) {
     if (order == 0)
         order = compare(one->entry.label_length == 0, other->entry.label_length == 0);
     if (order == 0) /* what is behind a label is 0 */
-        order = memcmp(one->label, other->label, LABEL_BYTES);
+        order = memcmp(one->label, other->label, sizeof(one->label));
     if (order == 0)
         order = compare(one->entry.key, other->entry.key);
     return order != 0 ? order : compare(one->entry.policy, other->entry.policy);
@@ -217,6 +216,23 @@ static void keep_first(struct listing *listing) {
         listing->count = (size_t)listing->arguments->number;
 }
 
+/* Keeps an entry, with its name. */
+static void keep(struct listing *listing, const struct stint_entry *entry, uint64_t its_rank) {
+    if (listing->count == listing->room) {
+        listing->room = listing->room * 2 + 1024;
+        listing->kept = must_have(realloc(listing->kept, listing->room * sizeof(*listing->kept)));
+    }
+    struct kept *kept = &listing->kept[listing->count++];
+    *kept = (struct kept){.entry = *entry, .rank = its_rank};
+    if (entry->label_length != 0)
+        memcpy(kept->label, entry->label, entry->label_length);
+}
+
+/* The label of an entry that was kept, which has moved since. */
+static void label_again(struct kept *kept) {
+    kept->entry.label = kept->entry.label_length == 0 ? NULL : kept->label;
+}
+
 static bool top_entry(void *context, const struct stint_entry *entry) {
     enum { MORE = 1024 }; /* than are listed, between two sorts */
     struct listing *listing = context;
@@ -227,16 +243,7 @@ static bool top_entry(void *context, const struct stint_entry *entry) {
         return true;
     if (listing->count == most)
         keep_first(listing);
-    if (listing->count == listing->room) {
-        listing->room = listing->room * 2 + MORE < most ? listing->room * 2 + MORE : most;
-        listing->kept = must_have(realloc(listing->kept, listing->room * sizeof(*listing->kept)));
-    }
-    struct kept *kept = &listing->kept[listing->count++];
-    const size_t length = entry->label_length < LABEL_BYTES ? entry->label_length : LABEL_BYTES;
-    *kept = (struct kept){.entry = *entry, .rank = its_rank};
-    kept->entry.label_length = (uint32_t)length;
-    if (length != 0)
-        memcpy(kept->label, entry->label, length);
+    keep(listing, entry, its_rank);
     return true;
 }
 
@@ -254,7 +261,7 @@ static void print_top(struct report *report, struct listing *listing) {
     report_table(report, "top");
     for (size_t i = 0; i < listing->count; i++) {
         struct stint_entry *entry = &listing->kept[i].entry;
-        entry->label = entry->label_length == 0 ? NULL : listing->kept[i].label;
+        label_again(&listing->kept[i]);
         if ((entry->flags & STINT_ENTRY_BAN) != 0)
             look(listing, entry);
         report_row(report);
@@ -283,4 +290,77 @@ int tool_top(const struct arguments *arguments) {
     }
     listing_end(&listing);
     return code;
+}
+
+/* ---- Overrides and bans ---- */
+
+static bool limit_entry(void *context, const struct stint_entry *entry) {
+    struct listing *listing = context;
+
+    if (wanted(listing, entry) && (entry->flags & STINT_ENTRY_OVERRIDE) != 0 &&
+        ((entry->flags & STINT_ENTRY_BAN) != 0) == listing->bans)
+        keep(listing, entry, entry->end);
+    return true;
+}
+
+/* What ends first stands first. */
+static int by_end(const void *a, const void *b) {
+    const struct kept *one = a, *other = b;
+    const int order = compare(one->rank, other->rank);
+    return order != 0 ? order : by_rank(a, b);
+}
+
+static void print_limits(struct report *report, struct listing *listing) {
+    report_table(report, listing->bans ? "bans" : "overrides");
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct stint_entry *entry = &listing->kept[i].entry;
+        const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
+        const char *kind = entry_kind(entry);
+        label_again(&listing->kept[i]);
+        report_row(report);
+        report_key(report, "key", entry->key);
+        report_text(report, "policy", policy == NULL ? NULL : policy->name,
+                    policy == NULL ? 0 : strlen(policy->name));
+        report_text(report, "kind", kind, strlen(kind));
+        if (listing->bans)
+            report_time(report, "since", entry->since);
+        else
+            report_count(report, "limit", entry->limit);
+        report_time(report, "until", entry->end);
+        report_text(report, "label", entry->label, entry->label_length);
+    }
+    report_table_end(report);
+}
+
+static int limits(const struct arguments *arguments, bool bans) {
+    struct listing listing;
+    struct report report;
+    int code = listing_begin(&listing, arguments);
+
+    if (code != EXIT_GOOD)
+        return code;
+    listing.bans = bans;
+    if (stint_each(listing.limiter, limit_entry, &listing) != 0)
+        code = failure(arguments, "%s", reason());
+    if (code == EXIT_GOOD) {
+        if (listing.count != 0)
+            qsort(listing.kept, listing.count, sizeof(*listing.kept), by_end);
+        report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
+        print_limits(&report, &listing);
+        report_end(&report);
+        if (listing.count == 0 && !arguments->json)
+            puts(bans ? "no key is banned" : "no key has a limit of its own");
+        if (!all_written())
+            code = failure(arguments, "the keys cannot be written");
+    }
+    listing_end(&listing);
+    return code;
+}
+
+int tool_overrides(const struct arguments *arguments) {
+    return limits(arguments, false);
+}
+
+int tool_bans(const struct arguments *arguments) {
+    return limits(arguments, true);
 }

@@ -150,7 +150,7 @@ static void print_key(struct report *report, const struct asked *asked) {
 
     report_key(report, "key", asked->key);
     if (!text || asked->any.label_length != 0)
-        report_text(report, "name", asked->any.label_length == 0 ? NULL : asked->label,
+        report_text(report, "label", asked->any.label_length == 0 ? NULL : asked->label,
                     asked->any.label_length);
     if (!text || asked->any.refused_windows != 0)
         report_count(report, "refused_windows", asked->any.refused_windows);

@@ -102,6 +102,21 @@ static const struct command commands[] = {
      .about =
          "Shows what one key may take and has used by each policy, which limit is in force for\n"
          "it and until when, whether it is refused, since when, and when it is let through again."},
+    {.name = "overrides",
+     .run = tool_overrides,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "the limits that were set by hand",
+     .about = "Lists the keys that have a limit of their own, set by hand; what ends first first."},
+    {.name = "bans",
+     .run = tool_bans,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "the keys that are banned",
+     .about = "Lists the keys that are banned, or would be if their policy were no shadow; what\n"
+              "ends first first."},
     {.name = "dump",
      .run = tool_dump,
      .operands = "F",
@@ -155,7 +170,7 @@ enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 static void print_help(FILE *out) {
     fputs("Usage: stint COMMAND [OPTIONS] FILE ...\n\n", out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-9s  %s\n", commands[i].name, commands[i].summary);
     fputs("\nstint COMMAND --help lists the options of a command; stint(1) has examples.\n", out);
 }
 

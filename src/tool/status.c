@@ -148,7 +148,7 @@ static uint64_t age_of(const char *path, uint64_t now) {
     return made < now ? now - made : 0;
 }
 
-/* A count that should not move: people are told if it did. */
+/* A count that is 0 mostly: people are told if it is not. */
 static void print_oddity(struct report *report, const char *name, uint64_t count) {
     if (count != 0 || !report_is_text(report))
         report_count(report, name, count);
@@ -175,6 +175,8 @@ static void print_status(struct report *report, const struct arguments *argument
     } else if (stats->live > stats->slots / 2) {
         report_note(report, "note", "more keys than it was made for: see stint resize");
     }
+    print_oddity(report, "overrides", stats->overrides);
+    print_oddity(report, "banned", stats->banned);
     print_oddity(report, "untracked", stats->untracked);
     print_oddity(report, "replaced", stats->replaced);
     print_oddity(report, "clock_steps", stats->clock_steps);
@@ -254,6 +256,10 @@ static void print_line(const struct sample *sample, const struct sample *before)
            grouped(a, sample->stats.live), grouped(b, sample->stats.slots / 2),
            rate(before, sample, allowed[0], allowed[1]),
            rate(before, sample, refused[0], refused[1]));
+    if (sample->stats.overrides != 0)
+        printf("  overrides %s", grouped(a, sample->stats.overrides));
+    if (sample->stats.banned != 0)
+        printf("  banned %s", grouped(a, sample->stats.banned));
     if (sample->stats.untracked != 0)
         printf("  untracked %s", grouped(a, sample->stats.untracked));
     putchar('\n');

@@ -110,11 +110,11 @@ class Tool(commands.Case):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "dump", "metrics", "make", "apply",
+COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "overrides", "bans", "dump", "metrics", "make", "apply",
             "resize", "replay"]
-FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "dump", "metrics"] # what there must be already
+FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "overrides", "bans", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
-         ["dump"], ["metrics"]]
+         ["bans"], ["dump"], ["metrics"]]
 
 
 class Usage(Tool):
@@ -144,7 +144,7 @@ class Usage(Tool):
         for command in COMMANDS[:-1]:
             self.fails(2, "FILE is missing", command)
             self.fails(2, "FILE is empty", command, "")
-        for command in "status", "watch", "policies", "top", "dump", "metrics", "make", "resize":
+        for command in "status", "watch", "policies", "top", "overrides", "bans", "dump", "metrics", "make", "resize":
             self.fails(2, "'more' is one operand too many", command, self.table, "more")
         self.fails(2, "POLICIES is missing", "apply", self.table)
         self.fails(2, "POLICIES is empty", "apply", self.table, "")
@@ -716,7 +716,7 @@ class Looking(Tool):
                 stint("take", "-q", self.table, policy, "alice")
         self.good("override", "-q", self.table, "own", "alice", "50", "--for", "1h")
         told = self.json("key", self.table, "alice")
-        self.assertEqual([told[name] for name in ("name", "refused_windows")], ["alice", 4])
+        self.assertEqual([told[name] for name in ("label", "refused_windows")], ["alice", 4])
         self.assertLessEqual(begin - 10**9, told["last_refusal"])
         self.assertLessEqual(begin - 10**7, told["first_refusal"])
         rows = {row["policy"]: row for row in told["policies"]}
@@ -769,13 +769,30 @@ class Looking(Tool):
         self.make("5/d overrides name=o", f"1/{YEAR} ban=1h name=b", f"1/{YEAR} ban=1h shadow name=s")
         self.good("take", self.table, "o", "k")
         self.good("override", "-q", self.table, "o", "k", "0", "--for", "1h")
-        self.good("override", "-q", self.table, "b", "hand", "0", "--for", "1h")
+        self.good("override", "-q", self.table, "b", "hand", "7", "--for", "2h")
+        self.good("make", "--keys=10", self.path("empty"))
         for policy in "b", "s":
             for _ in range(3):
                 stint("take", self.table, policy, "k")
+        lists = {(command, *option): [(row["policy"], row["kind"], row["key"], row.get("limit")) for row in
+                                      self.json(command, *option, self.table)[command]]
+                 for command in ("overrides", "bans") for option in ((), ("--policy=s",))}
+        hand, key = (self.json("peek", self.table, "o", key, code=code)["key"] for key, code in (("hand", 0), ("k", 1)))
+        self.assertEqual(lists, {("overrides",): [("o", "override", key, 0), ("b", "override", hand, 7)],
+                                 ("overrides", "--policy=s"): [], ("bans", "--policy=s"): [("s", "shadow ban", key, None)],
+                                 ("bans",): [("b", "ban", key, None), ("s", "shadow ban", key, None)]})
+        for command, none, word in ("overrides", "no key has a limit", hand), ("bans", "no key is banned", "shadow ban"):
+            self.assertIn(word, self.good(command, self.table))
+            self.assertIn(none, self.good(command, self.path("empty")))
+        [row, _] = self.json("bans", self.table)["bans"]
+        self.assertEqual(row["until"] - row["since"], 3600 * 10**9)
+        status = self.json("status", "--interval=0", self.table)
+        self.assertEqual((status["overrides"], status["banned"]), (2, 2))
+        self.assertRegex(self.good("status", "--interval=0", self.table), r"(?m)^Overrides +2\nBanned +2$")
+        self.assertIn("  overrides 2  banned 2", self.good("watch", "--interval=.01", "--count=1", self.table))
         rows = self.rows()
         self.assertEqual(sorted((row["policy"], row["kind"], row["used"], row["own_limit"]) for row in rows),
-                         [("b", "ban", 0, 0), ("b", "count", 1, 0), ("b", "override", 0, 0),
+                         [("b", "ban", 0, 0), ("b", "count", 1, 0), ("b", "override", 0, 7),
                           ("o", "count", 1, 0), ("o", "override", 0, 0),
                           ("s", "count", 1, 0), ("s", "shadow ban", 0, 0)])
         self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h name=s\n")
