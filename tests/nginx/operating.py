@@ -7,6 +7,7 @@ on the zone of a running nginx.
 
 The command is $STINT, or the `stint` of the PATH.
 """
+import http.client
 import http.server
 import json
 import os
@@ -366,6 +367,48 @@ class Command(Filed):
             self.apply("7/h in-flight name=p")
             self.assertEqual(server.get("/charged?user=a").stint, "REJECTED p /")
             self.assertEqual(len(server.logged('policy "p" .* replaced by one of another kind')), 1)
+
+    def test_policies_are_replaced_under_load(self):
+        """By others of all kinds, and one is removed. Each answer is whole, and each field is a number."""
+        kinds = ("", "burst=100", "smooth", "in-flight", "reserve=3", "ban=1h", "shadow")
+        paths = {f"/{name}": location(f"/{name}", f"stint_limit z p $arg_user;", more, "empty_gif;")
+                 for name, more in (("plain", ""), ("two", "stint_limit z q $arg_user delay;"),
+                                    ("charged", "stint_limit z q k charge=$status;"))}
+        server = self.filed("stint_policy z 20/100ms name=p; stint_policy z 20/100ms reserve=9 name=q;"
+                            "stint_headers both;", *paths.values(), location("/metrics", "stint_metrics z;"))
+        with server.edit(("keys=1k", "keys=1k policies=300")):
+            wrong, done = [], threading.Event()
+
+            def whole(response):
+                told = [response[name] or "0" for name in (
+                    "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")]
+                rate = re.sub(r'"[pq]";r=\d+(;t=\d+)?(, )?', "", response["RateLimit"] or "")
+                return response.status in (200, 429) and response.body and "".join(told).isdecimal() and not rate
+
+            def ask(number):
+                try:
+                    while not done.is_set():
+                        for path in (*paths, "/status", "/metrics"):
+                            response = server.get(f"{path}?user={number}")
+                            if not whole(response):
+                                wrong.append((path, response.status, response.fields, response.body))
+                except (OSError, http.client.HTTPException) as error:  # such as an empty answer
+                    wrong.append(error)
+            clients = [threading.Thread(target=ask, args=[number]) for number in range(3)]
+            for client in clients:
+                client.start()
+            try:
+                for number in range(60):
+                    self.apply(*(f"{size}/100ms name={name} {kinds[(number * step) % len(kinds)]}"
+                                 for name, size, step in (("p", 20, 1), ("q", 1000, 2))))
+                self.apply("20/100ms name=p")
+                until(lambda: server.get("/two?user=k").stint == "REJECTED q /", "what was removed")
+            finally:
+                done.set()
+                for client in clients:
+                    client.join()
+            self.assertEqual(wrong, [])
+            self.assertEqual(server.logged("alert|malloc|signal 11"), [])
 
     def test_two_zones_with_policies_of_one_name(self):
         """They have nothing in common: counts, bans, fields, pages, changes, resets and removals."""
