@@ -232,7 +232,8 @@ static ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log
     if (error != 0) {
         ngx_http_stint_log_open(zone, log);
     } else if (limiter != NULL && access(options.path, R_OK | W_OK) != 0) {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno, "stint zone \"%V\" in %V:%ui: %V", &zone->name,
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "stint zone \"%V\" in %V:%ui: %V cannot be written", &zone->name,
                       &zone->declared.file, zone->declared.line, &zone->file);
         error = -EACCES;
     }
