@@ -168,16 +168,14 @@ static ngx_http_stint_shared_t *ngx_http_stint_new_shared(ngx_shm_zone_t *shm_zo
 
 /* Attaches to the table. Returns what stint_open does. */
 static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
-    struct stint_options options = zone->options;
     struct stat about;
     int error;
 
     if (zone->file.len == 0) {
-        return stint_open_in(&options, zone->shared->table, zone->table_size, &zone->limiter);
+        return stint_open_in(&zone->options, zone->shared->table, zone->table_size, &zone->limiter);
     }
-    options.path = (char *)zone->file.data;
-    error = stint_open(&options, &zone->limiter);
-    if (error == 0 && stat(options.path, &about) == 0) {
+    error = stint_open(&zone->options, &zone->limiter);
+    if (error == 0 && stat(zone->options.path, &about) == 0) {
         zone->file_device = about.st_dev;
         zone->file_inode = about.st_ino;
     }
@@ -223,7 +221,6 @@ static ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log
     struct stint_limiter *limiter = NULL;
     int error;
 
-    options.path = (char *)zone->file.data;
     options.flags |= STINT_READ_ONLY;
     error = stint_open(&options, &limiter);
     if (error == 0 || error == -ENOENT) { /* a start makes it */
