@@ -360,9 +360,9 @@ static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone
     (void)close(fd);
     if (full) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "stint zone \"%V\" needs %uL MB for its file, and there are %uL MB in "
+                           "stint zone \"%V\" needs %uL KB for its file, and there are %uL KB in "
                            "\"%s\"",
-                           &zone->name, size >> 20, (uint64_t)about.f_bfree * about.f_frsize >> 20,
+                           &zone->name, size >> 10, (uint64_t)about.f_bfree * about.f_frsize >> 10,
                            directory);
         return NGX_CONF_ERROR;
     }
