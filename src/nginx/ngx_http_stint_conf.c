@@ -196,7 +196,11 @@ static char *ngx_http_stint_zone_file(ngx_conf_t *cf, ngx_str_t *text,
         return NGX_CONF_ERROR;
     }
     zone->file = *text;
-    return ngx_conf_full_name(cf->cycle, &zone->file, 0) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    if (ngx_conf_full_name(cf->cycle, &zone->file, 0) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+    zone->options.path = (char *)zone->file.data;
+    return NGX_CONF_OK;
 }
 
 static char *ngx_http_stint_zone_held(ngx_conf_t *cf, ngx_str_t *text,

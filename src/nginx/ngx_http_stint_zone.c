@@ -168,16 +168,14 @@ static ngx_http_stint_shared_t *ngx_http_stint_new_shared(ngx_shm_zone_t *shm_zo
 
 /* Attaches to the table. Returns what stint_open does. */
 static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
-    struct stint_options options = zone->options;
     struct stat about;
     int error;
 
     if (zone->file.len == 0) {
-        return stint_open_in(&options, zone->shared->table, zone->table_size, &zone->limiter);
+        return stint_open_in(&zone->options, zone->shared->table, zone->table_size, &zone->limiter);
     }
-    options.path = (char *)zone->file.data;
-    error = stint_open(&options, &zone->limiter);
-    if (error == 0 && stat(options.path, &about) == 0) {
+    error = stint_open(&zone->options, &zone->limiter);
+    if (error == 0 && stat(zone->options.path, &about) == 0) {
         zone->file_device = about.st_dev;
         zone->file_inode = about.st_ino;
     }
@@ -223,7 +221,6 @@ static ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log
     struct stint_limiter *limiter = NULL;
     int error;
 
-    options.path = (char *)zone->file.data;
     options.flags |= STINT_READ_ONLY;
     error = stint_open(&options, &limiter);
     if (error == 0 || error == -ENOENT) { /* a start makes it */
@@ -363,9 +360,9 @@ static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone
     (void)close(fd);
     if (full) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "stint zone \"%V\" needs %uL MB for its file, and there are %uL MB in "
+                           "stint zone \"%V\" needs %uL KB for its file, and there are %uL KB in "
                            "\"%s\"",
-                           &zone->name, size >> 20, (uint64_t)about.f_bfree * about.f_frsize >> 20,
+                           &zone->name, size >> 10, (uint64_t)about.f_bfree * about.f_frsize >> 10,
                            directory);
         return NGX_CONF_ERROR;
     }

@@ -788,7 +788,7 @@ class Mistakes(Case):
             ("keys=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" '
              r'\(2: No such file or directory\)'),
             ("keys=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
-            ("keys=100g file=z", r'stint zone "z" needs 3276802 MB for its file, and there are \d+ MB in '
+            ("keys=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in '
              r'"/\S+/"'),
             ("keys=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
             ("keys=6143 labels=1k", '"labels" needs a zone of at least "keys=6144"'),
