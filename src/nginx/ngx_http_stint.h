@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The nginx module: what its parts share. Each file calls only those below it:
  *
- *   ngx_http_stint_module.c    the phases of a request: decide, and charge at its end
+ *   ngx_http_stint_module.c    the phases of a request: decide, and settle at its end
  *   ngx_http_stint_conf.c      directives and their inheritance; stint_zone
  *   ngx_http_stint_limit.c     stint_limit
  *   ngx_http_stint_policy.c    stint_policy; zones and policies by name; what is missing at the end
@@ -9,7 +9,7 @@
  *   ngx_http_stint_pages.c     table -> metrics and status page
  *   ngx_http_stint_report.c    decision -> variables and response fields
  *   ngx_http_stint_hold.c      requests that wait for their tokens
- *   ngx_http_stint_request.c   request and stint_limit -> key, policy and cost
+ *   ngx_http_stint_request.c   request and stint_limit -> key, policy and cost; what is settled
  *   ngx_http_stint_message.c   what is logged, so that nobody can fill the disk
  *   ngx_http_stint_label.c     names of keys, for the status page
  *   ngx_http_stint_ctx.c       where a request keeps its decision */
@@ -128,6 +128,7 @@ typedef struct {
     ngx_http_stint_number_t cost;
     ngx_http_stint_number_t limit;    /* in place of the policy's; 0: the policy's */
     ngx_http_complex_value_t *charge; /* NULL: it is not charged by the response */
+    ngx_uint_t late;                  /* unsigned late:1; nothing is taken before the charge */
     ngx_msec_t max_delay;             /* ms that a request may be held; 0: it is not held */
 } ngx_http_stint_limit_t;
 
@@ -165,10 +166,12 @@ typedef enum {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_http_stint_status_t status;
-    ngx_uint_t told;             /* the limit that brought that about; n: the tightest one */
-    ngx_uint_t log_level;        /* of the location that decided */
-    ngx_uint_t headers;          /* enum stint_headers_style, of the location that decided */
+    ngx_uint_t told;      /* the limit that brought that about; n: the tightest one */
+    ngx_uint_t log_level; /* of the location that decided */
+    ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
+    ngx_flag_t dry_run;
     ngx_uint_t held;             /* unsigned held:1; it waits for its tokens */
+    ngx_uint_t settled;          /* unsigned settled:1; what was taken is what the response costs */
     ngx_uint_t in_flight;        /* unsigned in_flight:1; it counts until it ends */
     ngx_queue_t flying;          /* among those of its worker that do */
     ngx_http_request_t *request; /* whose it is: a main request's, or a mirror's */
@@ -243,9 +246,12 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
 void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                           const ngx_http_stint_limit_t *limit, stint_key key);
 
-/* Logs the first refusal of a key and leaves the key's name. Logs that the zone is full. */
-void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
-                                 const ngx_http_stint_ctx_t *ctx);
+/* Logs the first refusal of the key of limit i, as its verdict is, and leaves the key's name. */
+void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
+                              const struct stint_verdict *verdict);
+
+/* Logs the first refusals that are among the verdicts. Logs that the zone is full. */
+void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx);
 
 /* A reason of the library's in the words of the configuration. Returns `buffer`. */
 #define NGX_HTTP_STINT_REASON 512 /* bytes */
@@ -258,8 +264,12 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone
                                       ngx_http_stint_policy_t **policy,
                                       struct stint_request *request);
 
-/* Charges a request whose response is known by what its limits say. */
-void ngx_http_stint_charge(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
+/* The header of the response is known, or there is none: what was taken for a request becomes what
+ * its limits say that the response costs. Once; not if it was refused here, nor while it is held. */
+void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
+
+/* The request has ended: charges what is charged late. */
+void ngx_http_stint_charge_late(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
 
 /* Holds a request until its tokens are there, or refuses it if that is too long. Returns
  * NGX_DECLINED if it need not wait; NGX_AGAIN; NGX_BUSY if it is refused, and takes nothing;

@@ -15,6 +15,7 @@ typedef enum {
     PARAMETER_DEFAULT,
     PARAMETER_DELAY,      /* delay=TIME */
     PARAMETER_DELAY_ELSE, /* delay */
+    PARAMETER_LATE,
     PARAMETERS
 } ngx_http_stint_parameter_t;
 
@@ -22,7 +23,7 @@ static const ngx_str_t ngx_http_stint_parameters[PARAMETERS] = {
     [PARAMETER_COST] = ngx_string("cost="),       [PARAMETER_CHARGE] = ngx_string("charge="),
     [PARAMETER_LIMIT] = ngx_string("limit="),     [PARAMETER_PREFIX] = ngx_string("prefix="),
     [PARAMETER_DEFAULT] = ngx_string("default="), [PARAMETER_DELAY] = ngx_string("delay="),
-    [PARAMETER_DELAY_ELSE] = ngx_string("delay"),
+    [PARAMETER_DELAY_ELSE] = ngx_string("delay"), [PARAMETER_LATE] = ngx_string("late"),
 };
 
 /* A new complex value, or NULL. */
@@ -188,7 +189,7 @@ static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_
         i++;
     }
     if (i == PARAMETERS || (*seen & 1u << i) != 0 ||
-        (i == PARAMETER_DELAY_ELSE && value->len != sizeof("delay") - 1)) {
+        (i >= PARAMETER_DELAY_ELSE && value->len != ngx_http_stint_parameters[i].len)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", value);
         return NGX_CONF_ERROR;
     }
@@ -211,23 +212,79 @@ static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_
         return ngx_http_stint_parse_default(cf, zone, &text, limit);
     case PARAMETER_DELAY:
         return ngx_http_stint_parse_delay(cf, &text, limit);
+    case PARAMETER_LATE:
+        limit->late = 1;
+        return NGX_CONF_OK;
     default:
         limit->max_delay = MAX_DELAY;
         return NGX_CONF_OK;
     }
 }
 
-/* Parameters that exclude each other. */
-static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen) {
-    static const ngx_http_stint_parameter_t not_with_charge[] = {PARAMETER_COST, PARAMETER_LIMIT,
-                                                                 PARAMETER_DELAY_ELSE};
+/* Variables that are known only when the request ends. */
+static const ngx_str_t ngx_http_stint_late_variables[] = {
+    ngx_string("body_bytes_sent"),
+    ngx_string("bytes_sent"),
+    ngx_string("gzip_ratio"),
+    ngx_string("request_completion"),
+    ngx_string("request_length"),
+    ngx_string("request_time"),
+    ngx_string("upstream_bytes_received"),
+    ngx_string("upstream_bytes_sent"),
+    ngx_string("upstream_response_length"),
+    ngx_string("upstream_response_time"),
+};
 
-    for (size_t i = 0; i < sizeof(not_with_charge) / sizeof(not_with_charge[0]); i++) {
-        if ((seen & 1u << PARAMETER_CHARGE) != 0 && (seen & 1u << not_with_charge[i]) != 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"charge=\" does not go with \"%V\"",
-                               &ngx_http_stint_parameters[not_with_charge[i]]);
+#define LATE_VARIABLES                                                                             \
+    (sizeof(ngx_http_stint_late_variables) / sizeof(ngx_http_stint_late_variables[0]))
+
+/* Warns of a charge that is settled before a variable of it is known. */
+static void ngx_http_stint_warn_of_late(ngx_conf_t *cf, const ngx_str_t *text) {
+    u_char *end = text->data + text->len;
+
+    for (u_char *at = text->data; (at = ngx_strlchr(at, end, '$')) != NULL;) {
+        ngx_str_t name = {0, at + 1 + (at + 1 < end && at[1] == '{')};
+
+        at = name.data;
+        while (at < end && (isalnum(*at) || *at == '_')) {
+            at++;
+        }
+        name.len = (size_t)(at - name.data);
+        for (size_t i = 0; i < LATE_VARIABLES; i++) {
+            if (ngx_http_stint_same(&ngx_http_stint_late_variables[i], &name)) {
+                ngx_conf_log_error(
+                    NGX_LOG_WARN, cf, 0,
+                    "\"charge=%V\" is settled when the header of the response is made, "
+                    "and $%V is known only later: \"late\" charges at the end",
+                    text, &name);
+            }
+        }
+    }
+}
+
+/* Parameters that exclude each other. */
+static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen,
+                                           const ngx_http_stint_limit_t *limit) {
+    static const ngx_http_stint_parameter_t apart[][2] = {{PARAMETER_CHARGE, PARAMETER_LIMIT},
+                                                          {PARAMETER_CHARGE, PARAMETER_DELAY_ELSE},
+                                                          {PARAMETER_LATE, PARAMETER_COST}};
+
+    for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++) {
+        if ((seen & 1u << apart[i][0]) != 0 && (seen & 1u << apart[i][1]) != 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" does not go with \"%V\"",
+                               &ngx_http_stint_parameters[apart[i][0]],
+                               &ngx_http_stint_parameters[apart[i][1]]);
             return NGX_CONF_ERROR;
         }
+    }
+    if (limit->late && limit->charge == NULL) {
+        return "has \"late\", which goes with \"charge=\" only";
+    }
+    if (limit->charge != NULL && limit->cost.value == NULL && limit->cost.otherwise == 0) {
+        return "has \"charge=\" with \"cost=0\": nothing would be taken first";
+    }
+    if (limit->charge != NULL && !limit->late) {
+        ngx_http_stint_warn_of_late(cf, &limit->charge->value);
     }
     return NGX_CONF_OK;
 }
@@ -273,6 +330,7 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
                                         ngx_http_stint_limit_t *limit) {
     ngx_str_t *value = cf->args->elts;
     ngx_uint_t seen = 0;
+    char *together;
 
     ngx_memzero(limit, sizeof(*limit));
     limit->cost.otherwise = 1;
@@ -300,8 +358,9 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
             return NGX_CONF_ERROR;
         }
     }
-    if (ngx_http_stint_check_together(cf, seen) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    together = ngx_http_stint_check_together(cf, seen, limit);
+    if (together != NGX_CONF_OK) {
+        return together;
     }
     return ngx_http_stint_demand(cf, zone, limit);
 }
@@ -313,6 +372,7 @@ char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_uint_t off = cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0;
     ngx_http_stint_limit_t parsed, *limits;
     ngx_http_stint_zone_t *zone;
+    char *wrong;
 
     if (cf->args->nelts < 4 && !off) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid number of arguments in \"%V\" directive",
@@ -341,8 +401,9 @@ char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "more than %d limits at one level", STINT_ALL_MAX);
         return NGX_CONF_ERROR;
     }
-    if (ngx_http_stint_parse_limit(cf, zone, &parsed) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    wrong = ngx_http_stint_parse_limit(cf, zone, &parsed);
+    if (wrong != NGX_CONF_OK) {
+        return wrong;
     }
     limits = slcf->limits.elts;
     for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {

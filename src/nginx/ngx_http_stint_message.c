@@ -50,14 +50,12 @@ void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone
     }
 }
 
-/* Logs the first refusal of a key in a window. If the key is banned by it, that is the one line on
- * the ban: later refusals only read. */
-static void ngx_http_stint_log_refusal(ngx_http_request_t *r, ngx_uint_t log_level,
-                                       ngx_flag_t dry_run, const ngx_http_stint_ctx_t *ctx,
-                                       ngx_uint_t i) {
+/* Once for a key and window, so that an attacker does not fill the disk. If the key is banned by
+ * it, that is the one line on the ban: later refusals only read. */
+void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
+                              const struct stint_verdict *verdict) {
     u_char ban[sizeof(", would be banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
     u_char network[NGX_HTTP_STINT_NETWORK], *at = ban;
-    const struct stint_verdict *verdict = &ctx->verdicts[i];
     ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
 
@@ -74,23 +72,21 @@ static void ngx_http_stint_log_refusal(ngx_http_request_t *r, ngx_uint_t log_lev
         at = ngx_sprintf(at, ", overridden");
     }
     *at = '\0';
-    ngx_log_error(log_level, r->connection->log, 0,
+    ngx_log_error(ctx->log_level, r->connection->log, 0,
                   "limiting requests%s%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
-                  dry_run  ? ", dry run"
-                  : shadow ? ", shadow"
-                           : "",
+                  ctx->dry_run ? ", dry run"
+                  : shadow     ? ", shadow"
+                               : "",
                   ban, verdict->used, verdict->capacity, &ctx->policies[i]->name, &ctx->zone->name);
+    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
 }
 
-void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
-                                 const ngx_http_stint_ctx_t *ctx) {
+void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
 
-        /* Once for a key and window, so that an attacker does not fill the disk. */
         if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) {
-            ngx_http_stint_log_refusal(r, log_level, dry_run, ctx, i);
-            ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+            ngx_http_stint_log_first(r, ctx, i, verdict);
         }
         if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
             ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_GONE)) {

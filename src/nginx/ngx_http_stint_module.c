@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The phases of a request. It is decided at the end of the preaccess phase: after realip, so that
  * addresses are those of clients, and after limit_req and limit_conn, so that what these refuse is
- * not counted. What is charged by the response is charged in the log phase. */
+ * not counted. What the response costs is settled when its header is made (report.c), or else in the
+ * log phase. */
 #include "ngx_http_stint.h"
 
 /* Whether a key that was refused is refused everything: it is banned, by itself or by hand. */
@@ -59,7 +60,7 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
     ngx_int_t rc = NGX_DECLINED;
 
     ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
-    ngx_http_stint_log_decision(r, slcf->log_level, slcf->dry_run, ctx);
+    ngx_http_stint_log_decision(r, ctx);
     if (allowed) {
         rc = ngx_http_stint_hold(r, ctx, slcf->dry_run);
         if (rc == NGX_BUSY) {
@@ -113,18 +114,19 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_memcpy(ctx->limits, asked, n * sizeof(asked[0]));
     ctx->zone = slcf->zone;
     ctx->log_level = slcf->log_level;
+    ctx->dry_run = slcf->dry_run;
     ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;
     ngx_http_set_ctx(decided, ctx, ngx_http_stint_module);
     return ngx_http_stint_decide(r, slcf, ctx);
 }
 
-/* The response is known: what is charged by it is charged now. Not what was refused here, nor who
- * left while he was held. */
+/* There was no header, or something is charged late. */
 static ngx_int_t ngx_http_stint_log_handler(ngx_http_request_t *r) {
     ngx_http_stint_ctx_t *ctx = r == ngx_http_stint_decided(r) ? ngx_http_stint_get_ctx(r) : NULL;
 
-    if (ctx != NULL && !ngx_http_stint_refused(ctx) && !ctx->held) {
-        ngx_http_stint_charge(r, ctx);
+    if (ctx != NULL) {
+        ngx_http_stint_settle(r, ctx);
+        ngx_http_stint_charge_late(r, ctx);
     }
     return NGX_OK;
 }

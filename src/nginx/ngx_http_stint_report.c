@@ -273,9 +273,13 @@ static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http
 
 /* All responses come this way: those of upstreams and error pages, too. */
 static ngx_int_t ngx_http_stint_header_filter(ngx_http_request_t *r) {
-    const ngx_http_stint_ctx_t *ctx = r == r->main ? ngx_http_stint_get_ctx(r) : NULL;
+    ngx_http_stint_ctx_t *ctx = r == ngx_http_stint_decided(r) ? ngx_http_stint_get_ctx(r) : NULL;
 
-    if (ctx != NULL && ctx->headers != NGX_HTTP_STINT_HEADERS_OFF &&
+    /* Before the client sees a byte. */
+    if (ctx != NULL) {
+        ngx_http_stint_settle(r, ctx);
+    }
+    if (ctx != NULL && r == r->main && ctx->headers != NGX_HTTP_STINT_HEADERS_OFF &&
         ngx_http_stint_add_fields(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Request and stint_limit -> key, policy and cost; and at the end of the request what to charge. */
+ * Request and stint_limit -> key, policy and cost; and when the response is known what it costs. */
 #include "ngx_http_stint.h"
 
 /* Reads a number. Returns NGX_OK; NGX_DECLINED if it is empty, NGX_ERROR if it is none. */
@@ -108,7 +108,7 @@ static uint32_t ngx_http_stint_flags(const ngx_http_request_t *r,
         return 0;
     }
     if (limit->charge != NULL) {
-        return STINT_PEEK | STINT_CHARGE;
+        return limit->late ? STINT_PEEK | STINT_CHARGE : STINT_TENTATIVE;
     }
     /* A subrequest is not held, and nobody waits for a shadow. */
     return limit->max_delay != 0 && r == r->main && (policy->policy.flags & STINT_SHADOW) == 0
@@ -144,18 +144,85 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone
     return rc;
 }
 
-void ngx_http_stint_charge(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
-        ngx_http_stint_number_t charge = {ctx->limits[i]->charge, 0};
-        struct stint_request request = ctx->requests[i];
+/* What the response costs by limit i. */
+static uint32_t ngx_http_stint_value(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
+                                     ngx_uint_t i) {
+    ngx_http_stint_number_t charge = {ctx->limits[i]->charge, 0};
+    uint32_t value;
 
-        if (charge.value == NULL || ngx_http_stint_is_in_flight(ctx->policies[i]) ||
-            ngx_http_stint_get_number(r, ctx->zone, &charge, NGX_HTTP_STINT_LOG_CHARGE,
-                                      ctx->log_level, &request.cost) != NGX_OK ||
-            request.cost == 0) {
+    return ngx_http_stint_get_number(r, ctx->zone, &charge, NGX_HTTP_STINT_LOG_CHARGE,
+                                     ctx->log_level, &value) == NGX_OK
+               ? value
+               : 0;
+}
+
+static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i, uint32_t cost) {
+    struct stint_request request =
+        STINT_REQUEST(ctx->requests[i].key, ctx->requests[i].policy, cost);
+
+    request.flags = STINT_CHARGE;
+    (void)stint_decide(ctx->zone->limiter, &request, STINT_NOW, NULL);
+}
+
+/* Tells what is used by limit i from now on. `last`: the response costs something, and with what the
+ * request took nothing was left. If nothing is left still, that is the key's first refusal: those
+ * that were refused since had nothing to pay. It counts as one, too. */
+static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
+                                   ngx_uint_t last) {
+    struct stint_request look = STINT_REQUEST(ctx->requests[i].key, ctx->requests[i].policy, 1);
+    struct stint_verdict *verdict = &ctx->verdicts[i], found;
+
+    look.flags = STINT_PEEK;
+    (void)stint_decide(ctx->zone->limiter, &look, STINT_NOW, &found);
+    if (((found.flags | verdict->flags) &
+         (STINT_UNTRACKED | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
+        return; /* these numbers are no key's, or no policy's */
+    }
+    verdict->used = found.used;
+    verdict->remaining = found.remaining;
+    verdict->reset_after = found.reset_after;
+    if (last && (!found.allowed || (found.flags & STINT_SHADOWED) != 0)) {
+        look.flags = STINT_PEEK | STINT_CHARGE;
+        (void)stint_decide(ctx->zone->limiter, &look, STINT_NOW, &found);
+        if ((found.flags & STINT_FIRST_REFUSAL) != 0) {
+            ngx_http_stint_log_first(r, ctx, i, &found);
+        }
+    }
+}
+
+void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
+    if (ctx->settled || ctx->held || ngx_http_stint_refused(ctx)) {
+        return;
+    }
+    ctx->settled = 1;
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        struct stint_verdict *verdict = &ctx->verdicts[i];
+        /* Of a full zone nothing was taken, whatever was granted. */
+        uint32_t taken = (verdict->flags & STINT_UNTRACKED) != 0 ? 0 : verdict->granted;
+        uint32_t value;
+
+        if ((ctx->requests[i].flags & STINT_TENTATIVE) == 0) {
             continue;
         }
-        request.flags = STINT_CHARGE;
-        (void)stint_decide(ctx->zone->limiter, &request, STINT_NOW, NULL);
+        value = ngx_http_stint_value(r, ctx, i);
+        if (value > taken) {
+            ngx_http_stint_charge(ctx, i, value - taken);
+        } else if (value < taken) {
+            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].policy, ctx->requests[i].key,
+                               taken - value, verdict->window);
+            verdict->granted = value;
+        }
+        ngx_http_stint_settled(r, ctx, i,
+                               value != 0 && verdict->allowed &&
+                                   (verdict->flags & STINT_SHADOWED) == 0 &&
+                                   (value > taken || verdict->remaining == 0));
+    }
+}
+
+void ngx_http_stint_charge_late(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
+    for (ngx_uint_t i = 0; !ngx_http_stint_refused(ctx) && !ctx->held && i < ctx->n; i++) {
+        if ((ctx->requests[i].flags & STINT_CHARGE) != 0) {
+            ngx_http_stint_charge(ctx, i, ngx_http_stint_value(r, ctx, i));
+        }
     }
 }

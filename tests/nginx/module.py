@@ -863,8 +863,11 @@ class Mistakes(Case):
                 ("cost=1 ", "cost=2"), ("", "delays"), ("delay ", "delay=5s"), ("", "burst=5"))),
             ("delay=soon", 'invalid delay "delay=soon": it must be a time, such as 5s or 500ms'),
             ("delay", '"delay" needs a policy with "reserve=", which "p" has not,'),
-            *((f"charge=$uri {other}", f'"charge=" does not go with "{name}"') for other, name in (
-                ("cost=2", "cost="), ("limit=2", "limit="), ("delay", "delay"))),
+            *((f"charge=$uri {other}", f'"{one}" does not go with "{name}"') for other, one, name in (
+                ("limit=2", "charge=", "limit="), ("delay", "charge=", "delay"),
+                ("late cost=2", "late", "cost="))),
+            ("late", '"stint_limit" directive has "late", which goes with "charge=" only'),
+            ("charge=$uri cost=0", 'directive has "charge=" with "cost=0": nothing would be taken first'),
             ("default=p", '"default=p" goes with a policy that is a variable only'),
             *((f"limit={wrong}", f'invalid limit "limit={wrong}": it must be 1 to 268435456, or have variables')
               for wrong in ("0", "x", "-1", "", "268435457", "1k")),

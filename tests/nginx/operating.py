@@ -358,7 +358,7 @@ class Command(Filed):
         """By one whose fields are longer, and by one of another kind."""
         with self.filed(f"stint_policy z 5{PER_LONG} name=p; stint_headers both;",
                         location("/file", "stint_limit z p $arg_user;"),
-                        location("/charged", "stint_limit z p $arg_user charge=1;", "empty_gif;")
+                        location("/charged", "stint_limit z p $arg_user charge=1 late;", "empty_gif;")
                         ) as server:
             self.assertEqual(server.get("/file?user=a").stint, "PASSED p 1/5 4")
             self.apply("700/51w name=p")
