@@ -264,8 +264,9 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone
                                       ngx_http_stint_policy_t **policy,
                                       struct stint_request *request);
 
-/* The header of the response is known, or there is none: what was taken for a request becomes what
- * its limits say that the response costs. Once; not if it was refused here, nor while it is held. */
+/* The header of the response is known, or there is none: what was taken for a request becomes
+ * what its limits say that the response costs. Once; not if it was refused here, nor while it is
+ * held. */
 void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
 
 /* The request has ended: charges what is charged late. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The phases of a request. It is decided at the end of the preaccess phase: after realip, so that
  * addresses are those of clients, and after limit_req and limit_conn, so that what these refuse is
- * not counted. What the response costs is settled when its header is made (report.c), or else in the
- * log phase. */
+ * not counted. What the response costs is settled when its header is made (report.c), or else in
+ * the log phase. */
 #include "ngx_http_stint.h"
 
 /* Whether a key that was refused is refused everything: it is banned, by itself or by hand. */

@@ -164,9 +164,9 @@ static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
     (void)stint_decide(ctx->zone->limiter, &request, STINT_NOW, NULL);
 }
 
-/* Tells what is used by limit i from now on. `last`: the response costs something, and with what the
- * request took nothing was left. If nothing is left still, that is the key's first refusal: those
- * that were refused since had nothing to pay. It counts as one, too. */
+/* Tells what is used by limit i from now on. `last`: the response costs something, and nothing was
+ * left beside what the request took. If nothing is left still, that is the key's first refusal:
+ * those that were refused since had nothing to pay. It counts as one, too. */
 static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                                    ngx_uint_t last) {
     struct stint_request look = STINT_REQUEST(ctx->requests[i].key, ctx->requests[i].policy, 1);

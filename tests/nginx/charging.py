@@ -130,5 +130,223 @@ class Charging(WithUpstream):
 
 
 
+# ---- Clients that would rather not pay --------------------------------------------------------
+
+REQUEST = "{} {} HTTP/1.1\r\nHost: x\r\n{}\r\n"
+
+
+def connected(server, stack, listener="one"):
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE)
+    client.connect(f"{server.directory}/{listener}")
+    return stack.enter_context(client)
+
+
+def reset(client):
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def told(client, count=1):
+    """The statuses of so many responses, or of those that came before the end."""
+    read = b""
+    while len(found := re.findall(rb"HTTP/1.1 (\d+)", read)) < count and (more := client.recv(65536)):
+        read += more
+    return [int(status) for status in found]
+
+
+def by_turns(method="GET", fields="", ends=None, reads=True):
+    """Each request on a connection of its own, which is left open, or ended so."""
+    def statuses(server, path, stack):
+        for _ in range(GUESSES):
+            client = connected(server, stack)
+            client.sendall(REQUEST.format(method, path, fields).encode())
+            yield from told(client) if reads else []
+            if ends is not None:
+                ends(client)
+    return statuses
+
+
+def at_once(server, path, stack):
+    clients = [connected(server, stack) for _ in range(GUESSES)]
+    for client in clients:
+        client.sendall(REQUEST.format("GET", path, "").encode())
+    for client in clients:
+        yield from told(client)
+
+
+def pipelined(server, path, stack):
+    client = connected(server, stack)
+    client.sendall(REQUEST.format("GET", path, "").encode() * GUESSES)
+    yield from told(client, GUESSES)
+
+
+def text(value):
+    return bytes([len(value)]) + value.encode()
+
+
+def streams(window=65535, ends=True, turns=False, resets=False, reads=True):
+    """HTTP/2 streams of one connection: with a window for bodies; with a request that ends, or with a
+    body that never comes; one after the other or all at once; reset when the status is there."""
+    def frame(kind, flags, stream, payload):
+        return struct.pack("!IBI", len(payload) << 8 | kind, flags, stream) + payload
+
+    def answered(client):
+        """The status of the next response."""
+        while True:
+            head = client.recv(9, socket.MSG_WAITALL)
+            size = int.from_bytes(head[:3], "big")
+            payload = client.recv(size, socket.MSG_WAITALL) if size else b""
+            if head[3] == 1:  # a status that has no number of HPACK's is three digits
+                return int((re.search(rb"\x03(\d{3})", payload) or [0, 200])[1])
+
+    def statuses(server, path, stack):
+        client = connected(server, stack, "two")
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack("!HI", 4, window)))
+        block = b"".join(b"\0" + text(name) + text(value) for name, value in (
+            (":method", "GET" if ends else "POST"), (":scheme", "http"), (":path", path), (":authority", "x")))
+        for i in range(GUESSES):
+            client.sendall(frame(1, 5 if ends else 4, 2 * i + 1, block))
+            if turns:
+                yield answered(client)
+            if resets:
+                client.sendall(frame(3, 0, 2 * i + 1, struct.pack("!I", 8)))
+        for _ in range(0 if turns or not reads else GUESSES):
+            yield answered(client)
+    return statuses
+
+
+BODY = "Content-Length: 9\r\n"
+GUESSES = 9  # of which LIMIT are answered
+LIMIT = 3
+
+WAYS = {
+    "asks": by_turns(ends=socket.socket.close), "leaves-open": by_turns(), "body-never-comes": by_turns("POST", BODY),
+    "chunks-never-come": by_turns("POST", "Transfer-Encoding: chunked\r\n"),
+    "resets": by_turns("POST", BODY, reset), "resets-unread": by_turns(ends=reset, reads=False),
+    "at-once": at_once, "pipelined": pipelined,
+    "2": streams(), "2-turns": streams(turns=True), "2-window-0": streams(0, turns=True),
+    "2-window-0-at-once": streams(0), "2-body-never-comes": streams(0, False, True),
+    "2-resets": streams(0, True, True, True), "2-resets-unread": streams(resets=True, reads=False),
+}
+
+# Who says that a guess was wrong, by what the limit knows it, and what the client sees of it.
+WRONG = {
+    "basic": ("auth_basic x; auth_basic_user_file users;", "$failed", 401),
+    "proxied": ("proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:{}/wrong;", "$failed", 401),
+    "asked": ("auth_request /wrong;", "$failed", 401),
+    "page": ("auth_request /wrong; error_page 401 =418 /told;", "$failed_or_page", 418),
+    "paged": ("proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:{}/wrong; proxy_intercept_errors on;"
+              "error_page 401 =418 /told;", "$failed_behind", 418),
+}
+
+
+class Paid(Upstream):
+    """Of the failures that are begun in a window as many are answered as the limit says."""
+
+    def guarded(self, policy=f"{LIMIT}{PER_LONG}", wrong=("basic",), zone="keys=10k labels=100", more="", http="",
+                workers=2):
+        """A server with these locations of WRONG, each with a limit; and /slow, which waits to be let go."""
+        self.asked, self.let_go = threading.Semaphore(0), threading.Semaphore(0)
+        address = self.upstream(lambda: (self.asked.release(), self.let_go.acquire(timeout=PATIENCE)))
+        server = Server(module.MODULE, workers=workers)
+        here = server.directory
+        limit = 'stint_limit z p "$uri $arg_way" charge={};' + more
+        server.configure(
+            FAILED + "map $upstream_status $failed_behind { 401 1; default 0; }\n"
+            "map $status $failed_or_page { 401 1; 418 1; default 0; }\n"
+            f"stint_zone z {zone}; stint_policy z {policy} name=p; {http}\n"
+            f"server {{ listen unix:{here}/behind; access_log off; location /wrong {{ return 401; }} }}",
+            f"listen unix:{here}/one; listen unix:{here}/two http2;" + STATUS +
+            location("/wrong", "internal;", "return 401;") + location("/told", "internal;", "return 200 told;") +
+            location("/slow", limit.format("$failed"), f"proxy_pass {address};") +
+            "".join(location(f"/{name}", limit.format(WRONG[name][1]), WRONG[name][0].format(f"{here}/behind:"))
+                    for name in wrong))
+        return server
+
+    def check_ways(self, server, name):
+        wrong = WRONG[name][2]
+        for way, guesses in WAYS.items():
+            path = f"/{name}?way={way}"
+            with self.subTest(path=path), contextlib.ExitStack() as stack:
+                statuses = list(guesses(server, path, stack))
+                if "unread" not in way:
+                    self.assertEqual(sorted(statuses), sorted([wrong] * LIMIT + [429] * (GUESSES - LIMIT)))
+                self.assertLessEqual(server.statuses(LIMIT + 1, path).count(wrong), LIMIT - statuses.count(wrong))
+
+    def test_whatever_clients_do(self):
+        with self.guarded(wrong=WRONG) as server:
+            for name in WRONG:
+                self.check_ways(server, name)
+
+    def test_by_other_policies(self):
+        """A bucket, a policy with a ban, and several limits that are charged."""
+        for policy, more, http in (
+                (f"{LIMIT}{PER_LONG} burst={LIMIT}", "", ""), (f"{LIMIT}{PER_LONG} ban=1h", "", ""),
+                (f"9999{PER_LONG}", f'stint_limit z q "$uri $arg_way" charge=$failed;',
+                 f"stint_policy z {LIMIT}{PER_LONG} name=q;")):
+            with self.subTest(policy=policy), self.guarded(policy, more=more, http=http) as server:
+                self.check_ways(server, "basic")
+
+    def slow(self, server, count):
+        """Begins requests of /slow. Returns the connections of those that are let through, and the others."""
+        connections = server.begin(count, "/slow")
+        until(lambda: policy_status(server, "p")["allowed"] + policy_status(server, "p")["refused"] >= count,
+              "all to be decided")
+        allowed = policy_status(server, "p")["allowed"]
+        for _ in range(allowed):
+            self.assertTrue(self.asked.acquire(timeout=PATIENCE))
+        return connections
+
+    def end(self, connections):
+        """Lets them go. Returns their statuses."""
+        self.let_go.release(len(connections))
+        statuses = [connection.getresponse().status for connection in connections]
+        close(connections)
+        return sorted(statuses)
+
+    def test_who_fails_at_nothing_is_not_banned(self):
+        """More at once than the limit are refused, and that is all. Who fails so often is banned."""
+        with self.guarded(f"{LIMIT}{PER_LONG} ban=1h") as server:
+            self.assertEqual(self.end(self.slow(server, 6)), [200] * 3 + [429] * 3)
+            found = policy_status(server, "p")
+            self.assertEqual([found[name] for name in ("allowed", "refused", "refunded", "first_refusals", "bans")],
+                             [3, 3, 3, 0, 0])
+            self.assertEqual(server.logged("limiting requests"), [])
+            self.let_go.release(LIMIT)
+            self.assertEqual(server.statuses(LIMIT, "/slow"), [200] * LIMIT)
+            self.assertEqual(server.statuses(LIMIT, "/basic"), [401] * LIMIT)
+            self.assertEqual(server.get("/basic").stint.split()[0], "BANNED")
+            self.assertEqual(server.logged("limiting requests, (banned.*?), by policy"),
+                             [f'banned for 3600 s, key "/basic ", {LIMIT} of {LIMIT} used'])
+
+    def test_over_reloads_and_kills(self):
+        """What an old worker has is settled; what a killed one had stays taken."""
+        with self.guarded(f"6{PER_LONG}", workers=1) as server:
+            connections = self.slow(server, 2)
+            server.reload_beside()
+            self.assertEqual(self.end(connections), [200] * 2)
+            until(lambda: policy_status(server, "p")["refunded"] == 2, "both to be settled")
+            until(lambda: len(server.worker_pids()) == 1, "the old worker to end")
+            connections = server.begin(2, "/slow")
+            for _ in connections:
+                self.assertTrue(self.asked.acquire(timeout=PATIENCE))
+            server.kill_worker(*server.worker_pids())
+            close(connections)
+            self.let_go.release(9)
+            self.assertEqual(server.get("/slow").stint, "PASSED p 3/6 3")
+
+    def test_a_full_zone(self):
+        """What it cannot count it lets through or refuses; what it counts is exact."""
+        for full, answered in ("admit", [401] * 5), ("refuse", [429] * 5), ("replace", [401] * 3 + [429] * 2):
+            with self.subTest(full=full), self.guarded(zone=f"keys=1 full={full}") as server:
+                for way in range(20):
+                    statuses = server.statuses(5, f"/basic?way={way}")
+                    self.assertIn(statuses, ([401] * 3 + [429] * 2, answered))
+                self.assertEqual(statuses, answered)
+                if full != "replace":
+                    self.assertEqual(server.statuses(2, "/basic?way=0"), [429] * 2)
+
+
 if __name__ == "__main__":
     main()
