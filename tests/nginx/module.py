@@ -294,7 +294,11 @@ class Cost(Case):
                 ("1000/s burst=9", "", 'policy "1000/s burst=9 name=p" lets less than its rate through'),
                 ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
                  '"z", which has no "file", in'),
-                ("20/minute ban=1h", "", None)):
+                ("20/minute ban=1h", "", None),
+                ("20/minute", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response '
+                 'is made, and $bytes_sent is known only later: "late" charges at the end in'),
+                ("20/minute", "charge=1${request_time}0", "and $request_time is known only later"),
+                ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z keys=1k; stint_policy z {http} name=p;",
                                        f"stint_limit z p $uri {limit};")

@@ -124,7 +124,8 @@ class Bans(Case):
         with self.banning(f"1{PER_LONG} ban=1h") as server:
             self.assertEqual(server.statuses(2, "/file?user=a"), [200, 429])
             text = server.configuration.read_text()
-            for policy, expected in ("ban=1h", "BANNED"), ("", "REJECTED"), ("ban=2h after=2", "BANNED"):
+            for policy, expected in (("ban=1h", "BANNED"), ("ban=10s", "REJECTED"), ("overrides", "REJECTED"),
+                                     ("", "REJECTED"), ("ban=2h after=2", "BANNED")):
                 server.configuration.write_text(text.replace("ban=1h", policy))
                 server.reload()
                 self.assertEqual(server.get("/file?user=a").stint.split()[0], expected)
