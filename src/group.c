@@ -301,7 +301,10 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         uint64_t would;
         if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
             continue;
-        if (counts(request)) { /* told beside the tokens of earlier parts of the key */
+        if (counts(request) && (verdict->flags & STINT_UNTRACKED) != 0) {
+            /* Nothing to mark: a key without a slot was refused because the table is full. */
+            decision_count(limiter, request->policy, verdict->flags, false);
+        } else if (counts(request)) { /* told beside the tokens of earlier parts of the key */
             struct stint_verdict marked;
             uint64_t took;
             (void)part_decide(limiter, request, PART_REFUSED, now, &marked, &took);

@@ -75,8 +75,17 @@ TEST(test_line_without_room) {
             assert_verdict(&v, &expected, __LINE__);
             expected.used = expected.granted = admit * 4;
             expected.remaining = admit * 6;
-            v = take(limiter, id, 100, 4);
-            assert_verdict(&v, &expected, __LINE__);
+            /* Alone or beside a look, by a request for work that may come to nothing or not. */
+            const struct stint_request group[] = {
+                {.key = number_key(limiter, 100),
+                 .policy = id,
+                 .cost = 4,
+                 .flags = i % 2 != 0 ? STINT_TENTATIVE : 0},
+                {.key = number_key(limiter, 0), .policy = id, .flags = STINT_PEEK}};
+            struct stint_verdict told[2];
+            assert_int_equal(stint_decide_all(limiter, group, 1 + (i & 2) / 2, STINT_NOW, told),
+                             admit);
+            assert_verdict(&told[0], &expected, __LINE__);
         }
         /* There is nothing to give back or to reset. */
         assert_int_equal(stint_refund(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);

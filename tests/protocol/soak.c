@@ -638,8 +638,8 @@ static void check_used(const struct pair *pair, const struct stint_verdict *look
                  used, most - used);
 }
 
-/* A of a bucket: "in every span of length d at most burst + d * limit / window", of whole ticks; and
- * what was granted since any of them is not lost. */
+/* A of a bucket: "in every span of length d at most burst + d * limit / window", of whole ticks;
+ * and what was granted since any of them is not lost. */
 static void check_bucket(const struct pair *pair, const struct stint_verdict *look) {
     const struct stint_policy *policy = &pair->policy;
     const uint64_t token = token_time(policy), more = (pair->back + slack()) * token;
