@@ -146,6 +146,7 @@
  *  - A caller that is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
  *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
  *    was counted.
+ *  - A token bucket that would be full after 2^64 ns, in the year 2554, refuses nothing.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
