@@ -78,9 +78,10 @@
  *      changed or lifted. What they count by now may be more than what they took.
  *          As many tokens, by the rate of now, as are given back.
  *          A bucket is one instant. It does not know by which rate it came to be.
- *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it
- *      back. Until then others can be refused for it, also after a refund or a raised limit. Such
- *      a refusal is one as any other: it can be a FIRST_REFUSAL, and a strike.
+ *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
+ *      its add. A thread that added its token too late takes it back. Until then others can be
+ *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
+ *      it can be a FIRST_REFUSAL, and a strike.
  *          One for each such thread. If the thread is killed in between: until the window ends; or,
  *          if the policy comes to carry tokens meanwhile, until it is paid back. Of a striped key,
  *          if a refund took it meanwhile: one token of another stripe, until the window ends.

@@ -203,11 +203,9 @@ byte fallen; /* fallen_end */
 #else
 #define MAY_HAVE_FALLEN(end) ((end) <= fallen)
 #endif
-#define ADDED_HERE true /* known by then */
 #else
 #define END_FALLS(end, to)
 #define MAY_HAVE_FALLEN(end) false
-#define ADDED_HERE SAME_WINDOW(slot[i].state, added)
 #endif
 #if GONE
 #define GONE_KEY (GONE - 1)
@@ -260,14 +258,11 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define BACK_FROM(t, i) (call[t].mine == (i) + 1 && !call[t].token)
 #define ON_THEIR_WAY(i) (EACH_THREAD(BACK_FROM, i, +))
 
-/* For tokens on their way back nobody is refused, but where a limit or a count falls meanwhile. */
-#ifndef STRICT
-#define STRICT !(VARIES || REFUND)
-#endif
-#if STRICT
+/* What others are refused for: `used` (I4). */
+#ifdef STRICT
 #define COUNTED(i) charged[i]
 #else
-#define COUNTED(i) (charged[i] + ON_THEIR_WAY(i)) /* used (I4) */
+#define COUNTED(i) (charged[i] + ON_THEIR_WAY(i))
 #endif
 #if CARRY
 #define FULL_FOR(t, i)                                                                             \
@@ -852,15 +847,16 @@ refuse: /* slot_unchanged: nothing to write */
 #endif
         REFUSED
     }
-take_add: /* take_in */
+take_add: /* slot_add */
     atomic {
         hot = 0;
         added = slot[i].state;
 #if GONE /* or it is granted another key's */
         instead = (POLICY_GONE && slot[i].tag == KEY + 1 - GONE_KEY && !STATE_PENDING(added));
 #endif
-        call[me].token = (slot[i].tag == TAG && !STATE_PENDING(added) && HAS_ROOM(added));
+        match = SAME_WINDOW(added, state);
         call[me].mine = (slot[i].tag == TAG && !STATE_PENDING(added) -> i + 1 : 0);
+        call[me].token = (call[me].mine != 0 && match && HAS_ROOM(added));
         charged[i] = charged[i] + (call[me].token || call[me].mine == 0);
         WRITE(i, slot[i].tag, added + 1, HOW_ADD, BY_TAKE);
         if
@@ -868,89 +864,21 @@ take_add: /* take_in */
         :: else
         fi;
         if
-        :: SAME_WINDOW(added, state) && HAS_ROOM(added) -> goto added_granted
-#if VARIES
-        :: else -> goto added_begin
-        fi
-    }
-added_begin: /* stint_slot_decide_added: what there was room for then, and is now */
-    atomic {
-        call[me].capacity = (call[me].key != 0 -> LIMIT
-#ifdef BY_NEW_LIMIT
-                             : limit);
-#else
-                             : (limit < CAPACITY(me) -> limit : CAPACITY(me)));
-#endif
-        if
-        :: SAME_WINDOW(added, state) && HAS_ROOM(added) -> goto added_granted
-#endif
-        :: SAME_WINDOW(added, state) && !HAS_ROOM(added) -> goto added_refused
-#ifndef WRONG_BACK_PENDING
-        :: !SAME_WINDOW(added, state) && STATE_PENDING(added) -> goto stray
-        :: !SAME_WINDOW(added, state) && !STATE_PENDING(added) -> goto added_tag
-#else
-        :: !SAME_WINDOW(added, state) -> goto added_tag
-#endif
-        fi
-    }
-added_tag: /* stint_slot_added_ours */
-    atomic {
-        if
-        :: slot[i].tag == TAG -> goto added_state
-        :: else -> goto stray
-        fi
-    }
-#ifdef WRONG_BACK_PENDING
-#define AT_END_OF(window) (STATE_ID(slot[i].state) == STATE_ID(window))
-#else
-#define AT_END_OF(window) SAME_WINDOW(slot[i].state, window)
-#endif
-added_state:
-    atomic {
-        if
-        :: !AT_END_OF(added) -> goto stray
-#if FALLS
-        :: else -> goto added_fallen
-        fi
-    }
-added_fallen:
-    atomic {
-        if
-#endif
-        :: ADDED_HERE && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
-#ifdef WRONG_BACK_PENDING
-        :: ADDED_HERE && STATE_PENDING(added) -> goto added_refused
-#endif
-        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && HAS_ROOM(added) -> goto added_granted
-        :: else -> goto added_refused
-        fi
-    }
-stray: /* it is left where it is */
-    atomic {
-        if
-        :: call[me].mine != 0 && !call[me].token -> charged[i]++
-        :: call[me].token && GRANTED_IN(call[me].key, STATE_ID(added)) > 0 -> GRANT_LESS(call[me].key, STATE_ID(added))
-        :: else
-        fi;
-        goto added_anew
-    }
-added_refused: /* it goes back: now everybody may know */
-    atomic {
-        if
-        :: call[me].token ->
-            GRANT_LESS(call[me].key, STATE_ID(added));
-            charged[i] = charged[i] - (call[me].mine != 0);
-            call[me].token = 0
-        :: else
-        fi;
+        :: match && HAS_ROOM(added) ->
+            assert(PROMISE_A_token_is_counted(call[me].key, call[me].token || instead));
+            GRANTED(STATE_ID(added))
 #ifdef WRONG_BACK_NOT
-        goto added_anew
+        :: else -> goto added_anew
 #else
-        goto back_state
+#ifndef WRONG_BACK_PENDING
+        :: STATE_PENDING(added) -> goto stray
 #endif
+        :: else -> goto back_state
+#endif
+        fi
     }
 
-    /* slot_take_back */
+    /* stint_slot_take_back */
 back_state:
     atomic { state = slot[i].state; goto back_tag }
 back_tag:
@@ -958,21 +886,30 @@ back_tag:
         tag = slot[i].tag;
         if
 #ifndef WRONG_BACK_TAG
-        :: tag != TAG -> goto added_anew
+        :: tag != TAG -> goto stray
 #endif
 #ifndef WRONG_BACK_END
-        :: STATE_ID(state) != STATE_ID(added) -> goto added_anew
+        :: STATE_ID(state) != STATE_ID(added) -> goto stray
 #endif
 #ifndef WRONG_BACK_PENDING
-        :: STATE_PENDING(state) -> goto added_anew
+        :: STATE_PENDING(state) -> goto stray
 #endif
-        :: STATE_USED(state) == 0 -> goto added_anew
+#if FALLS
+        :: else -> goto back_fallen
+        fi
+    }
+back_fallen:
+    atomic {
+        if
+        :: !match && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
+#endif
         :: else -> goto back_swap
         fi
     }
 back_swap:
     atomic {
         if
+        :: STATE_USED(state) == 0 -> goto added_anew
         :: slot[i].tag != tag || slot[i].state != state -> goto back_state
         :: else
         fi;
@@ -986,10 +923,15 @@ back_swap:
         WRITE(i, tag, state - 1, HOW_DOUBLE, BY_DECIDE);
 #ifdef WRONG_BACK_TWICE
         if
-        :: match == 0 -> match = 1; goto back_state
+        :: tick == 0 -> tick = 1; goto back_state
         :: else
         fi;
 #endif
+        goto added_anew
+    }
+stray: /* it is left where it is */
+    atomic {
+        charged[i] = charged[i] + (call[me].mine != 0);
         goto added_anew
     }
 added_anew: /* by swaps only */
@@ -1000,21 +942,6 @@ added_anew: /* by swaps only */
 #else
         START_OVER
 #endif
-    }
-added_granted:
-    atomic {
-#ifdef BY_NEW_LIMIT
-        if
-        :: !call[me].token ->
-            charged[i] = charged[i] + (call[me].mine != 0);
-            call[me].token = 1;
-            GRANT(STATE_ID(added))
-        :: else
-        fi;
-#else
-        assert(PROMISE_A_token_is_counted(call[me].key, call[me].token || instead));
-#endif
-        GRANTED(STATE_ID(added))
     }
 
     /* stint_decide_absent */

@@ -17,9 +17,8 @@
  * tokens by a charge, OWN_LIMIT of calls that have one, USED0 USED1 tokens that the first two stripes have in
  * the first window, SAME (all threads begin at stripe 0; else each at its own), LOSES (another key takes the
  * slot of a stripe that is over, once; then no window before that instant's opens there), CHANGED (what the
- * limit is changed to, once; 0: never). BY_NEW_LIMIT: what an add found no room for by the limit of then is
- * granted if it has room by that of now. AT_OTHERS: who finds his token gone from his stripe takes one back at
- * the others. With STRICT (who is refused for a token on its way back) and UNFORGIVEN (one that a refund left
+ * limit is changed to, once; 0: never). AT_OTHERS: a thread whose token is gone from its stripe takes one back
+ * at the others. With STRICT (who is refused for a token on its way back) and UNFORGIVEN (one that a refund left
  * in another stripe) what the header calls exceptions is found.
  *
  * With GROUP the two words are not stripes but two keys of one slot each, LIMIT is that of each, and calls are
@@ -185,7 +184,6 @@ proctype thread(byte me; byte kinds; byte calls) {
     bit again;          /* the look after all stripes had no token */
 #if CHANGED
     byte capacity;
-    byte then;          /* that by which there was no room */
 #endif
     byte held, held_window; bit held_charge; /* what the last call took */
 
@@ -194,7 +192,7 @@ next:
         kind = 0; now = 0; cost = 0; window = 0; i = 0; state = 0; sum = 0; ahead = 0; n = 0; count = 0;
         again = 0;
 #if CHANGED
-        capacity = 0; then = 0;
+        capacity = 0;
 #endif
         CALL_ENDS;
         if
@@ -259,71 +257,32 @@ own_swap:
         GRANT(WINDOW(state), cost);
         goto next
     }
-own_add:
+own_add: /* slot_add */
     atomic {
         state = stripe[OWN];
         if
         :: state == 0 -> BEGIN /* a stray, of another key's slot */
         :: else
         fi;
-        n = (USED(state) < PART(OWN)); /* ghost: taken */
+        n = (WINDOW(state) == window && USED(state) < PART(OWN));
         WRITE(OWN, state + 1);
         taken[WINDOW(state)] = taken[WINDOW(state)] + n;
         returning[WINDOW(state)] = returning[WINDOW(state)] + 1 - n;
         if
 #ifdef WRONG_STRIPE_ADDED
         :: true -> skip
+#elif defined(WRONG_BACK_NOT)
+        :: n == 0 -> goto own_anew
 #else
-        :: WINDOW(state) != window -> goto own_added
-#if CHANGED
-        :: WINDOW(state) == window && n == 0 -> goto own_added
-#else
-        :: WINDOW(state) == window && n == 0 -> goto own_refused
+        :: n == 0 -> n = 1; ahead = WINDOW(state); i = OWN; goto back_state
 #endif
-        :: else -> skip
-#endif
+        :: n == 1 -> skip
         fi;
         GRANT(WINDOW(state), 1);
         goto next
     }
-own_added: /* stint_slot_added_ours: is it still in the window that was added to? else it is a stray */
-#if CHANGED
-    atomic { then = capacity; capacity = limit; goto own_added_ours }
-own_added_ours: /* added_had_room */
-#ifdef BY_NEW_LIMIT
-#define HAD_NO_ROOM (USED(state) >= PART(OWN))
-#else
-#define HAD_NO_ROOM (USED(state) >= PART(OWN) || USED(state) >= SHARE_OF(then, OWN))
-#endif
-#else
-#define HAD_NO_ROOM (USED(state) >= PART(OWN))
-#endif
-    atomic {
-        if
-        :: WINDOW(stripe[OWN]) != WINDOW(state) && WINDOW(state) != window -> goto own_anew
-#ifndef WRONG_STRIPES_ADDED
-        :: (WINDOW(stripe[OWN]) == WINDOW(state) || WINDOW(state) == window) && HAD_NO_ROOM ->
-            goto own_refused
-#endif
-        :: else -> skip
-        fi;
-        taken[WINDOW(state)] = taken[WINDOW(state)] + 1 - n;
-        returning[WINDOW(state)] = returning[WINDOW(state)] + n - 1;
-        GRANT(WINDOW(state), 1);
-        goto next
-    }
-own_refused: /* slot_take_back */
-    atomic {
-        taken[WINDOW(state)] = taken[WINDOW(state)] - n;
-        returning[WINDOW(state)] = returning[WINDOW(state)] + n;
-        n = 1;
-        ahead = WINDOW(state); i = OWN;
-#ifdef WRONG_BACK_NOT
-        goto own_anew
-#else
-        goto back_state
-#endif
-    }
+
+    /* stint_slot_take_back */
 back_state:
     atomic {
         state = stripe[i];
@@ -784,22 +743,14 @@ part_add:
     atomic {
         state = stripe[i];
         WRITE(i, state + 1);
-        taken[IN(i, WINDOW(state))] = taken[IN(i, WINDOW(state))] + (USED(state) < LIMIT);
-        returning[IN(i, WINDOW(state))] = returning[IN(i, WINDOW(state))] + (USED(state) >= LIMIT);
+#define ADDED (WINDOW(state) == WINDOW(seen[i]) && USED(state) < LIMIT)
+        taken[IN(i, WINDOW(state))] = taken[IN(i, WINDOW(state))] + ADDED;
+        returning[IN(i, WINDOW(state))] = returning[IN(i, WINDOW(state))] + !ADDED;
         if
-        :: WINDOW(state) != WINDOW(seen[i]) -> goto part_added
 #ifndef WRONG_PARTS_ADDED
-        :: WINDOW(state) == WINDOW(seen[i]) && USED(state) >= LIMIT -> goto part_back
+        :: !ADDED -> goto part_back
 #endif
         :: else -> HAD(WINDOW(state))
-        fi
-    }
-part_added: /* stint_slot_added_ours */
-    atomic {
-        if
-        :: WINDOW(stripe[i]) == WINDOW(state) && USED(state) < LIMIT -> HAD(WINDOW(state))
-        :: WINDOW(stripe[i]) == WINDOW(state) && USED(state) >= LIMIT -> goto part_back
-        :: else -> state = 0; goto part_decide
         fi
     }
 part_back: /* slot_take_back */
