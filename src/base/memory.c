@@ -335,6 +335,11 @@ int stint_memory_file_replace(const struct memory *memory, const struct memory *
     return error;
 }
 
+bool stint_memory_file_removed(const struct memory *memory) {
+    struct stat about;
+    return memory->file >= 0 && fstat(memory->file, &about) == 0 && about.st_nlink == 0;
+}
+
 int stint_memory_file_share(struct memory *memory) {
     if (memory->file < 0)
         return 0;

@@ -83,6 +83,9 @@ int stint_memory_file_replace(const struct memory *memory, const struct memory *
  * is locked. */
 int stint_memory_file_clear(const char *path);
 
+/* Whether the file has no name any more. */
+bool stint_memory_file_removed(const struct memory *memory);
+
 /* Lets others in: not `alone` any more. */
 int stint_memory_file_share(struct memory *memory);
 

@@ -590,6 +590,10 @@ class Looking(Tool):
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Keys +\[\.+\] \d\.\d%, 4 of [\d,]+$")
         self.assertRegex(out, r"(?m)^Processes +0$")
+        self.assertEqual([status[name] for name in ("max_keys", "reach", "max_reach", "policy_ids", "max_policies",
+                                                    "gone_ids", "used_labels", "labels")],
+                         [1000, 0, 23, 2, 64, 0, 2, 1000])
+        self.assertNotIn("\nNote ", out)
         self.assertNotIn("Untracked", out)
         server = Server(self, self.table)
         server.ask("take", "login", "0" * 16, 1)
@@ -609,7 +613,24 @@ class Looking(Tool):
         Server(self, self.table).ask("fill", "p", 7600)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Keys +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
-        self.assertIn("see stint resize", out)
+        self.assertIn("see stint resize --keys", out)
+        self.assertRegex(out, r"(?m)^Reach +\[[#.]{40}\] \d+\.\d%, [1-9]\d* of 23$")
+
+    def test_room_for_policies_and_names(self):
+        """Ids of replaced and removed policies are told, and are back once nobody had the table open."""
+        self.make(options=("--max-policies=5", "--labels=4"))
+        server = Server(self, self.table)
+        for i, window in enumerate(("min", "h", "d", "min", "h")):
+            notes = self.good("status", "--interval=0", self.table).count("\nNote ")
+            self.assertEqual(notes, 2 * (i >= 4)) # of five and four: 80% and more
+            self.good("apply", self.table, "-", stdin=f"9/{window} name=p\n")
+            server.ask("label", f"{i + 1:016x}", b"name".hex())
+        self.fails(1, "line 1: all of --max-policies ids are taken: ", "apply", self.table, "-", stdin="9/s name=p\n")
+        status = self.json("status", "--interval=0", self.table)
+        self.assertEqual([status[name] for name in ("policy_ids", "gone_ids", "used_labels")], [5, 4, 4])
+        server.end()
+        self.good("apply", self.table, "-", stdin="9/s name=p\n")
+        self.assertEqual(self.json("status", "--interval=0", self.table)["policy_ids"], 2)
 
     def test_policies(self):
         self.fill()
