@@ -201,8 +201,9 @@
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
- *  - stint_policy_find and _get, stint_stats_get, stint_policy_stats_get, stint_metrics,
- *    stint_headers, stint_each, stint_each_of and all that makes keys work as ever;
+ *  - stint_policy_find and _get, stint_policies_apply with STINT_DRY_RUN, stint_stats_get,
+ *    stint_policy_stats_get, stint_metrics, stint_headers, stint_each, stint_each_of and all that
+ *    makes keys work as ever;
  *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
@@ -729,7 +730,8 @@ struct stint_change {
  *            done. What it is given is valid during the call. It may call any function
  *   context  handed to it
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
- * read-only handle, which cannot take the lock; STINT_DRY_RUN, too).
+ * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
+ * is seen or not).
  * Cost: some microseconds for each policy. If some were removed or replaced since the table was
  * opened by somebody alone, also that of stint_policy_remove. */
 STINT_API STINT_CHECKED int

@@ -390,8 +390,8 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
 
     if (another && *room == 0)
         return stint_failed_with(ENOSPC,
-                                 "all of options.max_policies ids are taken: those of removed and "
-                                 "replaced policies %s",
+                                 "options.max_policies ids of policies are taken: those of "
+                                 "removed and replaced ones %s",
                                  limiter->memory.file < 0
                                      ? "stay taken, as the table has no file"
                                      : "are free again when a process opens the table's file and "
