@@ -3,6 +3,7 @@
  * which no writer notices. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 
 #include "attach.h"
 #include "common.h"
+#include "removed.h"
 #include "report.h"
 
 /* What the table counted up to an instant. */
@@ -216,6 +218,28 @@ static void print_status(struct report *report, const struct arguments *argument
     print_policies(report, sample, before, !report_is_text(report));
 }
 
+/* Tells of processes that decide by a table that had this path. */
+static void print_removed(struct report *report, const struct arguments *arguments) {
+    uint64_t *users;
+    const size_t count = removed_users(arguments->file, &users);
+
+    if (!report_is_text(report)) {
+        report_table(report, "removed");
+        for (size_t i = 0; i < count; i++) {
+            report_row(report);
+            report_count(report, "process", users[i]);
+        }
+        report_table_end(report);
+    } else if (count != 0) {
+        fputs("\nNote: a table that was removed from here is still in use, by process",
+              report->out);
+        for (size_t i = 0; i < count; i++)
+            fprintf(report->out, "%s%" PRIu64, i == 0 ? " " : ", ", users[i]);
+        fputs(count == 1 ? ": restart it\n" : ": restart them\n", report->out);
+    }
+    free(users);
+}
+
 int tool_status(const struct arguments *arguments) {
     struct sample before = {0}, sample;
     struct report report;
@@ -229,11 +253,15 @@ int tool_status(const struct arguments *arguments) {
     if (code == EXIT_GOOD)
         code = sample_take(&sample, arguments, true);
     if (code != EXIT_GOOD) {
+        report_begin(&report, stderr, REPORT_TEXT);
+        print_removed(&report, arguments);
+        report_end(&report);
         sample_free(&before);
         return code;
     }
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_status(&report, arguments, &sample, &before);
+    print_removed(&report, arguments);
     report_end(&report);
     sample_free(&before);
     sample_free(&sample);

@@ -601,6 +601,26 @@ class Looking(Tool):
         server.ask("take", "login", "0" * 16, 1)
         self.assertEqual(self.json("status", "--interval=0", self.table)["processes"], 1)
 
+    def test_a_removed_table(self):
+        """Who goes on with a table that was removed is told, whoever made it; nobody else is."""
+        servers = [Server(self, self.path(name)) for name in ("table", "table", "other")]
+
+        def users():
+            return [row["process"] for row in self.json("status", "--interval=0", self.table)["removed"]]
+        self.assertEqual(users(), [])
+        self.good("take", self.table, f"1/{YEAR}", "k")
+        os.unlink(self.table)
+        users_of_it = sorted(server.process.pid for server in servers[:2])
+        note = "Note: a table that was removed from here is still in use, by process {}, {}: restart them\n".format(*users_of_it)
+        self.assertIn("make makes one\n\n" + note, self.fails(1, "there is no table", "status", self.table))
+        self.make()
+        self.assertEqual(sorted(users()), users_of_it)
+        self.assertTrue(self.good("status", "--interval=0", self.table).endswith("\n\n" + note))
+        servers[0].end()
+        self.assertEqual(users(), [servers[1].process.pid])
+        servers[1].end()
+        self.assertEqual(users(), [])
+
     def test_rates(self):
         self.make(f"1000000/{YEAR} name=p")
         server = Server(self, self.table)
