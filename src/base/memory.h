@@ -59,6 +59,11 @@ void stint_memory_free(struct memory *memory);
  * it open. Once locked, it still has the name. -ENOENT, without a reason: there is none. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
+/* Names another process that has a lock of the file, as far as the system tells: "process 1234", or
+ * "another process". Returns `said`. */
+#define HOLDER_SIZE 32
+const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]);
+
 /* Reads the first bytes of the file. */
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 

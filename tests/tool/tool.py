@@ -1163,7 +1163,7 @@ class Changing(Tool):
         self.good("take", "--cost=20", self.table, "p", "k")
         self.good("take", self.table, "p", "k", code=1)
         before = sorted(self.good("dump", self.table).splitlines())
-        self.fails(1, self.table, "resize", "--keys=40k", self.table) # the server has it open
+        self.fails(1, f"process {server.process.pid} has the table open", "resize", "--keys=40k", self.table)
         server.end()
         for options, slots, shards in (("--keys=100k", 200000, 0), ("--shards=8", 200000, 8), ("--keys=22k", 44000, 8),
                                        ("--labels=200", 44000, 8), ("--max-policies=100", 44000, 8)):
