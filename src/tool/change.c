@@ -64,6 +64,11 @@ static void note_small_burst(void *context, const struct stint_change *change) {
                 grouped(burst, policy.burst), grouped(brought, in_tick));
 }
 
+struct told {
+    struct report *report;
+    bool removes; /* a policy */
+};
+
 /* People are told of what is not as it was; programs of all. */
 static void tell_change(void *context, const struct stint_change *change) {
     static const char *const kinds[] = {
@@ -71,14 +76,12 @@ static void tell_change(void *context, const struct stint_change *change) {
         [STINT_POLICY_CHANGED] = "changed",     [STINT_POLICY_REPLACED] = "replaced",
         [STINT_POLICY_REMOVED] = "removed",
     };
-    struct report *report = context;
+    struct told *told = context;
+    struct report *report = told->report;
     const char *kind = kinds[change->kind];
-    char name[2 * STINT_NAME_SIZE];
 
     note_small_burst(NULL, change);
-    if (change->kind == STINT_POLICY_REMOVED)
-        fprintf(stderr, "stint: note: without '%s' servers that ask by its id are refused\n",
-                printable(name, sizeof(name), change->name, strlen(change->name)));
+    told->removes |= change->kind == STINT_POLICY_REMOVED;
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
     report_row(report);
@@ -100,6 +103,7 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
                      (arguments->prune ? (uint32_t)STINT_PRUNE : 0);
     const char *wrong = NULL;
     struct report report;
+    struct told told = {.report = &report};
     char *said;
     size_t size;
     FILE *out = must_have(open_memstream(&said, &size));
@@ -107,12 +111,14 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
 
     report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
     report_table(&report, "changes");
-    int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &report);
+    int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &told);
     if (error != 0)
         code = wrong_text(arguments, name_of(arguments->text), text, wrong);
     if (report_is_text(&report) && report.rows == 0)
         fputs("nothing changes\n", out);
     report_table_end(&report);
+    if (report_is_text(&report) && told.removes)
+        fputs("\nServers that ask by the id of a removed policy are refused.\n", out);
     if (!report_is_text(&report))
         report_truth(&report, "dry_run", arguments->dry_run);
     report_end(&report);

@@ -132,6 +132,8 @@ int tool_policies(const struct arguments *arguments) {
         return code;
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_policies(&report, &sample, &none, true);
+    if (report_is_text(&report) && sample.policies.count == 0)
+        puts("the table has no policies");
     report_end(&report);
     sample_free(&sample);
     return all_written() ? EXIT_GOOD : failure(arguments, "the policies cannot be written");
