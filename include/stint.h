@@ -202,8 +202,9 @@
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
- *  - stint_policy_find and _get, stint_stats_get, stint_policy_stats_get, stint_metrics,
- *    stint_headers, stint_each, stint_each_of and all that makes keys work as ever;
+ *  - stint_policy_find and _get, stint_policies_apply with STINT_DRY_RUN, stint_stats_get,
+ *    stint_policy_stats_get, stint_metrics, stint_headers, stint_each, stint_each_of and all that
+ *    makes keys work as ever;
  *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
@@ -730,7 +731,8 @@ struct stint_change {
  *            done. What it is given is valid during the call. It may call any function
  *   context  handed to it
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
- * read-only handle, which cannot take the lock; STINT_DRY_RUN, too).
+ * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
+ * is seen or not).
  * Cost: some microseconds for each policy. If some were removed or replaced since the table was
  * opened by somebody alone, also that of stint_policy_remove. */
 STINT_API STINT_CHECKED int
@@ -1159,10 +1161,24 @@ struct stint_stats {
     uint64_t overrides;    /* keys with an override now, set by stint_override */
     uint64_t barred;       /* of these: refused everything */
     uint64_t banned;       /* keys that are banned now (stint_policy.ban); by a shadow: would be */
+    uint64_t max_keys;     /* this and the next are options that the table was made with */
+    uint64_t labels;       /* rounded up to fours */
+    uint64_t used_labels;  /* of these: that have a key */
+    uint32_t max_policies; /* an option of the table: ids that there are for policies */
+    uint32_t policy_ids;   /* of these: that are taken. A policy with overrides takes two */
+    uint32_t gone_ids;     /* of the taken: of policies that were removed or replaced. They become
+                            * free as stint_policy_remove says */
+    uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
+    uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
+    uint32_t removed;      /* 1: the table's file has no name any more. It was removed, or another
+                            * took its place: who opens the path counts apart from this process */
 };
 
 #define STINT_STATS_INIT                                                                           \
-    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    {                                                                                              \
+        sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0, 0, 0, 0, 0                                                                    \
+    }
 
 /* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
  * decision, nor is a look, but for the one before a charge. */
@@ -1288,7 +1304,7 @@ STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const vo
 enum stint_metrics_flags {
     /* Leave "# EOF" out: other families follow in the same text. */
     STINT_METRICS_NO_EOF = 1 << 0,
-    /* Do not look at every slot: without the gauges of used and of live slots, in microseconds. */
+    /* Do not look at every slot: without the gauges of what is in use, in microseconds. */
     STINT_METRICS_NO_SCAN = 1 << 1,
 };
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A table's lock for set-up, and what set-up needs to look at. No decision takes the lock. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/limiter.h"
 #include "base/message.h"
@@ -16,8 +19,34 @@ void stint_limiter_lock_make(pthread_mutex_t *lock) {
     (void)pthread_mutexattr_destroy(&robust);
 }
 
+/* Names the process of the lock's holder if it is stopped. Any other may be one of another pid
+ * namespace, where its thread has that number. */
+static const char *lock_holder(const pthread_mutex_t *lock, char said[HOLDER_SIZE]) {
+    char line[128];
+    long process = 0;
+    bool stopped = false;
+    FILE *status = NULL;
+
+#ifdef __GLIBC__
+    (void)snprintf(line, sizeof(line), "/proc/%d/status", lock->__data.__owner);
+    status = fopen(line, "re");
+#else
+    (void)lock;
+#endif
+    while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
+        stopped |= strncmp(line, "State:\tT", 8) == 0;
+        if (strncmp(line, "Tgid:", 5) == 0)
+            process = strtol(line + 5, NULL, 10);
+    }
+    if (status != NULL)
+        (void)fclose(status);
+    (void)snprintf(said, HOLDER_SIZE, stopped ? "process %ld" : "another process", process);
+    return said;
+}
+
 int stint_limiter_lock(struct stint_limiter *limiter) {
     pthread_mutex_t *lock = &limiter->header->lock;
+    char holder[HOLDER_SIZE];
 
     for (unsigned tries = 0; tries < SET_UP_TRIES; tries++) {
         int error = pthread_mutex_trylock(lock);
@@ -27,9 +56,9 @@ int stint_limiter_lock(struct stint_limiter *limiter) {
             return stint_failed(EPROTO, "the table is damaged: its lock does not work");
         set_up_pause();
     }
-    return stint_failed(EBUSY,
-                        "another process has held the table's lock for set-up for 10 s: is it "
-                        "stopped?");
+    return stint_failed_with(EBUSY,
+                             "%s has held the table's lock for set-up for 10 s: is it stopped?",
+                             lock_holder(lock, holder));
 }
 
 void stint_limiter_unlock(struct stint_limiter *limiter) {

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -112,15 +113,40 @@ static int failed_file(const char *what) {
 #define NO_LOOK "the table cannot be looked at"
 #define NO_LOCK "the table cannot be locked"
 
+const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
+    struct stat ours;
+    char line[256];
+    FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
+
+    (void)snprintf(said, HOLDER_SIZE, "another process");
+    while (locks != NULL && fgets(line, sizeof(line), locks) != NULL) {
+        unsigned major, minor;
+        unsigned long inode;
+        long process;
+        /* One that took the lock, and left it to its children, is gone. */
+        if (sscanf(line, "%*d: FLOCK %*s %*s %ld %x:%x:%lu", &process, &major, &minor, &inode) ==
+                4 &&
+            inode == ours.st_ino && makedev(major, minor) == ours.st_dev && process != getpid() &&
+            process > 0 && (kill((pid_t)process, 0) == 0 || errno == EPERM))
+            (void)snprintf(said, HOLDER_SIZE, "process %ld", process);
+    }
+    if (locks != NULL)
+        (void)fclose(locks);
+    return said;
+}
+
 /* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
 static int lock_shared(int file) {
+    char holder[HOLDER_SIZE];
+
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return failed_file(NO_LOCK);
         if (tries == SET_UP_TRIES)
-            return stint_failed(
-                EBUSY, "another process has held the lock of the table's file for 10 s: is it "
-                       "stopped, or does it resize a large table?");
+            return stint_failed_with(EBUSY,
+                                     "%s has held the lock of the table's file for 10 s: is it "
+                                     "stopped, or does it resize a large table?",
+                                     stint_memory_file_holder(file, holder));
         set_up_pause();
     }
     return 0;
@@ -333,6 +359,11 @@ int stint_memory_file_replace(const struct memory *memory, const struct memory *
         (void)fsync(directory); /* done, even if only the disk does not know yet */
     (void)close(directory);
     return error;
+}
+
+bool stint_memory_file_removed(const struct memory *memory) {
+    struct stat about;
+    return memory->file >= 0 && fstat(memory->file, &about) == 0 && about.st_nlink == 0;
 }
 
 int stint_memory_file_share(struct memory *memory) {

@@ -59,6 +59,11 @@ void stint_memory_free(struct memory *memory);
  * it open. Once locked, it still has the name. -ENOENT, without a reason: there is none. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
+/* Names another process that has a lock of the file, as far as the system tells: "process 1234", or
+ * "another process". Returns `said`. */
+#define HOLDER_SIZE 32
+const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]);
+
 /* Reads the first bytes of the file. */
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 
@@ -82,6 +87,9 @@ int stint_memory_file_replace(const struct memory *memory, const struct memory *
 /* Removes what a process that was killed in stint_memory_file_replace has left. The table at `path`
  * is locked. */
 int stint_memory_file_clear(const char *path);
+
+/* Whether the file has no name any more. */
+bool stint_memory_file_removed(const struct memory *memory);
 
 /* Lets others in: not `alone` any more. */
 int stint_memory_file_share(struct memory *memory);

@@ -102,6 +102,15 @@ struct stint_stats {
     uint64_t overrides;
     uint64_t barred;
     uint64_t banned;
+    uint64_t max_keys;
+    uint64_t labels;
+    uint64_t used_labels;
+    uint32_t max_policies;
+    uint32_t policy_ids;
+    uint32_t gone_ids;
+    uint32_t reach;
+    uint32_t max_reach;
+    uint32_t removed;
 };
 
 struct stint_policy_stats {
@@ -847,7 +856,9 @@ end
 
 local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replaced", "clock_steps",
                "stray_tokens", "unknown_policy", "resets", "shards", "policies", "bad_requests",
-               "processes", "overrides", "barred", "banned"}
+               "processes", "overrides", "barred", "banned",
+               "max_keys", "labels", "used_labels", "max_policies", "policy_ids", "gone_ids", "reach",
+               "max_reach", "removed"}
 local POLICY_STATS = {"allowed", "refused", "shadowed", "first_refusals", "untracked", "near_limit",
                       "charged", "refunded", "bans", "strikes_lost"}
 

@@ -112,6 +112,8 @@ static u_char *ngx_http_stint_json_zone(u_char *at, const ngx_http_stint_zone_t 
                      stats->untracked, stats->replaced, stats->clock_steps);
     at = ngx_sprintf(at, ",\"overrides\":%uL,\"barred\":%uL,\"banned\":%uL", stats->overrides,
                      stats->barred, stats->banned);
+    at = ngx_sprintf(at, ",\"policy_ids\":%uD,\"max_policies\":%uD,\"removed\":%uD",
+                     stats->policy_ids, stats->max_policies, stats->removed);
     return ngx_sprintf(at, ",\"held\":%ui,\"max_held\":%ui", ngx_http_stint_held(zone),
                        zone->max_held);
 }

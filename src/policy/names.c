@@ -11,7 +11,8 @@
 #include "base/counters.h"
 #include "policy/names.h"
 
-/* The process's lock guards all of it but `taken`, which the table's does. */
+/* The process's lock guards all of it but `taken`, which the table's does. A reader takes none: it
+ * leaves `taken` 0. */
 struct names {
     uint64_t forks;      /* stint_limiter_process_lock, when the index was begun */
     uint64_t lock_forks; /* and when the lock of private memory was made */
@@ -121,7 +122,8 @@ uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but) 
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);
 
-    while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
+    while (!limiter->memory.read_only && names->taken < count &&
+           limiter_policy(limiter, names->taken) != NULL)
         names->taken++;
     uint32_t id = names->taken;
     while (id == but || (id < count && limiter_policy(limiter, id) != NULL))

@@ -15,7 +15,7 @@ int stint_names_find(const struct stint_limiter *limiter, const char *name);
  * is none. Under the table's lock. */
 uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but);
 
-/* How many ids are free. Under the table's lock. */
+/* How many ids are free. Under the table's lock, or for a reader. */
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter);
 
 /* Makes all handles of the table begin their index anew. Under the table's lock. */

@@ -389,9 +389,13 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
                            (old == POLICY_NONE || limiter->records[old].companion == 0);
 
     if (another && *room == 0)
-        return stint_failed(ENOSPC, "options.max_policies policies have been added (the ids of "
-                                    "removed and replaced ones are free again when a process opens "
-                                    "the table's file and nobody else has it open)");
+        return stint_failed_with(ENOSPC,
+                                 "options.max_policies ids of policies are taken: those of "
+                                 "removed and replaced ones %s",
+                                 limiter->memory.file < 0
+                                     ? "stay taken, as the table has no file"
+                                     : "are free again when a process opens the table's file and "
+                                       "nobody else has it open");
     if ((uint32_t)another + companion > *room)
         return stint_failed(ENOSPC, "STINT_OVERRIDES takes a second one of options.max_policies, "
                                     "and there is none left");

@@ -234,17 +234,20 @@ static void change_make(struct stint_limiter *limiter, struct change *change) {
     }
 }
 
-/* Plans the changes, and makes them if this is no dry run. */
+/* Plans the changes, and makes them if this is no dry run. A reader's dry run takes no lock: what
+ * it tells may be of a table that is being changed, of which each policy is read whole. */
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
-    int error = stint_policies_begin(limiter);
+    const bool dry = (flags & STINT_DRY_RUN) != 0, locks = !dry || !limiter->memory.read_only;
+    int error = locks ? stint_policies_begin(limiter) : 0;
 
     if (error != 0)
         return error;
     error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0, wrong);
-    for (size_t i = 0; error == 0 && (flags & STINT_DRY_RUN) == 0 && i < changes->count; i++)
+    for (size_t i = 0; error == 0 && !dry && i < changes->count; i++)
         change_make(limiter, &changes->all[i]);
-    stint_limiter_unlock(limiter);
+    if (locks)
+        stint_limiter_unlock(limiter);
     return error;
 }
 
@@ -256,7 +259,7 @@ static int changes_make(struct stint_limiter *limiter, struct changes *changes, 
 static void change_tell(const struct change *change,
                         void (*told)(void *context, const struct stint_change *change),
                         void *context) {
-    char text[TEXT_SIZE], was[TEXT_SIZE];
+    char text[TEXT_SIZE] = "", was[TEXT_SIZE] = "";
     struct stint_change tells = {
         .size = sizeof(tells),
         .kind = change->kind,

@@ -29,6 +29,9 @@ struct label_read {
 /* Reads what is known of a key: all 0 if that is nothing. */
 void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read);
 
+/* How many places have a key. */
+uint64_t stint_labels_used(const struct stint_limiter *limiter);
+
 /* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to);
 

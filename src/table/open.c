@@ -663,12 +663,14 @@ void stint_close(struct stint_limiter *limiter) {
 
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
     struct memory memory = {.file = -1};
+    char holder[HOLDER_SIZE];
     struct shape shape;
     int error = open_there(made, &memory);
 
     if (error == 0 && !memory.alone)
-        error = stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
-                                    "uses it");
+        error = stint_failed_with(EBUSY,
+                                  "%s has the table open: a table is resized while nobody uses it",
+                                  stint_memory_file_holder(memory.file, holder));
     memory.copy = true;
     if (error == 0)
         error = map_file(made, true, &shape, &memory);

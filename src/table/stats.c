@@ -4,6 +4,7 @@
 
 #include "base/message.h"
 #include "override.h"
+#include "table/labels.h"
 #include "table/stats.h"
 
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
@@ -22,9 +23,16 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
         .processes = stint_limiter_processes(limiter),
+        .max_keys = limiter->header->max_keys,
+        .labels = limiter->label_sets * LABELS_IN_SET,
+        .max_policies = limiter->max_policies,
+        .max_reach = table->probe_lines - 1u,
+        .removed = stint_memory_file_removed(&limiter->memory),
     };
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         stats->policies += limiter_decides_by(limiter, id);
+        stats->policy_ids += limiter_policy(limiter, id) != NULL;
+        stats->gone_ids += policy_gone(&limiter->policies[id]);
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
     }
     if (!scan)
@@ -44,6 +52,11 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         stats->barred += told.set && told.limit == 0;
         stats->banned += !told.set;
     }
+    for (uint64_t shard = 0; shard < stats->shards; shard++) {
+        const uint64_t reach = atomic_load_acquire(&table->shards[shard].reach); /* I6 */
+        stats->reach = reach > stats->reach ? (uint32_t)reach : stats->reach;
+    }
+    stats->used_labels = stint_labels_used(limiter);
 }
 
 int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {

@@ -7,7 +7,7 @@
 
 #include <stint.h>
 
-/* Reads what stint_stats_get tells; without a scan, `used` and `live` are 0. */
+/* Reads what stint_stats_get tells; without a scan, what takes one is 0. */
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
 
 #endif

@@ -30,12 +30,15 @@ struct family {
     const char *unit; /* NULL: none */
     const char *help;
     enum family_kind kind;
-    uint32_t value; /* the member's offset, the option (check.h) or the counter */
+    uint32_t value; /* the member, the option (check.h) or the counter */
 };
 
-#define COUNTER       "counter"
-#define GAUGE         "gauge"
-#define STATS(member) offsetof(struct stint_stats, member)
+#define COUNTER "counter"
+#define GAUGE   "gauge"
+#define NARROW  (UINT32_C(1) << 31) /* beside a member's offset: it has 32 bits */
+#define STATS(member)                                                                              \
+    (offsetof(struct stint_stats, member) |                                                        \
+     (sizeof((struct stint_stats){0}.member) == sizeof(uint32_t) ? NARROW : 0))
 
 static const struct family table_families[] = {
     {"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped.", OF_TABLE, STATS(memory)},
@@ -50,6 +53,26 @@ static const struct family table_families[] = {
      STATS(barred)},
     {"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused.",
      OF_SLOTS, STATS(banned)},
+    {"stint_table_max_keys", GAUGE, NULL, "Keys that the table was made for.", OF_TABLE,
+     STATS(max_keys)},
+    {"stint_table_processes", GAUGE, NULL, "Processes that decide by the table.", OF_TABLE,
+     STATS(processes)},
+    {"stint_table_max_policies", GAUGE, NULL, "Ids that there are for policies.", OF_TABLE,
+     STATS(max_policies)},
+    {"stint_table_policy_ids", GAUGE, NULL, "Of these: that are taken.", OF_TABLE,
+     STATS(policy_ids)},
+    {"stint_table_gone_policy_ids", GAUGE, NULL,
+     "Of the taken: of policies that were removed or replaced.", OF_TABLE, STATS(gone_ids)},
+    {"stint_table_labels", GAUGE, NULL, "Names of keys that there is room for.", OF_TABLE,
+     STATS(labels)},
+    {"stint_table_used_labels", GAUGE, NULL, "Of these: that have a key.", OF_SLOTS,
+     STATS(used_labels)},
+    {"stint_table_max_reach_lines", GAUGE, NULL, "Lines that a key may be away from its first.",
+     OF_TABLE, STATS(max_reach)},
+    {"stint_table_reach_lines", GAUGE, NULL, "Lines that a key was away at most so far.", OF_SLOTS,
+     STATS(reach)},
+    {"stint_table_removed", GAUGE, NULL, "Whether the table's file has no name any more: 1, or 0.",
+     OF_TABLE, STATS(removed)},
     {"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot.", OF_TABLE,
      STATS(placed)},
     {"stint_table_untracked_decisions", COUNTER, NULL,
@@ -246,11 +269,13 @@ static void add_sample(struct metrics *metrics, const struct family *family, con
 static void add_table(struct metrics *metrics, const struct stint_stats *stats, bool scanned) {
     for (size_t i = 0; i < LENGTH(table_families); i++) {
         const struct family *family = &table_families[i];
-        const char *value = (const char *)stats + family->value;
+        const char *member = (const char *)stats + (family->value & ~NARROW);
         if (family->kind == OF_SLOTS && !scanned)
             continue;
         add_family(metrics, family);
-        add_sample(metrics, family, NULL, NULL, *(const uint64_t *)(const void *)value);
+        add_sample(metrics, family, NULL, NULL,
+                   (family->value & NARROW) != 0 ? *(const uint32_t *)(const void *)member
+                                                 : *(const uint64_t *)(const void *)member);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attach.h"
 #include "common.h"
@@ -63,6 +64,11 @@ static void note_small_burst(void *context, const struct stint_change *change) {
                 grouped(burst, policy.burst), grouped(brought, in_tick));
 }
 
+struct told {
+    struct report *report;
+    bool removes; /* a policy */
+};
+
 /* People are told of what is not as it was; programs of all. */
 static void tell_change(void *context, const struct stint_change *change) {
     static const char *const kinds[] = {
@@ -70,10 +76,12 @@ static void tell_change(void *context, const struct stint_change *change) {
         [STINT_POLICY_CHANGED] = "changed",     [STINT_POLICY_REPLACED] = "replaced",
         [STINT_POLICY_REMOVED] = "removed",
     };
-    struct report *report = context;
+    struct told *told = context;
+    struct report *report = told->report;
     const char *kind = kinds[change->kind];
 
     note_small_burst(NULL, change);
+    told->removes |= change->kind == STINT_POLICY_REMOVED;
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
     report_row(report);
@@ -95,6 +103,7 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
                      (arguments->prune ? (uint32_t)STINT_PRUNE : 0);
     const char *wrong = NULL;
     struct report report;
+    struct told told = {.report = &report};
     char *said;
     size_t size;
     FILE *out = must_have(open_memstream(&said, &size));
@@ -102,12 +111,14 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
 
     report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
     report_table(&report, "changes");
-    int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &report);
+    int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &told);
     if (error != 0)
         code = wrong_text(arguments, name_of(arguments->text), text, wrong);
     if (report_is_text(&report) && report.rows == 0)
         fputs("nothing changes\n", out);
     report_table_end(&report);
+    if (report_is_text(&report) && told.removes)
+        fputs("\nServers that ask by the id of a removed policy are refused.\n", out);
     if (!report_is_text(&report))
         report_truth(&report, "dry_run", arguments->dry_run);
     report_end(&report);
@@ -124,7 +135,7 @@ int tool_apply(const struct arguments *arguments) {
     int code = attach_text(arguments, arguments->text, &text);
 
     if (code == EXIT_GOOD)
-        code = attach(arguments, 0, &limiter);
+        code = attach(arguments, arguments->dry_run ? STINT_READ_ONLY : 0, &limiter);
     if (code == EXIT_GOOD)
         code = apply_text(arguments, limiter, text);
     free(text);
@@ -153,6 +164,7 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
 
 int tool_make(const struct arguments *arguments) {
     struct stint_options options = options_of(arguments), trial = STINT_OPTIONS_INIT;
+    const bool there = access(arguments->file, F_OK) == 0;
     char *text = NULL;
     int code = EXIT_GOOD;
 
@@ -169,10 +181,54 @@ int tool_make(const struct arguments *arguments) {
     if (code == EXIT_GOOD)
         code = make_policies(arguments, &options, text, true);
     free(text);
+    if (code == EXIT_GOOD && there)
+        puts(arguments->policies == NULL
+                 ? "the table was there already, and stays as it is"
+                 : "the table was there already, and stays as it is but for its policies");
     return code;
 }
 
 /* ---- Resize ---- */
+
+/* Whether a number of shards is the one that is chosen for a table of this size. */
+static bool shards_chosen(struct stint_options options) {
+    struct stint_limiter *limiter;
+
+    options.shards = 0;
+    if (stint_open(&options, &limiter) != 0)
+        return false;
+    stint_close(limiter);
+    return true;
+}
+
+/* Says by which options the table can be opened now. */
+static int tell_options(const struct arguments *arguments) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct stint_limiter *limiter;
+    struct report report;
+    int code = attach(arguments, STINT_READ_ONLY, &limiter);
+
+    if (code != EXIT_GOOD)
+        return code;
+    (void)stint_stats_get(limiter, &stats);
+    stint_close(limiter);
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.path = arguments->file;
+    options.flags = STINT_READ_ONLY;
+    options.max_keys = stats.max_keys;
+    options.max_policies = stats.max_policies;
+    options.labels = (uint32_t)stats.labels;
+    report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
+    report_note(&report, "options", "that servers must open it with now:");
+    report_count(&report, "max_keys", stats.max_keys);
+    report_count(&report, "max_policies", stats.max_policies);
+    report_count(&report, "labels", stats.labels);
+    const uint32_t shards = shards_chosen(options) ? 0 : stats.shards;
+    if (shards != 0 || arguments->json)
+        report_count(&report, "shards", shards);
+    report_end(&report);
+    return all_written() ? EXIT_GOOD : failure(arguments, "the options cannot be written");
+}
 
 int tool_resize(const struct arguments *arguments) {
     struct stint_options options = options_of(arguments);
@@ -180,5 +236,5 @@ int tool_resize(const struct arguments *arguments) {
     options.path = NULL;
     if (stint_resize(arguments->file, &options) != 0)
         return failure(arguments, "%s", reason());
-    return EXIT_GOOD;
+    return tell_options(arguments);
 }

@@ -285,6 +285,9 @@ int tool_top(const struct arguments *arguments) {
         report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
         print_top(&report, &listing);
         report_end(&report);
+        if (listing.count == 0 && !arguments->json)
+            puts(arguments->by_refused ? "no key is known to have been refused"
+                                       : "no key has used anything");
         if (!all_written())
             code = failure(arguments, "the keys cannot be written");
     }

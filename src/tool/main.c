@@ -152,14 +152,14 @@ static const struct command commands[] = {
     {.name = "resize",
      .run = tool_resize,
      .operands = "F",
-     .options =
-         OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
+     .options = OPTION(JSON) | OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) |
+                OPTION(SHARDS) | OPTION(MODE),
      .failed = EXIT_FAILED,
      .summary = "move all keys into a larger or smaller table",
      .about =
          "Moves all that is live into a table of another size, which takes the place of FILE at\n"
-         "once. Nobody else may have it open. What is not given stays as it was. Tables of stint\n"
-         "0.1 become tables of this version."},
+         "once. Nobody else may have it open. What is not given stays as it was. It says by which\n"
+         "options servers can open the table now."},
     {.name = "replay",
      .run_alone = tool_replay,
      .summary = "read an access log and show what limits would have done"},

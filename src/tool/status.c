@@ -3,6 +3,7 @@
  * which no writer notices. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 
 #include "attach.h"
 #include "common.h"
+#include "removed.h"
 #include "report.h"
 
 /* What the table counted up to an instant. */
@@ -130,6 +132,8 @@ int tool_policies(const struct arguments *arguments) {
         return code;
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_policies(&report, &sample, &none, true);
+    if (report_is_text(&report) && sample.policies.count == 0)
+        puts("the table has no policies");
     report_end(&report);
     sample_free(&sample);
     return all_written() ? EXIT_GOOD : failure(arguments, "the policies cannot be written");
@@ -154,6 +158,43 @@ static void print_oddity(struct report *report, const char *name, uint64_t count
         report_count(report, name, count);
 }
 
+/* How much of something is taken, and what that means once it is most of it. */
+static void print_room(struct report *report, const char *name, uint64_t taken, uint64_t of,
+                       const char *note) {
+    report_bar(report, name, taken, of);
+    if (taken >= of - of / 5 && taken != 0)
+        report_note(report, "note", note);
+}
+
+/* What there is room for, and how much of it is taken. */
+static void print_rooms(struct report *report, const struct stint_stats *stats) {
+    print_room(report, "keys", stats->live, stats->slots / 2,
+               "most keys that it was made for are there: see stint resize --keys");
+    print_room(report, "policy_ids", stats->policy_ids, stats->max_policies,
+               "few are left: gone ones are free again once nobody has the table open, or see "
+               "stint resize --max-policies");
+    if (stats->labels != 0)
+        print_room(report, "labels", stats->used_labels, stats->labels,
+                   "names of keys make room for others: see stint resize --labels");
+    print_room(report, "reach", stats->reach, stats->max_reach,
+               "some keys nearly found no slot: see stint resize --keys");
+    if (report_is_text(report))
+        return;
+    report_count(report, "max_keys", stats->max_keys);
+    report_count(report, "slots", stats->slots);
+    report_count(report, "used", stats->used);
+    report_count(report, "live", stats->live);
+    report_count(report, "placed", stats->placed);
+    report_count(report, "shards", stats->shards);
+    report_count(report, "reach", stats->reach);
+    report_count(report, "max_reach", stats->max_reach);
+    report_count(report, "policy_ids", stats->policy_ids);
+    report_count(report, "max_policies", stats->max_policies);
+    report_count(report, "used_labels", stats->used_labels);
+    report_count(report, "labels", stats->labels);
+    report_count(report, "resets", stats->resets);
+}
+
 static void print_status(struct report *report, const struct arguments *arguments,
                          const struct sample *sample, const struct sample *before) {
     const struct stint_stats *stats = &sample->stats;
@@ -164,17 +205,8 @@ static void print_status(struct report *report, const struct arguments *argument
     if (age != 0)
         report_span(report, "age", age);
     report_count(report, "processes", stats->processes);
-    report_bar(report, "keys", stats->live, stats->slots / 2);
-    if (!report_is_text(report)) {
-        report_count(report, "slots", stats->slots);
-        report_count(report, "used", stats->used);
-        report_count(report, "live", stats->live);
-        report_count(report, "placed", stats->placed);
-        report_count(report, "shards", stats->shards);
-        report_count(report, "resets", stats->resets);
-    } else if (stats->live > stats->slots / 2) {
-        report_note(report, "note", "more keys than it was made for: see stint resize");
-    }
+    print_rooms(report, stats);
+    print_oddity(report, "gone_ids", stats->gone_ids);
     print_oddity(report, "overrides", stats->overrides);
     print_oddity(report, "banned", stats->banned);
     print_oddity(report, "untracked", stats->untracked);
@@ -186,6 +218,28 @@ static void print_status(struct report *report, const struct arguments *argument
     if (report_is_text(report) && sample->policies.count != 0)
         fputc('\n', report->out);
     print_policies(report, sample, before, !report_is_text(report));
+}
+
+/* Tells of processes that decide by a table that had this path. */
+static void print_removed(struct report *report, const struct arguments *arguments) {
+    uint64_t *users;
+    const size_t count = removed_users(arguments->file, &users);
+
+    if (!report_is_text(report)) {
+        report_table(report, "removed");
+        for (size_t i = 0; i < count; i++) {
+            report_row(report);
+            report_count(report, "process", users[i]);
+        }
+        report_table_end(report);
+    } else if (count != 0) {
+        fputs("\nNote: a table that was removed from here is still in use, by process",
+              report->out);
+        for (size_t i = 0; i < count; i++)
+            fprintf(report->out, "%s%" PRIu64, i == 0 ? " " : ", ", users[i]);
+        fputs(count == 1 ? ": restart it\n" : ": restart them\n", report->out);
+    }
+    free(users);
 }
 
 int tool_status(const struct arguments *arguments) {
@@ -201,11 +255,15 @@ int tool_status(const struct arguments *arguments) {
     if (code == EXIT_GOOD)
         code = sample_take(&sample, arguments, true);
     if (code != EXIT_GOOD) {
+        report_begin(&report, stderr, REPORT_TEXT);
+        print_removed(&report, arguments);
+        report_end(&report);
         sample_free(&before);
         return code;
     }
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_status(&report, arguments, &sample, &before);
+    print_removed(&report, arguments);
     report_end(&report);
     sample_free(&before);
     sample_free(&sample);

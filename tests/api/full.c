@@ -464,6 +464,8 @@ TEST(test_flood_replace) {
             assert_false(look(limiter, id, k, 1).allowed);
         assert_true(replaced > 0);
         assert_table(limiter, heavy + FLOOD - replaced, heavy + FLOOD, 0, replaced);
+        const struct stint_stats stats = get_stats(limiter);
+        assert_true(stats.reach <= stats.max_reach && stats.reach >= stats.max_reach / 2);
         stint_close(limiter);
     }
 }

@@ -156,8 +156,8 @@ TEST(test_without) {
     assert_string_equal(whole_text + length, "# EOF\n");
     free(text);
     text = written(limiter, NULL, STINT_METRICS_NO_SCAN);
-    static const char *const scanned[] = {"used_slots", "live_slots", "overrides", "barred_keys",
-                                          "banned_keys"};
+    static const char *const scanned[] = {"used_slots",  "live_slots",  "overrides",  "barred_keys",
+                                          "banned_keys", "used_labels", "table_reach"};
     for (size_t i = 0; i < sizeof scanned / sizeof scanned[0]; i++)
         assert_null(strstr(text, scanned[i]));
     assert_non_null(strstr(text, "\nstint_table_placed_total 1\n"));

@@ -70,6 +70,16 @@ class Metrics(unittest.TestCase):
             "overrides": 0,
             "barred_keys": 0,
             "banned_keys": 0,
+            "max_keys": 1000,
+            "processes": 0,
+            "max_policies": 8,
+            "policy_ids": 5,
+            "gone_policy_ids": 2,
+            "labels": 8,
+            "used_labels": 1,
+            "max_reach_lines": 23,
+            "reach_lines": 0,
+            "removed": 0,
             "placed_total": 4,
             "untracked_decisions_total": 13,
             "replaced_total": 13,
@@ -102,7 +112,7 @@ class Metrics(unittest.TestCase):
             with self.subTest(family=family.name):
                 self.assertRegex(family.name, r"^stint_[a-z_]+[a-z]$")
                 self.assertRegex(family.documentation, r"^[A-Z].*\.$")
-                gauge = re.search(r"_(bytes|slots|limit|burst|seconds|overrides|keys)$", family.name)
+                gauge = re.search(r"_(bytes|slots|limit|burst|seconds|overrides|keys|processes|policies|ids|labels|lines|removed)$", family.name)
                 self.assertEqual(family.type, "gauge" if gauge else "counter")
                 unit = re.search(r"_(bytes|seconds)$", family.name)
                 self.assertEqual(family.unit, unit.group(1) if unit else "")

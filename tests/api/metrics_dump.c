@@ -21,6 +21,7 @@ static void count(struct stint_limiter *limiter, uint32_t row, uint32_t counter,
 int main(int argc, char **argv) {
     struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
     options.max_policies = 8;
+    options.labels = 7;
     options.secret = NULL;
     struct stint_limiter *limiter = open_with(&options);
 
@@ -30,8 +31,10 @@ int main(int argc, char **argv) {
     take(limiter, plain, 1, 5); /* 3 allowed, 2 refused, the first for the first time */
     take(limiter, plain, 2, 4); /* 3 allowed, 1 refused */
     take(limiter, plain, 3, 1);
-    take(limiter, odd, 1, 7); /* 2 allowed, 5 shadowed */
-    take(limiter, 7, 1, 9);   /* there is no such policy */
+    take(limiter, odd, 1, 7);                                         /* 2 allowed, 5 shadowed */
+    stint_policy_remove(limiter, add_text(limiter, "9/s overrides")); /* and its companion */
+    assert_int_equal(stint_label(limiter, 1, "one", 3), 0);
+    take(limiter, 7, 1, 9); /* there is no such policy */
     count(limiter, plain, COUNT_NEAR_LIMIT, 11);
     count(limiter, odd, COUNT_UNTRACKED, 12);
     count(limiter, plain, COUNT_UNTRACKED, 1);

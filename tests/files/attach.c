@@ -734,6 +734,10 @@ TEST_IN_DIRECTORY(test_processes) {
         _exit(get_stats(reader).processes == 2 ? 0 : 1);
     }
     assert_good(child);
+    assert_int_equal(get_stats(one).removed, 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(get_stats(one).removed, 1);
+    assert_int_equal(get_stats(reader).removed, 1);
     stint_close(reader);
     stint_close(two);
     stint_close(one);

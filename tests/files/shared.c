@@ -865,17 +865,45 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
     }
 }
 
-/* An opener that was stopped in the middle is told, after 10 s that just pass; the open of another
- * does not hang. */
-TEST_IN_DIRECTORY(test_opener_is_stopped) {
-    stint_close(open_shared(100));
-    int file = open(path, O_RDWR);
-    assert_true(file >= 0);
-    assert_int_equal(flock(file, LOCK_EX), 0);
+/* A process that holds the lock of the file, or that for set-up, and is stopped. */
+static pid_t stopped_holder(struct stint_limiter *limiter) {
+    const pid_t child = forked();
+    int status;
+    if (child == 0) {
+        const int file = open(path, O_RDWR);
+        if (limiter == NULL ? flock(file, LOCK_EX) != 0 : stint_limiter_lock(limiter) != 0)
+            _exit(1);
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    return child;
+}
+
+/* Who was stopped in the middle of an open or of a set-up call is named, after 10 s that just pass;
+ * the open of another does not hang. */
+TEST_IN_DIRECTORY(test_set_up_is_stopped) {
+    if (emulated("robust mutexes"))
+        skip();
+    struct stint_limiter *limiter = open_shared(100);
     struct stint_options options = shared_options(100);
-    time_passes = true;
-    assert_refused(&options, EBUSY, "is it stopped, or");
-    time_passes = false;
-    close(file);
+    const struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        char named[64];
+        const pid_t child = stopped_holder(i == 0 ? limiter : NULL);
+        snprintf(named, sizeof named, "process %d has held the ", (int)child);
+        time_passes = true;
+        if (i == 1)
+            assert_refused(&options, EBUSY, named);
+        else
+            assert_int_equal(stint_policy_add(limiter, &policy, NULL), -EBUSY);
+        assert_reason(named);
+        time_passes = false;
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_good(child);
+        if (i == 0)
+            stint_close(limiter);
+    }
     stint_close(open_shared(100));
 }

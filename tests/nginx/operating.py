@@ -461,6 +461,12 @@ class Command(Filed):
             self.assertEqual(server.get("/b?user=k").stint, "b REJECTED /")
             # Its window has had its first refusal, so it is not banned again.
             self.assertEqual([ask(zone)[0] for zone in "ac"], ["a REJECTED 2/2", "c REJECTED 4/4"])
+            # A file that is removed under it is told by nginx, and by the command of the next one.
+            files["a"].unlink()
+            self.assertEqual([status(server, f"/status/{zone}")["removed"] for zone in "abc"], [1, 0, 0])
+            self.stint("make", "--keys=6k", files["a"])
+            told = json.loads(self.stint("status", "--json", "--interval=0", files["a"]))["removed"]
+            self.assertIn({"process": server.process.pid}, told)
 
     def test_under_load(self):
         """It looks, resets and is killed, and no request notices."""

@@ -536,9 +536,11 @@ class Deciding(Tool):
         self.good("take", self.table, "p", "k")
         before = Path(self.table).read_bytes()
         os.chmod(self.table, 0o400)
+        text = self.write("limits", "3/s name=new\n")
         for command in [["peek"], *LOOKS]:
             for key in "k", "new":
                 self.good(*command, self.table, *(["p", key] if command == ["peek"] else []))
+        self.assertIn("added", self.good("apply", "--dry-run", self.table, text))
         self.assertEqual(Path(self.table).read_bytes(), before)
         if os.geteuid() != 0:
             self.fails(2, "Permission denied", "take", self.table, "p", "k")
@@ -590,10 +592,34 @@ class Looking(Tool):
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Keys +\[\.+\] \d\.\d%, 4 of [\d,]+$")
         self.assertRegex(out, r"(?m)^Processes +0$")
+        self.assertEqual([status[name] for name in ("max_keys", "reach", "max_reach", "policy_ids", "max_policies",
+                                                    "gone_ids", "used_labels", "labels")],
+                         [1000, 0, 23, 2, 64, 0, 2, 1000])
+        self.assertNotIn("\nNote ", out)
         self.assertNotIn("Untracked", out)
         server = Server(self, self.table)
         server.ask("take", "login", "0" * 16, 1)
         self.assertEqual(self.json("status", "--interval=0", self.table)["processes"], 1)
+
+    def test_a_removed_table(self):
+        """Who goes on with a table that was removed is told, whoever made it; nobody else is."""
+        servers = [Server(self, self.path(name)) for name in ("table", "table", "other")]
+
+        def users():
+            return [row["process"] for row in self.json("status", "--interval=0", self.table)["removed"]]
+        self.assertEqual(users(), [])
+        self.good("take", self.table, f"1/{YEAR}", "k")
+        os.unlink(self.table)
+        users_of_it = sorted(server.process.pid for server in servers[:2])
+        note = "Note: a table that was removed from here is still in use, by process {}, {}: restart them\n".format(*users_of_it)
+        self.assertIn("make makes one\n\n" + note, self.fails(1, "there is no table", "status", self.table))
+        self.make()
+        self.assertEqual(sorted(users()), users_of_it)
+        self.assertTrue(self.good("status", "--interval=0", self.table).endswith("\n\n" + note))
+        servers[0].end()
+        self.assertEqual(users(), [servers[1].process.pid])
+        servers[1].end()
+        self.assertEqual(users(), [])
 
     def test_rates(self):
         self.make(f"1000000/{YEAR} name=p")
@@ -609,7 +635,24 @@ class Looking(Tool):
         Server(self, self.table).ask("fill", "p", 7600)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Keys +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
-        self.assertIn("see stint resize", out)
+        self.assertIn("see stint resize --keys", out)
+        self.assertRegex(out, r"(?m)^Reach +\[[#.]{40}\] \d+\.\d%, [1-9]\d* of 23$")
+
+    def test_room_for_policies_and_names(self):
+        """Ids of replaced and removed policies are told, and are back once nobody had the table open."""
+        self.make(options=("--max-policies=5", "--labels=4"))
+        server = Server(self, self.table)
+        for i, window in enumerate(("min", "h", "d", "min", "h")):
+            notes = self.good("status", "--interval=0", self.table).count("\nNote ")
+            self.assertEqual(notes, 2 * (i >= 4)) # of five and four: 80% and more
+            self.good("apply", self.table, "-", stdin=f"9/{window} name=p\n")
+            server.ask("label", f"{i + 1:016x}", b"name".hex())
+        self.fails(1, "line 1: --max-policies ids of policies are taken: those", "apply", self.table, "-", stdin="9/s name=p\n")
+        status = self.json("status", "--interval=0", self.table)
+        self.assertEqual([status[name] for name in ("policy_ids", "gone_ids", "used_labels")], [5, 4, 4])
+        server.end()
+        self.good("apply", self.table, "-", stdin="9/s name=p\n")
+        self.assertEqual(self.json("status", "--interval=0", self.table)["policy_ids"], 2)
 
     def test_policies(self):
         self.fill()
@@ -624,7 +667,9 @@ class Looking(Tool):
         self.assertEqual([row.split()[1] for row in rows], ["login", "api"])
         self.assertEqual(len({len(line) for line in [head, *rows]}), 1)
         self.good("make", "--keys=10", self.path("empty"))
-        self.assertEqual(self.good("policies", self.path("empty")), "")
+        for words, *command in (("the table has no policies", "policies"), ("no key has used anything", "top"),
+                                ("no key is known to have been refused", "top", "--by=refused")):
+            self.assertEqual(self.good(*command, self.path("empty")), words + "\n")
         self.assertEqual(self.json("policies", self.path("empty")), {"policies": []})
 
     def test_top(self):
@@ -995,7 +1040,8 @@ class Changing(Tool):
         self.assertEqual(status["shards"], 4)
         self.assertGreaterEqual(status["slots"], 10000)
         self.good("take", self.table, f"1/{YEAR}", "k")
-        self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table)
+        self.assertEqual(self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table),
+                         "the table was there already, and stays as it is\n")
         self.good("take", self.table, f"1/{YEAR}", "k", code=1)
         self.fails(1, self.table, "make", "--keys=6k", self.table)
         self.good("make", "--keys=10", self.path("private"))
@@ -1019,7 +1065,8 @@ class Changing(Tool):
         text = self.write("limits", self.TEXT)
         self.good("make", "--keys=10", "--policies", text, self.table)
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
-        self.good("make", "--keys=10", "--policies=-", self.table, stdin="7/s name=more\n")
+        self.assertIn("but for its policies", self.good("make", "--keys=10", "--policies=-", self.table,
+                                                        stdin="7/s name=more\n"))
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside", "more"])
         err = self.fails(1, "line 2: ", "make", "--keys=10", "--policies=-", self.path("new"),
                          stdin="1/s\n  5/hourr\n")
@@ -1045,9 +1092,14 @@ class Changing(Tool):
         expected = [("changed", "login", '30/minute name="login"', '20/minute name="login"'),
                     ("replaced", "api", '9/366 days name="api"', '100/minute name="api"'),
                     ("removed", "with # inside", None, '5/hour name="with # inside"')]
-        self.assertEqual(self.changes("--dry-run", "--prune", self.table, text), expected)
-        self.assertEqual(len(self.policies()), 3)
-        self.assertEqual(self.changes("--prune", self.table, text), expected)
+        for option in ["--dry-run"], []:
+            with open(self.table, "rb") as held:
+                if option:
+                    fcntl.flock(held, fcntl.LOCK_EX) # who only reads takes no lock
+                    self.assertTrue(self.good("apply", *option, "--prune", self.table, text).endswith(
+                        "\n\nServers that ask by the id of a removed policy are refused.\n"))
+                self.assertEqual(self.changes(*option, "--prune", self.table, text), expected)
+            self.assertEqual(len(self.policies()), 3 if option else 2)
         self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
         self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
 
@@ -1112,13 +1164,19 @@ class Changing(Tool):
         self.good("take", "--cost=20", self.table, "p", "k")
         self.good("take", self.table, "p", "k", code=1)
         before = sorted(self.good("dump", self.table).splitlines())
-        self.fails(1, self.table, "resize", "--keys=40k", self.table) # the server has it open
+        self.fails(1, f"process {server.process.pid} has the table open", "resize", "--keys=40k", self.table)
         server.end()
-        for options, slots in ("--keys=100k", 200000), ("--shards=8", 200000), ("--keys=22k", 44000), \
-                              ("--labels=200", 44000), ("--max-policies=100", 44000):
-            self.assertEqual(self.good("resize", options, self.table), "")
+        for options, slots, shards in (("--keys=100k", 200000, 0), ("--shards=8", 200000, 8), ("--keys=22k", 44000, 8),
+                                       ("--labels=200", 44000, 8), ("--max-policies=100", 44000, 8)):
+            told = self.json("resize", options, self.table)
+            self.good("make", *(f"--{name.replace('_', '-').replace('max-keys', 'keys')}={value}" for name, value in
+                                told.items() if value), self.table)  # which opens it
+            self.assertEqual(told["shards"], 8 if shards else 0)
             self.assertAlmostEqual(self.json("status", "--interval=0", self.table)["slots"], slots, delta=64)
             self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.assertRegex(self.good("resize", self.table),
+                         r"^Options +that servers must open it with now:\nMax keys +22,000\n"
+                         r"Max policies +100\nLabels +200\nShards +8\n$")
         self.fails(1, self.table, "resize", "--keys=1000", self.table) # too few for them
         self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
         self.assertEqual(os.listdir(self.directory), ["table"])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A server for the tests of the command: it has a table open, and does what it reads on its
- * standard input, a command a line, its words separated by blanks. Each is answered by a line.
+ * A server for the tests of the command: it has a table open, which it makes if there is none, and
+ * does what it reads on its standard input, a command a line, its words separated by blanks. Each
+ * is answered by a line.
  *
  *     tool-server FILE
  *
@@ -199,7 +200,12 @@ int main(int argc, char **argv) {
     char line[4096];
 
     options.path = argc == 2 ? argv[1] : NULL;
-    if (stint_attach(&options, &limiter) != 0)
+    int error = stint_attach(&options, &limiter);
+    if (error == -ENOENT) {
+        options.max_keys = 1000;
+        error = stint_open(&options, &limiter);
+    }
+    if (error != 0)
         fail("attach");
     puts("ready");
     fflush(stdout);

@@ -147,6 +147,15 @@ pub struct stint_stats {
     pub overrides: u64,
     pub barred: u64,
     pub banned: u64,
+    pub max_keys: u64,
+    pub labels: u64,
+    pub used_labels: u64,
+    pub max_policies: u32,
+    pub policy_ids: u32,
+    pub gone_ids: u32,
+    pub reach: u32,
+    pub max_reach: u32,
+    pub removed: u32,
 }
 
 #[repr(C)]
