@@ -283,6 +283,13 @@ class Writer:
 # ---- Pages -------------------------------------------------------------------------------------
 
 
+def said(words, word, one, where):
+    """What is said of a word; if nothing is, no page is made."""
+    if word not in words:
+        sys.exit(f"man3.py: {one.name}: {word} is neither in its comment nor in {where}")
+    return words[word]
+
+
 class Manual:
     """All that the pages are made of."""
 
@@ -356,19 +363,20 @@ class Manual:
             page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
         if names:
             page.macro("Sh", "ARGUMENTS")
-            page.tagged((["Fa", name], arguments.get(name) or self.common[name]) for name in names)
+            page.tagged((["Fa", name], arguments.get(name) or said(self.common, name, one, "ARGUMENTS"))
+                        for name in names)
         page.macro("Sh", "RETURN VALUES")
         page.block(sections["Returns"] or ["Nothing."])
         page.macro("Sh", "ERRORS")
         codes = re.findall(r"-(E[A-Z]+)(?: \(((?:[^()]|\([^()]*\))*)\))?", " ".join(sections["Returns"]))
         if codes:
-            page.tagged((["Er", code], [own] if own else self.errors[code]) for code, own in codes)
+            page.tagged((["Er", code], [own] if own else said(self.errors, code, one, "ERRORS")) for code, own in codes)
             page.lines += [".Pp", ".Xr stint_reason 3", "tells more: the argument, and its range."]
         else:
             page.lines += ["None."]
         page.macro("Sh", "ATTRIBUTES")
         self.attributes(page, one.name, sections)
-        code, printed = self.examples[one.name]
+        code, printed = said(self.examples, one.name, one, "doc/examples")
         page.macro("Sh", "EXAMPLE PROGRAM")
         page.example(code.strip("\n").split("\n"))
         page.lines += [".Pp", "It prints:"]

@@ -150,13 +150,13 @@
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
- * THREADS. Any number of threads may call every function at once, but for stint_open (whose result
- * belongs to the caller until the caller shares it) and stint_close (after which nobody may call).
- * These are lock-free, and may be called from signal handlers: key_*, now, take, decide*, prefetch,
- * refund*, reset, override*, label. The others are for set-up and monitoring. Up to 63 threads at a
- * time have statistics of their own: of the process, or of all processes that share the table. (It
- * is fewer with more than 4,000 max_policies.) The others share counters, which is as exact and
- * some nanoseconds slower.
+ * THREADS. Any number of threads may call every function at once. There are two exceptions. What
+ * stint_open gives belongs to its caller until the caller shares it. After stint_close nobody may
+ * call. These may be called from signal handlers: key_*, now, take, decide*, prefetch, refund*,
+ * reset. They are lock-free, as override* and label are. The others are for set-up and monitoring.
+ * Up to 63 threads at a time have statistics of their own: of the process, or of all processes that
+ * share the table. (It is fewer with more than 4,000 max_policies.) The others share counters,
+ * which is as exact and some nanoseconds slower.
  *
  * ARGUMENTS (where a function says nothing else of one)
  *
@@ -175,6 +175,7 @@
  *    buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
  *              NULL if size is 0
  *    size      bytes of it
+ *    context   handed to the callback
  *
  * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
@@ -755,7 +756,6 @@ struct stint_change {
  *            wrong, else NULL; stint_reason names the line
  *   told     NULL, or called with each line's change, in order, and with the removals, when all is
  *            done. What it is given is valid during the call. It may call any function
- *   context  handed to it
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
  * read-only handle, which cannot take the lock; STINT_DRY_RUN, too).
  * Cost: some microseconds for each policy. If some were removed or replaced since the table was
@@ -1279,7 +1279,6 @@ struct stint_entry {
  * override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
- *   context   handed to it
  * Returns 0; -EINVAL, -ENOMEM (64 bytes are taken meanwhile for each slot of a striped key).
  * Cost: reads every slot, as stint_stats_get does; with labels a cache miss more for each entry;
  * slots of striped keys are sorted. */

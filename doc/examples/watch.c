@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * For stint_stats_get, stint_policy_stats_get, stint_each, stint_label, stint_metrics and
- * stint_version. It prints:
+ * For stint_stats_get, stint_policy_stats_get, stint_each, stint_each_of, stint_label,
+ * stint_metrics and stint_version. It prints:
  *
- *     key ann: 2 used
+ *     all keys: ann used 2
+ *     one key: ann used 2
  *     1 live slot, 2 granted, 3 refused
  *     metrics end with # EOF
  *     version 0... of the header, 0... of the library
@@ -12,7 +13,7 @@
 #include <string.h>
 
 static bool show(void *context, const struct stint_entry *entry) {
-    printf("%s%.*s: %llu used\n", (const char *)context, (int)entry->label_length,
+    printf("%s: %.*s used %llu\n", (const char *)context, (int)entry->label_length,
            entry->label != NULL ? entry->label : "", (unsigned long long)entry->used);
     return true; /* go on */
 }
@@ -41,7 +42,9 @@ int main(void) {
             (verdict.flags & STINT_FIRST_REFUSAL) != 0)
             stint_label(limiter, ann, "ann", 3); /* and into the log */
 
-    if (stint_each(limiter, show, "key ") != 0 || stint_stats_get(limiter, &stats) != 0 ||
+    if (stint_each(limiter, show, "all keys") != 0 ||
+        stint_each_of(limiter, ann, show, "one key") != 0 ||
+        stint_stats_get(limiter, &stats) != 0 ||
         stint_policy_stats_get(limiter, api, &counts) != 0 ||
         stint_metrics(limiter, NULL, metrics, sizeof(metrics)) >= (int)sizeof(metrics))
         return 1;
