@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The manual's section 3, made of the comments of include/stint.h.
+"""The manual's section 3, made of the comments of include/stint.h and of the programs in doc/examples.
 
-    man3.py --list HEADER           the names of all pages
-    man3.py HEADER DIRECTORY        writes them
+    man3.py --list HEADER                     the names of all pages
+    man3.py DIRECTORY HEADER [EXAMPLE...]     writes them
 
-The comment at the header's top is stint(3). Each part of the header (`/* ---- Keys ---- */`) is a
-page, stint-keys(3), with its functions, structs and constants. Each of these has a page of its own
-name, which is that of its part. What the comments look like (tests/man.py holds them to it):
+The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
+header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
+alone. What the comments look like (tests/project/manual.py holds them to it):
 
-    text at the margin              a paragraph; "Returns", "Threads:", "Cost:" begin a new one
-      name  text                    an argument: a blank or two before it, two or more behind it
+    text at the margin              a paragraph; the first sentence says in NAME what a page is about
+      name  text                    an argument: two blanks before it, two or more behind it. What a
+                                    function does not say of one, the header's ARGUMENTS say
       - text                        an item
         text, four blanks or more   as it is: programs, tables
+    Returns                         RETURN VALUE, to the next blank line. ERRORS has the codes of it,
+                                    each with what stands in brackets behind it, or the header's ERRORS
+    Threads:, Cost:                 ATTRIBUTES
+
+An example begins with a comment: which functions it is for, "It prints:", and what it prints.
 """
+import fnmatch
 import re
 import sys
 from pathlib import Path
 
-DATE = "November 22, 2026"
+DATE = "November 26, 2026"
 WIDTH = 78
 ABOUT = {  # what each part's page says of itself in its NAME
     "Opening": "open, share and resize a table of limits",
@@ -118,10 +125,11 @@ def argument(text):
 
 
 class Writer:
-    """Writes a page. `known` are the names that are set as functions and as constants."""
+    """Writes a page. `functions` are the names that are set as such."""
 
-    def __init__(self, functions):
+    def __init__(self, functions, name, about, version):
         self.functions, self.lines = functions, []
+        self.head(name, about, version)
 
     def macro(self, *words):
         self.lines.append("." + " ".join(words))
@@ -171,7 +179,7 @@ class Writer:
             else:
                 end = index + 1
                 while end < len(lines) and lines[end].strip() and not re.match(
-                        r" {0,5}- \S| {2,3}\S+  +\S| {4}|Returns |Threads: |Cost: |Arguments and Returns", lines[end]):
+                        r" {0,5}- \S| {2,3}\S+  +\S| {4}", lines[end]):
                     end += 1
                 if not first:
                     self.macro("Pp")
@@ -221,16 +229,17 @@ class Writer:
     def comment(self, comment):
         self.block(comment_lines(comment))
 
-    def head(self, name, names, about):
+    def head(self, name, about, version):
         self.lines.append('.\\" SPDX-License-Identifier: MIT')
         self.lines.append('.\\" Made of include/stint.h by doc/man3.py.')
         self.macro("Dd", DATE)
+        self.macro("ds", "doc-volume-operating-system", "stint")  # groff says BSD there, and at the foot
         self.macro("Dt", argument(name.upper()), "3")
         self.macro("Os")
+        self.macro("ds", "doc-operating-system", "stint", version)
         self.macro("Sh", "NAME")
-        for index, other in enumerate(names):
-            self.macro(*["Nm", other] + ([","] if index + 1 < len(names) else []))
-        self.macro("Nd", about)
+        self.macro("Nm", name)
+        self.macro("Nd", literal(about))
         self.macro("Sh", "SYNOPSIS")
         self.macro("In", "stint.h")
 
@@ -241,6 +250,14 @@ class Writer:
         for one in re.split(r", (?![^(]*\))", arguments):
             self.macro("Fa", f'"{one}"')
         self.macro("Fc")
+
+    def tagged(self, items):
+        """A list: of each item the words of its tag, and its lines."""
+        self.macro("Bl", "-tag", "-width", "Ds")
+        for tag, lines in items:
+            self.macro("It", *tag)
+            self.block(lines)
+        self.macro("El")
 
     def members(self, declaration):
         """The fields of a struct, the constants of an enum."""
@@ -256,108 +273,214 @@ class Writer:
             self.text(f"{init} sets its size, and all else to 0.")
 
 
-def see_also(page, own, titles):
-    """All other pages, by section and name."""
-    page.macro("Sh", "SEE ALSO")
-    names = [("stint", "1"), ("stint", "3")] + [(name, "3") for name in sorted(page_of(title) for title, _ in titles)]
-    names.remove((own, "3"))
-    for index, (name, section) in enumerate(names):
-        page.macro("Xr", name, section, *([","] if index + 1 < len(names) else []))
+    def see_also(self, *names):
+        self.macro("Sh", "SEE ALSO")
+        for name in names[:-1]:
+            self.macro("Xr", name, "3", ",")
+        self.macro("Xr", names[-1], "3")
 
 
-def part_page(title, found, titles, functions):
-    page = Writer(functions)
-    names = [one.name for one in found if one.kind == "function"]
-    page.head(page_of(title), names, ABOUT.get(title, title.lower()))
-    for one in found:
-        if one.kind == "function":
-            page.prototype(one.text)
-    page.macro("Sh", "DESCRIPTION")
-    page.lines += [".Xr stint 3", "tells what all have in common: promises, threads, errors, shared tables."]
-    for one in found:
-        if one.kind == "function":
-            page.macro("Ss", one.name)
-        elif one.name:
-            page.macro("Ss", one.kind, one.name)
+# ---- Pages -------------------------------------------------------------------------------------
+
+
+def said(words, word, one, where):
+    """What is said of a word; if nothing is, no page is made."""
+    if word not in words:
+        sys.exit(f"man3.py: {one.name}: {word} is neither in its comment nor in {where}")
+    return words[word]
+
+
+class Manual:
+    """All that the pages are made of."""
+
+    def __init__(self, header, examples):
+        self.top, self.between, self.parts = parts(header)
+        self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.between))
+        self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
+        self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
+        self.sections = self.top_sections()
+        self.common = dict(self.listed(self.sections.pop("ARGUMENTS")))
+        self.errors = dict(self.listed(self.sections["ERRORS"]))
+        self.signal_safe = re.search(r"signal handlers: ([^.]*)\.", " ".join(self.sections["THREADS"]))[1].split(", ")
+        self.examples = {}
+        for text in examples:
+            comment, code = re.fullmatch(r"(/\*.*?\*/)\n(.*)", text, re.DOTALL).groups()
+            about, printed = "\n".join(comment_lines(comment)[1:]).split("It prints:\n")
+            for name in re.findall(r"stint_\w+", about):
+                self.examples[name] = code, printed
+
+    def top_sections(self):
+        """The parts of the top comment that begin with words in capitals: their lines."""
+        lines = comment_lines(self.top)
+        sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
+        about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
+        for line in lines[about + 1:]:
+            match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
+            if match:
+                name = match[1]
+                sections[name] = []
+                line = line[match.end():]
+            sections[name].append(line)
+        return sections
+
+    @staticmethod
+    def listed(lines):
+        """Of lines with a list of words: each word, and the lines of what is said of it."""
+        words = [(index, match) for index, line in enumerate(lines)
+                 if (match := re.match(r"( {2,4})(\w+)  +(?=\S)", line))]
+        for (index, match), (end, _) in zip(words, [*words[1:], (len(lines), None)]):
+            yield match[2], [lines[index][match.end():], *map(str.strip, lines[index + 1:end])]
+
+    def page(self, name, about):
+        return Writer(self.functions, name, about, self.version)
+
+    def function_page(self, part, one):
+        sections = {"DESCRIPTION": [], "Returns": [], "Threads:": [], "Cost:": []}
+        names = re.findall(r"(\w+)(?:\)\([^)]*\))?[,)]", one.text)
+        names = [name for name in names if name != "void"]
+        arguments, section = {}, "DESCRIPTION"
+        lines = comment_lines(one.comment)
+        for line in lines:
+            match = re.match(r"  (\w+)  +(?=\S)", line)
+            if match and match[1] in names:
+                section = match[1]
+                arguments[section] = [line[match.end():]]
+                continue
+            match = re.match(r"(Returns|Threads:|Cost:)( |$)", line)
+            if match:
+                section, line = match[1], line if match[1] == "Returns" else line[match.end():]
+            elif section in arguments and (line.startswith("   ") or not line.strip()):
+                arguments[section].append(line.strip())
+                continue
+            elif section in arguments or not line.strip():
+                section = "DESCRIPTION"
+            sections[section].append(line)
+        page = self.page(one.name, self.about(one))
+        page.prototype(one.text)
+        page.macro("Sh", "DESCRIPTION")
+        page.block(sections["DESCRIPTION"])
+        if re.search(r"\b[A-Z]{5,}\b|\([A-I]\)|promise", " ".join(lines)):
+            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
+        if names:
+            page.macro("Sh", "ARGUMENTS")
+            page.tagged((["Fa", name], arguments.get(name) or said(self.common, name, one, "ARGUMENTS"))
+                        for name in names)
+        page.macro("Sh", "RETURN VALUES")
+        page.block(sections["Returns"] or ["Nothing."])
+        page.macro("Sh", "ERRORS")
+        codes = re.findall(r"-(E[A-Z]+)(?: \(((?:[^()]|\([^()]*\))*)\))?", " ".join(sections["Returns"]))
+        if codes:
+            page.tagged((["Er", code], [own] if own else said(self.errors, code, one, "ERRORS")) for code, own in codes)
+            page.lines += [".Pp", ".Xr stint_reason 3", "tells more: the argument, and its range."]
         else:
-            page.macro("Pp")
-        if one.comment:
-            page.comment(one.comment)
-        if one.kind in ("struct", "enum"):
-            page.members(one)
-    see_also(page, page_of(title), titles)
-    return page
+            page.lines += ["None."]
+        page.macro("Sh", "ATTRIBUTES")
+        self.attributes(page, one.name, sections)
+        code, printed = said(self.examples, one.name, one, "doc/examples")
+        page.macro("Sh", "EXAMPLE PROGRAM")
+        page.example(code.strip("\n").split("\n"))
+        page.lines += [".Pp", "It prints:"]
+        page.example(printed.split("\n"))
+        page.see_also(*self.neighbours(part, one))
+        return page
 
+    def neighbours(self, part, one):
+        """The pages of what a declaration speaks of."""
+        said = set(re.findall(r"stint_\w+", one.comment + one.text)) & self.declared.keys() - {one.name}
+        return "stint", page_of(part), *sorted(said)
 
-def top_page(top, between, titles, functions):
-    page = Writer(functions)
-    page.head("stint", ["stint"], "lock-free in-process fixed-window rate limiter")
-    page.macro("Pp")
-    page.macro("Dl", "cc server.c $(pkg-config --cflags --libs stint)")
-    lines = comment_lines(top)
-    sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
-    about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
-    for line in lines[about + 1:]:
-        match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
-        if match:
-            name = match[1]
-            sections[name] = []
-            line = line[match.end():]
-        sections[name].append(line)
-    errors = sections.pop("ERRORS")
-    for name, body in sections.items():
-        page.macro("Sh", name)
-        page.block(body)
-        if name == "DESCRIPTION":
-            page.macro("Pp")
-            page.text("The functions, by what they are for:")
-            page.macro("Bl", "-tag", "-width", "Ds")
-            for title, found in titles:
-                page.macro("It", "Xr", page_of(title), "3")
-                names = [one.name for one in found if one.kind == "function"]
-                page.text(", ".join(names) + ".")
-            page.macro("El")
-    page.macro("Sh", "TYPES AND CONSTANTS")
-    in_list = False
-    for comment, type_, name, value, behind in re.findall(
-            r"(/\*.*?\*/)\n(?:typedef (.*?);)?|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
-            between.split("/* opaque */")[1], re.MULTILINE | re.DOTALL):
-        item = bool(type_ or name)  # else it is a comment that stands alone
-        if item != in_list:
-            page.macro(*(["Bl", "-tag", "-width", "Ds"] if item else ["El"]))
-            in_list = item
-        page.macro(*(["It", "Vt", argument(type_)] if type_ else
-                     ["It", "Dv", argument(f"{name} = {value}")] if name else ["Pp"]))
-        if comment or behind:
-            page.comment(comment or behind)
-    page.macro("El")
-    page.macro("Sh", "ERRORS")
-    page.block(errors)
-    see_also(page, "stint", titles)
-    return page
+    def attributes(self, page, name, sections):
+        safe = any(fnmatch.fnmatch(name, "stint_" + pattern) for pattern in self.signal_safe)
+        page.tagged([
+            (["Sy", "Threads"], sections["Threads:"] or ["Any number may call it at once."]),
+            (["Sy", "Signals"], ["A signal handler may call it." if safe else "A signal handler may not call it."]),
+            *([(["Sy", "Cost"], sections["Cost:"])] if sections["Cost:"] else [])])
 
+    @staticmethod
+    def about(one):
+        """The first sentence of its comment."""
+        text = " ".join(comment_lines(one.comment)).replace("`", "")
+        return text[0].lower() + re.match(r".(.*?)(?:\.(?: |$)|:? *$)", text)[1]
 
-def pages(header):
-    """All pages: their text by the names of their files."""
-    top, between, titles = parts(header)
-    functions = {one.name for _, found in titles for one in found if one.kind == "function"}
-    made = {"stint.3": top_page(top, between, titles, functions)}
-    for title, found in titles:
-        made[page_of(title) + ".3"] = part_page(title, found, titles, functions)
-    texts = {name: "\n".join(page.lines) + "\n" for name, page in made.items()}
-    for title, found in titles:
+    def type_page(self, part, one):
+        page = self.page(one.name, self.about(one))
+        page.macro("Vt", argument(f"{one.kind} {one.name}"))
+        page.macro("Sh", "DESCRIPTION")
+        page.comment(one.comment)
+        page.members(one)
+        page.see_also(*self.neighbours(part, one))
+        return page
+
+    def part_page(self, title, found):
+        page = self.page(page_of(title), ABOUT[title])
+        page.macro("Sh", "DESCRIPTION")
+        page.tagged((["Xr", one.name, "3"], [self.about(one) + "."]) for one in found if one.name)
         for one in found:
-            if one.name:
-                texts.setdefault(one.name + ".3", f".so man3/{page_of(title)}.3\n")
-    return texts
+            if not one.name:
+                page.macro("Pp")
+                page.comment(one.comment)
+        page.see_also("stint")
+        return page
+
+    def top_page(self):
+        page = self.page("stint", "lock-free in-process fixed-window rate limiter")
+        page.macro("Pp")
+        page.macro("Dl", "cc server.c $(pkg-config --cflags --libs stint)")
+        sections = dict(self.sections)
+        errors = sections.pop("ERRORS")
+        for name, body in sections.items():
+            page.macro("Sh", name)
+            page.block(body)
+            if name == "DESCRIPTION":
+                page.lines += [".Pp", "The functions and types, by what they are for:"]
+                page.tagged((["Xr", page_of(title), "3"], [ABOUT[title] + "."]) for title, _ in self.parts)
+        self.types(page)
+        page.macro("Sh", "ERRORS")
+        page.block(errors)
+        page.see_also(*sorted(page_of(title) for title, _ in self.parts))
+        page.lines.insert(page.lines.index(".Sh SEE ALSO") + 1, ".Xr stint 1 ,")
+        return page
+
+    def types(self, page):
+        page.macro("Sh", "TYPES AND CONSTANTS")
+        in_list = False
+        for comment, type_, name, value, behind in re.findall(
+                r"(/\*.*?\*/)\n(?:typedef (.*?);)?|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
+                self.between.split("/* opaque */")[1], re.MULTILINE | re.DOTALL):
+            item = bool(type_ or name)  # else it is a comment that stands alone
+            if item != in_list:
+                page.macro(*(["Bl", "-tag", "-width", "Ds"] if item else ["El"]))
+                in_list = item
+            page.macro(*(["It", "Vt", argument(type_)] if type_ else
+                         ["It", "Dv", argument(f"{name} = {value}")] if name else ["Pp"]))
+            if comment or behind:
+                page.comment(comment or behind)
+        page.macro("El")
+
+    def pages(self):
+        """All pages: their text by the names of their files."""
+        made = {"stint": self.top_page()}
+        for title, found in self.parts:
+            made[page_of(title)] = self.part_page(title, found)
+            for one in found:
+                if one.name:
+                    made[one.name] = (self.function_page if one.kind == "function" else self.type_page)(title, one)
+        return {name + ".3": "\n".join(page.lines) + "\n" for name, page in made.items()}
+
+
+def names(header):
+    """Of all pages' files."""
+    _, _, found = parts(header)
+    return ["stint.3", *(page_of(title) + ".3" for title, _ in found),
+            *(one.name + ".3" for _, declared in found for one in declared if one.name)]
 
 
 def main(arguments):
     if arguments[0] == "--list":
-        print("\n".join(sorted(pages(Path(arguments[1]).read_text()))))
+        print("\n".join(sorted(names(Path(arguments[1]).read_text()))))
         return
-    header, directory = map(Path, arguments)
-    for name, text in pages(header.read_text()).items():
+    directory, header, *examples = map(Path, arguments)
+    for name, text in Manual(header.read_text(), [path.read_text() for path in examples]).pages().items():
         (directory / name).write_text(text)
 
 

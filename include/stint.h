@@ -151,13 +151,32 @@
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
- * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
- * result belongs to the caller until the caller shares it) and stint_close (after which nobody may
- * call). The functions that decide (key_*, take, decide*, refund*, reset, prefetch, now) are
- * lock-free and may be called from signal handlers; the others are for set-up and monitoring. Up to
- * 63 threads at a time have statistics of their own: of the process, or of all processes that share
- * the table. (It is fewer with more than 4,000 max_policies.) The others share counters, which is
- * as exact and some nanoseconds slower.
+ * THREADS. Any number of threads may call every function at once. There are two exceptions. What
+ * stint_open gives belongs to its caller until the caller shares it. After stint_close nobody may
+ * call. These may be called from signal handlers: key_*, now, take, decide*, prefetch, refund*,
+ * reset. They are lock-free, as override* and label are. The others are for set-up and monitoring.
+ * Up to 63 threads at a time have statistics of their own: of the process, or of all processes that
+ * share the table. (It is fewer with more than 4,000 max_policies.) The others share counters,
+ * which is as exact and some nanoseconds slower.
+ *
+ * ARGUMENTS (where a function says nothing else of one)
+ *
+ *    limiter   as stint_open, stint_open_in or stint_attach gave it
+ *    policy    the id of a policy, as stint_policy_add gave it: 0 .. max_policies - 1. An unknown
+ *              one is refused (STINT_UNKNOWN_POLICY), or -ENOENT
+ *    id        the same
+ *    key       of stint_key_of, stint_key_join or stint_key_address of this limiter, or
+ *              STINT_KEY_GLOBAL
+ *    now       STINT_NOW, for which the clock is read once; or ns since the epoch, by the limiter's
+ *              own clock (stint_now). stint_take says what one that is late or ahead does
+ *    verdict   receives the verdict; may be NULL, which saves the writing
+ *    verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
+ *    requests  [requests, requests+n); NULL only if n is 0
+ *    n         how many
+ *    buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ *              NULL if size is 0
+ *    size      bytes of it
+ *    context   handed to the callback
  *
  * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
@@ -316,13 +335,13 @@ typedef uint64_t stint_key;
 
 /* ---- Opening ------------------------------------------------------------------------------- */
 
-/* stint_options.on_full: what happens to a key that has no slot when every slot it may use holds a
- * live key. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10 million was
- * turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload first-seen
- * --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys that are live
- * by many at once crowd it: of a million pairs 10 were turned away with 3 policies each, 20 to 40
- * with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up to 4, and twice
- * as large none with 7.
+/* What happens to a key that has no slot when every slot it may use holds a live key:
+ * stint_options.on_full. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10
+ * million was turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload
+ * first-seen --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys
+ * that are live by many at once crowd it: of a million pairs 10 were turned away with 3 policies
+ * each, 20 to 40 with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up
+ * to 4, and twice as large none with 7.
  *
  * What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
  * would be. Nobody is replaced for the mark of a refusal alone. */
@@ -337,7 +356,7 @@ enum stint_on_full {
                              * (B), which is not counted as stray */
 };
 
-/* stint_options.flags, or-ed together */
+/* Flags of stint_options, or-ed together. */
 enum stint_options_flags {
     /* Touch all memory at open, so that no decision faults. */
     STINT_PREFAULT = 1 << 0,
@@ -347,10 +366,11 @@ enum stint_options_flags {
      * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
      * kernel tick behind, 1 to 10 ms. */
     STINT_PRECISE_CLOCK = 1 << 2,
-    /* With a path: read the table, and never write to it (READERS above). */
+    /* With a path: read the table, and never write to it (READERS). */
     STINT_READ_ONLY = 1 << 3,
 };
 
+/* The shape of a table, and how this process uses it. */
 struct stint_options {
     size_t size;           /* sizeof(struct stint_options) */
     uint64_t max_keys;     /* live (key, policy) pairs to hold at once; 1 .. 2^40; required */
@@ -368,7 +388,7 @@ struct stint_options {
                               * [secret, secret+192) is copied: for tests, and for the same hashes
                               * in several tables */
     uint32_t mode;   /* permission bits of a file that is made, whatever the umask; 0: 0600. Readers
-                      * learn a lot (READERS above); writers are trusted with all */
+                      * learn a lot (READERS); writers are trusted with all */
     uint32_t labels; /* names of keys that the table has room for (stint_label), 64 bytes each; 0:
                       * none; at most 2^24. Names of keys may be personal data */
 };
@@ -377,9 +397,9 @@ struct stint_options {
     { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
 /* Opens a limiter and takes all the memory that it will ever use.
- *   options  as above; copied. With STINT_READ_ONLY the file must be there (-ENOENT), and nothing
- *            is made or changed: whoever may not start a server can find out by it whether the
- *            server would accept its table
+ *   options  made with STINT_OPTIONS_INIT; max_keys is required; copied. With STINT_READ_ONLY the
+ *            file must be there (-ENOENT), and nothing is made or changed: whoever may not start a
+ *            server can find out by it whether the server would accept its table
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
@@ -387,34 +407,41 @@ struct stint_options {
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
 
-/* Opens the table of a file that is there, whatever its shape: for tools, and for processes that
- * leave the shape to another. With STINT_READ_ONLY see READERS above.
+/* Opens the table of a file that is there, whatever its shape. It is for tools, and for processes
+ * that leave the shape to another. With STINT_READ_ONLY see READERS.
  *   options  path is required; max_keys, shards, max_policies and labels must be 0; mode does not
  *            count; the rest as for stint_open
  *   limiter  receives the limiter
- * Returns 0; -ENOENT if there is no file; else as stint_open.
+ * Returns 0; -ENOENT (there is no file), -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY, -ELOOP, and
+ * what the system says.
  * Cost: that of stint_open of a table that is there. */
 STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
                                          struct stint_limiter **limiter);
 
-/* Bytes that a limiter with these options takes: what stint_open_in must be given; with
- * options.path, the size of the file. 0 if the options are wrong (see stint_reason). */
+/* Tells how many bytes a limiter takes. stint_open_in must be given so many. With options.path it
+ * is the size of the file.
+ *   options  as for stint_open
+ * Returns the bytes; 0 if the options are wrong (see stint_reason). */
 STINT_API size_t stint_memory_size(const struct stint_options *options);
 
-/* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED
- * mapping that children inherit. Memory that is all zero becomes a table. If a process is stopped
- * or killed while it makes that table, the next one with the same options (the same secret, too, or
- * none) makes it whole. If there is a table for the same options, this attaches to it, as it does
- * to a file (SHARED TABLES above).
- *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
- *           everyone has closed. It must not be unmapped before stint_close, not even in a process
- *           that only forks: a fork looks at the tables of all limiters that are open
- *   size    at least stint_memory_size(options)
+/* Opens a limiter in memory that the caller gives. That is a server's own shared zone, or a
+ * MAP_SHARED mapping that children inherit. Memory that is all zero becomes a table. If a process
+ * is stopped or killed while it makes that table, the next one with the same options (the same
+ * secret, too, or none) makes it whole. If there is a table for the same options, this attaches to
+ * it, as it does to a file (SHARED TABLES).
+ *   options  as for stint_open; path must be NULL
+ *   memory   [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
+ *            everyone has closed. It must not be unmapped before stint_close, not even in a process
+ *            that only forks: a fork looks at the tables of all limiters that are open
+ *   size     at least stint_memory_size(options)
+ *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
 STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,
                                           size_t size, struct stint_limiter **limiter);
 
-/* Gives the memory back. NULL is allowed. To close a limiter twice is a bug, as it is with free().
+/* Closes a limiter, and gives its memory back. A table in a file stays. To close a limiter twice is
+ * a bug, as it is with free().
+ *   limiter  as it was opened; NULL does nothing
  * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
 
@@ -435,19 +462,19 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  *            that is the one chosen for the old size is chosen again for the new one). clock tells
  *            which keys are live. path must be NULL, and secret NULL or that of the table. on_full
  *            does not count. NULL: all as it was
- * Returns 0; or, with the table as it was: -ENOENT: there is none. -EBUSY: a process has it open.
- * -ENOSPC: its live keys do not find slots in a table of that size, or the file system has no room.
- * -EINVAL, which includes fewer max_policies than the table has, and a clock so far behind that it
- * cannot be told what is over. -EOPNOTSUPP: the file has an access control list, and options.mode
- * is 0. -EPROTO: it is no whole table of this version's layout. -EPERM: the owner cannot be kept.
- * -ENOMEM, -ELOOP, and what the system says.
+ * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
+ * -ENOSPC (its live keys do not find slots in a table of that size, or the file system has no
+ * room), -EINVAL (an argument is out of range, there are fewer max_policies than the table has, or
+ * the clock is so far behind that it cannot be told what is over), -EOPNOTSUPP (the file has an
+ * access control list, and options.mode is 0), -EPROTO (it is no whole table of this version's
+ * layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).
  * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
 
 /* ---- Policies ------------------------------------------------------------------------------ */
 
-/* stint_policy.flags, or-ed together */
+/* Flags of stint_policy, or-ed together. */
 enum stint_policy_flags {
     /* Refused tokens count as used, up to 2^28, as in the INCR recipes of Redis. Refusals write. */
     STINT_COUNT_REFUSED = 1 << 0,
@@ -504,15 +531,15 @@ enum stint_policy_flags {
     STINT_OVERRIDES = 1 << 6,
 };
 
-/* stint_policy.calendar: windows that are not all of one length. The end of each is its id, as ever
+/* Windows that are not all of one length: stint_policy.calendar. The end of each is its id, as ever
  * (struct stint_verdict). */
 enum stint_calendar {
     STINT_CALENDAR_MONTH = 1,
     STINT_CALENDAR_YEAR = 2,
 };
 
-/* Windows are [start + k * window, start + (k + 1) * window) for every integer k, or those of
- * STINT_START_FIRST, or of the calendar.
+/* A limit, its windows, and what else requests are decided by. Windows are [start + k * window,
+ * start + (k + 1) * window) for every integer k, or those of STINT_START_FIRST, or of the calendar.
  *
  * A plain policy (capacity <= limit, max_reserved 0) begins every window with nothing used. With a
  * capacity above the limit, or with max_reserved, what is used is paid back by `limit` tokens in
@@ -583,7 +610,7 @@ struct stint_policy {
                           * nobody nearer to it, for what was let through. A ban from before it
                           * became a shadow goes on */
     uint32_t burst;    /* tokens, 1 .. 2^28: the policy is a token bucket that holds so many (TOKEN
-                          * BUCKETS above); 0: it counts in windows. With max_reserved it is at most
+                          * BUCKETS); 0: it counts in windows. With max_reserved it is at most
                           * 2^28, and fills within 366 days. limit at most 10 million a second */
     uint32_t reserved; /* 0 */
     uint64_t ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows
@@ -593,7 +620,7 @@ struct stint_policy {
 #define STINT_POLICY_INIT                                                                          \
     { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Reads the text notation:
+/* Reads a policy from the text notation.
  *
  *     COUNT / [N] UNIT  [OPTION ...]        100/minute   5/s   100/15m   10r/s   1M/day
  *     COUNT per [N] UNIT  [OPTION ...]      100 per 15 minutes
@@ -622,25 +649,26 @@ struct stint_policy {
  *   policy  made with STINT_POLICY_INIT; receives all fields
  *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong; of two options that
  *           do not go together, the first character of the later one
- * Returns 0; -EINVAL. The reason is in the words of the text. */
+ * Returns 0; -EINVAL (the text is wrong; stint_reason tells it in the words of the text). */
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
 
 /* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
- *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
- *           NULL if size is 0
- * Returns the length of the whole text as snprintf does; -EINVAL if the policy is not valid. */
+ *   policy  made with STINT_POLICY_INIT
+ * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
+ * buffer NULL). */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
 /* Adds a policy. It takes effect at once. One that is there, by name and by all its numbers, is not
  * added again.
- *   id  receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
+ *   policy  made with STINT_POLICY_INIT, by hand or by stint_policy_parse; copied
+ *   id      receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
  * -EPROTO. */
 STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
-/* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
+/* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
  * left now; lowered to 5: none left in this window). Each request reads the policy, those of one
  * batch too, so a lowered limit is obeyed from the next request on. A lowered limit of a striped
  * policy is exact from the next window on: until then, a request for one token is granted by any
@@ -654,14 +682,15 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
-/* Says whether stint_policy_change would make this change, and makes none: for servers that look at
- * a whole configuration before they put it in force.
- * Arguments and Returns as for stint_policy_change. */
+/* Says whether stint_policy_change would make this change, and makes none. It is for servers that
+ * look at a whole configuration before they put it in force.
+ *   policy  as for stint_policy_change
+ * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                                         const struct stint_policy *policy);
 
-/* Takes a policy away, at once: from now on requests by its id are refused (STINT_UNKNOWN_POLICY),
- * and its slots are free. A policy that is added later by the same name is another one, with
+/* Removes a policy at once. From now on requests by its id are refused (STINT_UNKNOWN_POLICY), and
+ * its slots are free. A policy that is added later by the same name is another one, with
  * another id and nothing used.
  *
  * The id itself becomes free when a process opens the table's file and nobody else has it open. So
@@ -677,7 +706,7 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
 STINT_API int stint_policy_remove(struct stint_limiter *limiter, uint32_t id);
 
-/* stint_policies_apply's flags, or-ed together */
+/* Flags of stint_policies_apply, or-ed together. */
 enum stint_apply_flags {
     /* Check the text, and tell what would be done. Change nothing. */
     STINT_DRY_RUN = 1 << 0,
@@ -685,7 +714,7 @@ enum stint_apply_flags {
     STINT_PRUNE = 1 << 1,
 };
 
-/* stint_change.kind */
+/* What happened to a policy: stint_change.kind. */
 enum stint_change_kind {
     STINT_POLICY_UNCHANGED = 0, /* it is there, as the text says */
     STINT_POLICY_ADDED = 1,
@@ -729,7 +758,6 @@ struct stint_change {
  *            wrong, else NULL; stint_reason names the line
  *   told     NULL, or called with each line's change, in order, and with the removals, when all is
  *            done. What it is given is valid during the call. It may call any function
- *   context  handed to it
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
  * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
  * is seen or not).
@@ -741,7 +769,8 @@ stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t f
                      void (*told)(void *context, const struct stint_change *change), void *context);
 
 /* Finds a policy by its name.
- *   id  receives its id; may be NULL, which asks whether there is one
+ *   name  NUL-terminated
+ *   id    receives its id; may be NULL, which asks whether there is one
  * Returns 0; -ENOENT, -EINVAL. */
 STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name,
                                 uint32_t *id);
@@ -754,25 +783,27 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-/* Hashes a key with the limiter's secret (XXH3, 64 bits; promise I).
- *   bytes  [bytes, bytes+length) is readable; any bytes, NUL among them; NULL only if length is 0
+/* Makes a key of bytes. They are hashed with the limiter's secret (XXH3, 64 bits; promise I).
+ *   bytes   [bytes, bytes+length) is readable; any bytes, NUL among them; NULL only if length is 0
+ *   length  0 or more bytes
  * Returns a key, never STINT_KEY_GLOBAL.
  * Cost: about 2 ns for 16 bytes. */
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
                                  size_t length) STINT_NONNULL(1);
 
-/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab",
- * "c" is another key than "a", "bc"), and their order counts.
- *   key    what was joined so far
- *   bytes  [bytes, bytes+length) is readable; NULL only if length is 0
+/* Joins one more part to a key without copying. Join a user, then an endpoint: the parts stay apart
+ * ("ab", "c" is another key than "a", "bc"), and their order counts.
+ *   key     what was joined so far
+ *   bytes   [bytes, bytes+length) is readable; NULL only if length is 0
+ *   length  0 or more bytes
  * Returns a key, never STINT_KEY_GLOBAL. */
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
                                    const void *bytes, size_t length) STINT_NONNULL(1);
 
 struct sockaddr; /* <sys/socket.h> */
 
-/* Makes a key of a client's address: its first bits, and how many. IPv4-mapped IPv6 is IPv4. All
- * addresses of another family (unix sockets) are one key.
+/* Makes a key of a client's address. It is made of the first bits, and of how many they are.
+ * IPv4-mapped IPv6 is IPv4. All addresses of another family (unix sockets) are one key.
  *   address  a sockaddr_in or sockaddr_in6; the port does not count
  *   prefix4  bits of an IPv4 address, 1 .. 32; 0: 32
  *   prefix6  bits of an IPv6 address, 1 .. 128; 0: 64, which is what one customer has
@@ -783,7 +814,7 @@ STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
 
 /* ---- Deciding ------------------------------------------------------------------------------ */
 
-/* stint_verdict.flags, or-ed together */
+/* Flags of stint_verdict, or-ed together. */
 enum stint_verdict_flags {
     /* The first refusal of this key in this window, exactly once: log it now and the log stays
      * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not, and
@@ -814,6 +845,7 @@ enum stint_verdict_flags {
     STINT_OVERRIDDEN = 1 << 8,
 };
 
+/* The answer to a request. */
 struct stint_verdict {
     bool allowed; /* let it through */
     uint32_t flags;
@@ -863,12 +895,13 @@ struct stint_verdict {
  *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
  *    enough is it decided as one of a key without a slot. */
 
-/* Reads the limiter's clock: ns since the Unix epoch. */
+/* Reads the limiter's clock.
+ * Returns ns since the Unix epoch. */
 STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(1);
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
- *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
- *   cost     tokens; 0 takes nothing, and is allowed unless more is used than the capacity
+ *   cost     tokens, 0 or more; 0 takes nothing, and is allowed unless more is used than the
+ *            capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading.
  *            It may be late. If the key is in a newer window, the caller joins that. If that window
@@ -880,7 +913,6 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
  *            next decision on a full table slow, once; and a full table may then be called full
  *            although a slot that this caller opened could be taken
- *   verdict  receives the verdict; may be NULL, which saves the writing
  * Returns verdict.allowed.
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
@@ -888,7 +920,7 @@ STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_
                           uint32_t cost, uint64_t now, struct stint_verdict *verdict)
     STINT_NONNULL(1);
 
-/* stint_request.flags, or-ed together */
+/* Flags of stint_request, or-ed together. */
 enum stint_request_flags {
     /* Look, take nothing, count nothing; allowed says whether the request would be. */
     STINT_PEEK = 1 << 0,
@@ -950,7 +982,8 @@ enum stint_request_flags {
     STINT_TENTATIVE = 1 << 5,
 };
 
-/* STINT_REQUEST(key, policy, cost) initialises one, with 0 in all else:
+/* What is asked for: tokens of a key, by a policy. STINT_REQUEST(key, policy, cost) initialises
+ * one, with 0 in all else:
  *
  *     struct stint_request request = STINT_REQUEST(key, policy, 1);
  *
@@ -972,8 +1005,8 @@ struct stint_request {
 #define STINT_REQUEST(key, policy, cost)                                                           \
     { key, policy, cost, 0, 0, 0 }
 
-/* stint_take with all options.
- *   request  as above; now and verdict as for stint_take
+/* Decides one request: stint_take with all options.
+ *   request  made with STINT_REQUEST; its fields and flags have their ranges beside them
  * Returns verdict.allowed.
  * Cost: that of stint_take. */
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
@@ -983,16 +1016,13 @@ STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_re
  * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one
  * may call stint_prefetch on each key at once. Each request reads its policy anew: a limit that is
  * lowered is obeyed from the next request on.
- *   requests  [requests, requests+n); NULL only if n is 0, as in all calls with many requests
- *   now       as for stint_take; with STINT_NOW the clock is read once
- *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) STINT_NONNULL(1);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other
- * work. */
+/* Fetches the cache line that a decision on this key will need, while the caller does other work.
+ */
 STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
 
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
@@ -1008,7 +1038,6 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  * Several of one key and policy are judged one after the other.
  *   n         at most STINT_ALL_MAX; more are refused, each verdict marked STINT_BAD_REQUEST. 0 are
  *             allowed
- *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
  *             those with `allowed` false are what refused it, and the largest retry_after of these
  *             tells when the whole would fit, all parts of one key one after the other;
@@ -1023,14 +1052,15 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
                                 size_t n, uint64_t now, struct stint_verdict *verdicts)
     STINT_NONNULL(1);
 
-/* Decides many groups of requests, each as stint_decide_all does: the several limits of the many
- * requests that one turn of an event loop has in hand. The cache misses of all of them overlap.
+/* Decides many groups of requests, each as stint_decide_all does. It is for the several limits of
+ * the many requests that one turn of an event loop has in hand. The cache misses of all of them
+ * overlap.
  *   requests  [requests, requests + ends[groups - 1])
  *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
  *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
  *             one of none is allowed. An end may not be below the one before it, nor above the
  *             last one: that group and all after it are refused, marked STINT_BAD_REQUEST
- *   now       as for stint_take; with STINT_NOW the clock is read once
+ *   groups    0 or more
  *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
 STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
@@ -1038,8 +1068,8 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      size_t groups, uint64_t now, struct stint_verdict *verdicts)
     STINT_NONNULL(1);
 
-/* Gives back tokens that were taken, or charged, for work that was not done; in flight
- * (STINT_IN_FLIGHT) what was held by work that is done.
+/* Gives back tokens that were taken, or charged, for work that was not done. In flight
+ * (STINT_IN_FLIGHT) it gives back what was held by work that is done.
  *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
@@ -1058,8 +1088,8 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
 
-/* Gives back all that stint_decide_all or stint_decide_groups took: every verdict's `granted`, each
- * in its own window, as stint_refund does.
+/* Gives back all that stint_decide_all or stint_decide_groups took. It is every verdict's
+ * `granted`, each in its own window, as stint_refund does.
  *   requests  [requests, requests+n), as they were decided
  *   verdicts  [verdicts, verdicts+n): what was decided of each
  * Returns the tokens given back. */
@@ -1068,11 +1098,10 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_verdict *verdicts, size_t n)
     STINT_NONNULL(1);
 
-/* Makes a key as good as new: nothing used, not banned, no strikes. (An override that was set by
- * stint_override stays.) In the same window it still has had its first refusal.
- * It forgets whose the tokens were. Those that were granted before it and are given back after it,
- * by stint_refund or by a call under way that gives back what it took, may be granted once more
- * (A).
+/* Makes a key as good as new. It has nothing used, no ban and no strikes. (An override that was set
+ * by stint_override stays.) In the same window it still has had its first refusal. It forgets whose
+ * the tokens were. Those that were granted before it and are given back after it, by stint_refund
+ * or by a call under way that gives back what it took, may be granted once more (A).
  * Returns whether there was anything to forget: tokens, refusals or debts that still counted, a
  * ban, or strikes. */
 STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
@@ -1092,8 +1121,8 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *
  * The span, or the ban, of a late caller's refusal lasts until the clock's next tick at least. */
 
-/* Gives a key another limit until an instant, in place of what it has so far: the capacity of
- * request.limit, which it beats, and of the policy. All else of the policy stays. Of several keys
+/* Gives a key another limit until an instant. It stands in place of the policy's capacity, and
+ * beats request.limit. All else of the policy stays. Of several keys
  * that one request is judged by (stint_decide_all) it is this one's only: an override of a client
  * never loosens the limit of its network.
  *
@@ -1123,7 +1152,8 @@ STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32
                                            stint_key key, uint32_t limit, uint64_t until);
 
 /* Tells the override of a key, or its ban, which has limit 0.
- *   limit, until  receive what they are; each may be NULL
+ *   limit  receives its tokens; may be NULL
+ *   until  receives its end, ns since the epoch; may be NULL
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
  * Threads: any. Cost: that of a look. */
 STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
@@ -1137,8 +1167,8 @@ STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t polic
 
 /* ---- Watching ------------------------------------------------------------------------------ */
 
-/* Counts since the table was made. Each is exact once the threads that count have stopped (but for
- * those that were killed in the middle of a decision). */
+/* Counts of a table since it was made. Each is exact once the threads that count have stopped (but
+ * for those that were killed in the middle of a decision). */
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
     uint64_t memory;         /* bytes of the table */
@@ -1211,7 +1241,7 @@ STINT_API int stint_stats_get(struct stint_limiter *limiter, struct stint_stats 
 STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
                                      struct stint_policy_stats *stats);
 
-/* stint_entry.flags, or-ed together */
+/* Flags of stint_entry, or-ed together. */
 enum stint_entry_flags {
     /* The key was refused in the window of the entry: its FIRST_REFUSAL has been told. */
     STINT_ENTRY_REFUSED = 1 << 0,
@@ -1286,21 +1316,21 @@ STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
                             bool (*callback)(void *context, const struct stint_entry *entry),
                             void *context);
 
-/* Leaves a key's name for readers of the table, and counts one more window in which it was refused:
- * to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are kept in sets
+/* Leaves a key's name for readers of the table, and counts one more window in which it was refused.
+ * Call it once at each STINT_FIRST_REFUSAL. Names are kept in sets
  * of four, by key; in a full set the key that was refused in the fewest windows makes room, where
  * each day since its last one halves them. A torn name is never shown: a thread that is killed in
  * this call leaves the key without one until it is named again.
- *   key    as it was decided
- *   bytes  [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: escape control
- *          bytes before you print them. NULL only if length is 0, which counts only, and forgets
- *          the name
+ *   key     as it was decided
+ *   bytes   [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: escape control
+ *           bytes before you print them. NULL only if length is 0
+ *   length  0 or more bytes; 0 only counts, and forgets the name
  * Returns 0; -EINVAL, -ENOENT (the table has no room for labels), -EROFS.
  * Cost: five cache lines, one of which is written. */
 STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
                           size_t length);
 
-/* stint_metrics_options.flags, or-ed together */
+/* Flags of stint_metrics_options, or-ed together. */
 enum stint_metrics_flags {
     /* Leave "# EOF" out: other families follow in the same text. */
     STINT_METRICS_NO_EOF = 1 << 0,
@@ -1308,6 +1338,7 @@ enum stint_metrics_flags {
     STINT_METRICS_NO_SCAN = 1 << 1,
 };
 
+/* What stint_metrics writes. */
 struct stint_metrics_options {
     size_t size;               /* sizeof(struct stint_metrics_options) */
     const char *const *labels; /* for all samples: names and values by turns, NULL at the end; NULL:
@@ -1322,9 +1353,7 @@ struct stint_metrics_options {
     { sizeof(struct stint_metrics_options), NULL, 0, 0 }
 
 /* Writes all counts in the OpenMetrics text format (as Prometheus reads it), "# EOF" at the end.
- *   options  as above; NULL: no labels, and no flags
- *   buffer   [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
- *            NULL if size is 0
+ *   options  made with STINT_METRICS_OPTIONS_INIT; NULL: no labels, and no flags
  * Returns the length of the whole text as snprintf does; -EINVAL.
  * Cost: that of stint_stats_get; with STINT_METRICS_NO_SCAN some microseconds for each policy. */
 STINT_API int stint_metrics(struct stint_limiter *limiter,
@@ -1341,7 +1370,7 @@ enum stint_headers_style {
      */
     STINT_HEADERS_DRAFT = 1 << 0,
     /* The older trio that most clients read today, of the verdict that stint_tightest gives
-     * (of those that are told, see below):
+     * (of those that stint_headers tells):
      *
      *     X-RateLimit-Limit: 50
      *     X-RateLimit-Remaining: 0
@@ -1351,16 +1380,16 @@ enum stint_headers_style {
     STINT_HEADERS_LEGACY = 1 << 1,
 };
 
-/* Of the verdicts of one request, the one that says most to the client: one that refused; else one
+/* Finds the verdict of one request that says most to the client. It is one that refused; else one
  * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
  * whose window ends last. Of those that are alike in having refused or not, a STINT_UNTRACKED one
  * comes last.
- *   verdicts  [verdicts, verdicts+n); NULL only if n is 0
+ *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
  * Returns its place, below n; 0 if n is 0. */
 STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
 
-/* Writes the fields that tell of the verdicts of one request, each as a line that ends in CR LF;
- * and after them, if a verdict refused it, Retry-After (RFC 9110):
+/* Writes the response fields that tell of the verdicts of one request. Each is a line that ends in
+ * CR LF. After them, if a verdict refused it, comes Retry-After (RFC 9110):
  *
  *     Retry-After: 12
  *
@@ -1383,8 +1412,6 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
  *   policies  [policies, policies+n): their ids
  *   verdicts  [verdicts, verdicts+n): one of each policy
- *   buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
- *             NULL if size is 0
  * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell; -EINVAL,
  * -ENOENT. */
 STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
@@ -1393,14 +1420,18 @@ STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 
-/* One sentence for an error that a function here returned (with or without the minus sign). */
+/* Says in one sentence what an error means.
+ *   error  what a function here returned, with or without the minus sign
+ * Returns the sentence. */
 STINT_API const char *stint_strerror(int error);
 
-/* Why the last call of this thread that returned an error did so: one sentence that names the
- * argument and its range, "" before any error. Valid until the next call that fails. */
+/* Says why the last call of this thread that returned an error did so.
+ * Returns one sentence that names the argument and its range; "" before any error. It is valid
+ * until the next call that fails. */
 STINT_API const char *stint_reason(void);
 
-/* "MAJOR.MINOR.PATCH" of the library that is running. */
+/* Tells the version of the library that is running.
+ * Returns "MAJOR.MINOR.PATCH". */
 STINT_API const char *stint_version(void);
 
 #ifdef __cplusplus

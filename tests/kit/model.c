@@ -463,8 +463,8 @@ static uint32_t own_capacity(const struct model_by *by, const struct stint_reque
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
 
-/* An override's limit is "in place of what it has so far: the capacity of request.limit, which it
- * beats, and of the policy". "A smooth policy takes more than 16,383, but 2^28, as that." */
+/* An override's limit "stands in place of the policy's capacity, and beats request.limit."
+ * "A smooth policy takes more than 16,383, but 2^28, as that." */
 uint32_t model_capacity(const struct model_by *by, const struct stint_request *request) {
     if (!by->ruling)
         return own_capacity(by, request);
@@ -929,7 +929,7 @@ uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t windo
     return back;
 }
 
-/* "Makes a key as good as new: nothing used." "In the same window it still has had its first
+/* "Makes a key as good as new. It has nothing used". "In the same window it still has had its first
  * refusal." */
 void model_reset(const struct stint_policy *policy, uint64_t now, struct model_key *key) {
     key->used = key->previous = 0;
