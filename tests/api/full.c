@@ -83,8 +83,8 @@ TEST(test_line_without_room) {
                  .flags = i % 2 != 0 ? STINT_TENTATIVE : 0},
                 {.key = number_key(limiter, 0), .policy = id, .flags = STINT_PEEK}};
             struct stint_verdict told[2];
-            assert_int_equal(stint_decide_all(limiter, group, 1 + (i & 2) / 2, STINT_NOW, told),
-                             admit);
+            assert_int_equal(
+                stint_decide_all(limiter, group, 1 + (size_t)(i & 2) / 2, STINT_NOW, told), admit);
             assert_verdict(&told[0], &expected, __LINE__);
         }
         /* There is nothing to give back or to reset. */

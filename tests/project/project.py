@@ -350,7 +350,8 @@ class Install(Case):
                      SOURCE / "include" / "stint.h").split()
         self.assertIn("stint_take.3", pages)
         self.assertEqual(names, sorted(nginx + tool + pages + [
-            "stint.h", "stint.lua", "stint.pc", "libstint.a", "libstint.so",
+            "stint.h", "stint.lua", "stint.pc", "stintConfig.cmake",
+            "stintConfigVersion.cmake", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
         self.assertEqual(installed.read_text(), header())
