@@ -332,6 +332,7 @@ typedef uint64_t stint_key;
 #define STINT_NAME_SIZE     64        /* bytes, the terminating NUL included */
 #define STINT_LABEL_SIZE    40        /* bytes of a key's label that are kept; no NUL */
 #define STINT_LABELS_MAX    16777216U /* 2^24 */
+#define STINT_NOTE_SIZE     120       /* bytes of an override's note, at most; no NUL */
 
 /* ---- Opening ------------------------------------------------------------------------------- */
 
@@ -1151,6 +1152,19 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
                                            stint_key key, uint32_t limit, uint64_t until);
 
+/* The same, with a note for readers of the table: who set it, and why (stint_entry.note). A key
+ * whose override is set again, by stint_override too, lifted or over has its note no more. A table
+ * has room for one note for each 1,024 of max_keys, 128 at least, in sets of 16 by key. Who sees
+ * the override sees its note; a torn one is never shown. A thread that is killed in this call, and
+ * two that set the limit of one key at once, may leave it without one.
+ *   note  1 to STINT_NOTE_SIZE bytes and a NUL, without control characters: UTF-8 by custom. It may
+ *         be personal data. NULL: none
+ * Returns as stint_override; also -ENOSPC if there is no room for the note. Then nothing was
+ * changed. */
+STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, uint32_t policy,
+                                                stint_key key, uint32_t limit, uint64_t until,
+                                                const char *note);
+
 /* Tells the override of a key, or its ban, which has limit 0.
  *   limit  receives its tokens; may be NULL
  *   until  receives its end, ns since the epoch; may be NULL
@@ -1287,7 +1301,10 @@ struct stint_entry {
                                * 0 */
     uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
                                * key; 0: no label is known */
-    uint64_t reserved[2];     /* 0 */
+    const char *note;         /* of STINT_ENTRY_OVERRIDE: what stint_override_note was given, with a
+                               * NUL; escape it before you print it. NULL: none, and with
+                               * STINT_ENTRY_KEY_PART. Valid during the callback */
+    uint64_t reserved[1];     /* 0 */
 };
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do

@@ -11,15 +11,19 @@
  * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
  * the table may be called full once too often.
  *
+ * A note (note.c) is written before its override, and erased after it.
+ *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
  * the table alone (open.c) and the key has no slot. */
 #include "override_set.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/message.h"
 #include "claim.h"
+#include "note.h"
 #include "search.h"
 
 /* What is to be written in a key's slot. */
@@ -187,8 +191,23 @@ static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool w
     return 0;
 }
 
+/* Whether a text may be a note. A longer one is not read to its end. */
+static bool note_good(const char *note) {
+    const size_t length = strnlen(note, STINT_NOTE_SIZE + 1);
+
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)note[i] < ' ' || note[i] == 127)
+            return false;
+    return length != 0 && length <= STINT_NOTE_SIZE;
+}
+
 int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t limit,
                    uint64_t until) {
+    return stint_override_note(limiter, policy_id, key, limit, until, NULL);
+}
+
+int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                        uint32_t limit, uint64_t until, const char *note) {
     struct ruled ruled;
     int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
@@ -199,6 +218,8 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
     if (until <= now || until - now > STINT_WINDOW_MAX)
         return stint_failed(EINVAL,
                             "until must be after now, by the limiter's clock, by 366 days at most");
+    if (note != NULL && !note_good(note))
+        return stint_failed(EINVAL, "note must have 1 to 120 bytes, and no control characters");
     const uint64_t count = limit == 0                 ? OVERRIDE_BARRED
                            : limit == STINT_LIMIT_MAX ? OVERRIDE_ENDLESS
                                                       : limit;
@@ -207,16 +228,21 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
         .rest = STATE_REFUSED | count,
         .now = now,
     };
+    /* Before the override, which whoever sees it finds the note of: note.c. */
+    if (note == NULL)
+        stint_note_erase(limiter, ruled.companion, key);
+    else if (!stint_note_write(limiter, ruled.companion, key, wish.end, note))
+        return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
+                                    "nothing was changed: set the limit without a note");
     uint64_t written;
-    switch (companion_write(limiter, ruled, key, &wish, &written)) {
-    case NO_ROOM:
-        return stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
-                                    "window of some key over");
-    case GONE: /* a moment ago */
-        return stint_failed(ENOENT, "there is no policy of that id");
-    default:
+    const enum written what = companion_write(limiter, ruled, key, &wish, &written);
+    if (what == WRITTEN)
         return 0;
-    }
+    stint_note_erase(limiter, ruled.companion, key);
+    return what == NO_ROOM
+               ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
+                                      "window of some key over")
+               : stint_failed(ENOENT, "there is no policy of that id"); /* a moment ago */
 }
 
 int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -243,9 +269,10 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
     int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
         return error;
-    return companion_clear(limiter, ruled, key, true)
-               ? 0
-               : stint_failed(ENOENT, "the key has no override");
+    if (!companion_clear(limiter, ruled, key, true))
+        return stint_failed(ENOENT, "the key has no override");
+    stint_note_erase(limiter, ruled.companion, key);
+    return 0;
 }
 
 /* ---- By the library -------------------------------------------------------------------------- */

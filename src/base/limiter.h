@@ -122,8 +122,9 @@ struct header {
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
     pthread_mutex_t lock; /* for set-up. Robust: after its holder died, the next one repairs */
-    uint64_t notes;       /* 0: the offset of notes to overrides, which there are none of yet */
+    uint64_t notes;       /* the offset of the notes of overrides, bytes */
     uint64_t notes_count;
+    uint64_t noted; /* an override had a note at some time. 0: nobody looks for notes */
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
     uint64_t bulk_window;  /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
@@ -184,6 +185,8 @@ struct stint_limiter {
     uint32_t max_policies;
     struct label *labels; /* NULL: there are none */
     uint64_t label_sets;
+    struct note_set *notes; /* of overrides (note.h) */
+    uint64_t note_sets;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
     struct header *header;
 

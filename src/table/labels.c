@@ -2,10 +2,7 @@
  * Names of keys. A key's hash picks a set of four labels, and its label is one of them.
  *
  * One double-width CAS changes key and count together, so a count is that of the key beside it. The
- * bytes follow, word by word, and the seal last. Nobody waits for a writer: two may write over each
- * other, or one may die half-way. Then the seal is not that of key and bytes, and readers show
- * nothing until the key is named again. So no torn label is shown, and the loads and stores need no
- * order.
+ * bytes follow, sealed (sealed.h).
  *
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
  * refusal halves that number. A key that is refused once takes no place of one that is refused
@@ -14,19 +11,12 @@
 #include <string.h>
 
 #include "base/message.h"
+#include "base/sealed.h"
 #include "table/labels.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
-#define LENGTH_MASK UINT64_C(63)
 #define DAY         UINT32_C(86400)  /* s */
 #define DAYS_MAX    UINT32_C(100000) /* tables of earlier versions have days instead of seconds */
-
-static uint64_t seal_of(stint_key key, const uint64_t words[LABEL_WORDS], uint64_t length) {
-    uint64_t seal = mix(key, length + 1);
-    for (size_t i = 0; i < LABEL_WORDS; i++)
-        seal = mix(seal, words[i] + i + 1);
-    return (seal & ~LENGTH_MASK) | length;
-}
 
 static struct label *label_set(const struct stint_limiter *limiter, stint_key key) {
     return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
@@ -41,11 +31,7 @@ static void place_load(const struct label *label, uint64_t seen[2]) {
 /* Loads the bytes of a label. Returns whether they are whole, and the key's. */
 static bool bytes_load(const struct label *label, stint_key key, uint64_t words[LABEL_WORDS],
                        uint64_t *length) {
-    const uint64_t seal = atomic_load_acquire(&label->seal);
-    *length = seal & LENGTH_MASK;
-    for (size_t i = 0; i < LABEL_WORDS; i++)
-        words[i] = atomic_load_relaxed(&label->bytes[i]);
-    return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
+    return sealed_load(&label->seal, label->bytes, LABEL_WORDS, key, words, length);
 }
 
 static uint32_t seconds_now(const struct stint_limiter *limiter) {
@@ -113,12 +99,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (bytes_load(label, key, there, &there_length) && there_length == length &&
         memcmp(words, there, sizeof(words)) == 0)
         return 0;
-    for (size_t i = 0; i < LABEL_WORDS; i++) {
-        STEP(&label->bytes[i]); /* stores are none of themselves */
-        atomic_store_relaxed(&label->bytes[i], words[i]);
-    }
-    STEP(&label->seal);
-    atomic_store_release(&label->seal, seal_of(key, words, length));
+    sealed_store(&label->seal, label->bytes, LABEL_WORDS, key, words, length);
     return 0;
 }
 

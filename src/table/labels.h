@@ -9,11 +9,10 @@
 struct label {
     _Alignas(CACHE_LINE) uint64_t key;
     uint64_t refused; /* windows 32 | time of the last one 32, s; 0: nobody's */
-    uint64_t seal;    /* of the key and the bytes, with their length in the low 6 bits */
+    uint64_t seal;    /* of the key and the bytes (sealed.h) */
     uint64_t bytes[STINT_LABEL_SIZE / sizeof(uint64_t)];
 };
 static_assert(sizeof(struct label) == CACHE_LINE, "a label is one line");
-static_assert(STINT_LABEL_SIZE < 64, "a length has 6 bits");
 
 /* A key has its label in one of the places of a set. */
 #define LABELS_IN_SET 4

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
+#include "note.h"
 #include "policy/names.h"
 #include "policy/policy.h"
 #include "slot.h"
@@ -134,7 +135,11 @@ static struct shape shape_of(const struct stint_options *options) {
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
     shape.shards = shape.counters + header->lanes * lane;
-    shape.lines = shape.shards + header->shards * sizeof(struct shard);
+    header->notes = shape.shards + header->shards * sizeof(struct shard);
+    header->notes_count = round_up(options->max_keys / NOTE_KEYS, NOTES_IN_SET);
+    if (header->notes_count < NOTES_MIN)
+        header->notes_count = NOTES_MIN;
+    shape.lines = header->notes + header->notes_count / NOTES_IN_SET * sizeof(struct note_set);
     size_t lines_size = table->line_count * sizeof(struct line);
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
     header->size = shape.lines + round_up(lines_size, SMALL_PAGE);
@@ -282,7 +287,8 @@ static int header_check(const struct header *header, size_t size, bool any,
                 numbers[i].option, (unsigned long long)numbers[i].made,
                 (unsigned long long)numbers[i].asked);
     if (header->size != asked->size || header->lanes != asked->lanes ||
-        header->labels != asked->labels || header->notes != 0 || header->notes_count != 0)
+        header->labels != asked->labels || header->notes != asked->notes ||
+        header->notes_count != asked->notes_count)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < asked->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
@@ -452,6 +458,8 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .max_policies = made->max_policies,
         .labels = made->labels == 0 ? NULL : part_at(start, made->labels),
         .label_sets = made->labels_count / LABELS_IN_SET,
+        .notes = part_at(start, made->notes),
+        .note_sets = made->notes_count / NOTES_IN_SET,
         .lanes = made->lanes,
         .clock = options->clock,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/message.h"
+#include "note.h"
 #include "slot.h"
 #include "table/labels.h"
 #include "table/open.h"
@@ -150,6 +151,12 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
     counters_move(&move);
     stint_labels_move(from, to);
     watermarks_move(&move);
+    const uint64_t lost = stint_notes_move(from, to);
+    if (lost != 0)
+        return stint_failed_with(ENOSPC,
+                                 "options.max_keys is too small: %llu notes of overrides find no "
+                                 "place",
+                                 (unsigned long long)lost);
     return 0;
 }
 

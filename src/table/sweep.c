@@ -24,6 +24,7 @@
  * windows. The next removal, or the next opener that is alone, sweeps again. */
 #include "table/sweep.h"
 
+#include "note.h"
 #include "slot.h"
 
 struct swept {
@@ -97,7 +98,9 @@ bool stint_sweep(struct stint_limiter *limiter) {
     if (any)
         table_sweep(&swept);
     swept.overrides = true;
-    if (companions)
+    if (companions) {
         table_sweep(&swept);
+        stint_notes_erase(limiter, swept.companions);
+    }
     return any;
 }

@@ -3,7 +3,7 @@
  *
  * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
  * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "note.h" /* before cmocka, which defines fail() as well */
 #include "table/labels.h"
 
 #include "fixture.h"
@@ -520,6 +520,8 @@ TEST(test_parts_of_the_mapping) {
                    (size_t)limiter->lanes * (options.max_policies + 1) * sizeof(struct counters),
                    &end);
         check_part(limiter, table->shards, sizeof(struct shard) << table->shard_bits, &end);
+        check_part(limiter, limiter->notes, limiter->note_sets * sizeof(struct note_set), &end);
+        assert_int_equal(limiter->note_sets, options.max_keys < 300000 ? 8 : 19);
         const size_t before = end;
         check_part(limiter, table->lines, lines, &end);
         const size_t aligned = lines >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
