@@ -7,6 +7,7 @@
 
 #include <stint.h>
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static const struct {
     [OPTION_FOR] = {"for", "TIME", 0, "how long: 90s, 10m, 1h, 7d"},
     [OPTION_UNTIL] = {"until", "TIME", 0, "UTC: 2026-12-31, 2026-12-31T18:00, or @seconds"},
     [OPTION_CLEAR] = {"clear", NULL, 0, "end it"},
+    [OPTION_NOTE] = {"note", "TEXT", 0, "who sets it, and why: overrides and key show it"},
     [OPTION_LABEL] = {"label", "NAME=VALUE", 0, "add to each sample; may be given several times"},
     [OPTION_NO_SCAN] = {"no-scan", NULL, 0, "without the gauges that look at every slot"},
     [OPTION_NO_EOF] = {"no-eof", NULL, 0, "without \"# EOF\": more follows"},
@@ -192,6 +194,18 @@ static bool read_until(const char *text, uint64_t *ns) {
     return good;
 }
 
+/* What is no text becomes none in JSON, and a line break none of what lists show. */
+static bool read_note(const char *text) {
+    const size_t length = strlen(text);
+    json_t *json = json_string(text);
+
+    json_decref(json);
+    for (size_t i = 0; i < length; i++)
+        if (iscntrl((unsigned char)text[i]))
+            return false;
+    return json != NULL && length >= 1 && length <= STINT_NOTE_SIZE;
+}
+
 static bool read_mode(const char *text, uint32_t *mode) {
     size_t digits = strspn(text, "01234567");
 
@@ -308,6 +322,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_CLEAR:
         arguments->clear = true;
         return NULL;
+    case OPTION_NOTE:
+        arguments->note = value;
+        return read_note(value) ? NULL : "1 to 120 bytes of UTF-8, without control characters";
     case OPTION_LABEL:
         return read_label(value, arguments) ? NULL : "NAME=VALUE, 16 of them at most";
     case OPTION_NO_SCAN:
@@ -387,32 +404,45 @@ static int read_options(struct arguments *arguments, int argc, char **argv, bool
     return EXIT_GOOD;
 }
 
+/* One of the options of a limit that may stand behind it, and its value: the last two of `left`
+ * operands. OPTIONS_COUNT, and nothing is read: it is none of these. */
+static int read_behind(struct arguments *arguments, int left, char **last, size_t *option) {
+    static const char *const words[] = {"--for", "--until", "--note"};
+    static const size_t options[] = {OPTION_FOR, OPTION_UNTIL, OPTION_NOTE, OPTIONS_COUNT};
+    char shown[80];
+
+    *option = left > 2 ? options[parse_word(last[-2], words, 3)] : OPTIONS_COUNT;
+    const char *wanted =
+        *option == OPTIONS_COUNT ? NULL : read_option(arguments, *option, last[-1]);
+    return wanted == NULL
+               ? EXIT_GOOD
+               : usage_error(arguments->command->name, "%s '%s': not %s", last[-2],
+                             printable(shown, sizeof(shown), last[-1], strlen(last[-1])), wanted);
+}
+
 /* The options of a limit that stand behind it, and then the limit: the last operands, which are no
- * key's, whatever that looks like. */
+ * key's, whatever that looks like. A note stands behind the time. */
 static int read_limit(struct arguments *arguments, int *argc, char **argv) {
     const char *name = arguments->command->name;
     const bool told = arguments->span != 0 || arguments->until != 0 || arguments->clear;
-    int left = *argc - optind;
+    int left = *argc - optind, code = EXIT_GOOD;
 
     if (!told && left > 1 && strcmp(argv[*argc - 1], "--clear") == 0) {
         arguments->clear = true;
         left--;
-    } else if (!told && left > 2) {
-        const char *asked = argv[*argc - 2];
-        const size_t option = strcmp(asked, "--for") == 0     ? OPTION_FOR
-                              : strcmp(asked, "--until") == 0 ? OPTION_UNTIL
-                                                              : OPTIONS_COUNT;
-        if (option != OPTIONS_COUNT) {
-            char shown[80], *value = argv[*argc - 1];
-            const char *wanted = read_option(arguments, option, value);
-            if (wanted != NULL)
-                return usage_error(name, "%s '%s': not %s", asked,
-                                   printable(shown, sizeof(shown), value, strlen(value)), wanted);
-            left -= 2;
+    } else if (!told) {
+        size_t option = OPTION_NOTE;
+        while (code == EXIT_GOOD && option == OPTION_NOTE) {
+            code = read_behind(arguments, left, argv + optind + left, &option);
+            left -= option == OPTIONS_COUNT ? 0 : 2;
         }
+        if (code != EXIT_GOOD)
+            return code;
     }
     if (arguments->clear + (arguments->span != 0) + (arguments->until != 0) != 1)
         return usage_error(name, "one of --for, --until and --clear is needed");
+    if (arguments->clear && arguments->note != NULL)
+        return usage_error(name, "--note goes with a LIMIT, not with --clear");
     if (!arguments->clear) {
         char shown[80], *value = argv[optind + left - 1];
         if (left < 2)

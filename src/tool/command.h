@@ -48,6 +48,7 @@ enum option_name {
     OPTION_FOR,
     OPTION_UNTIL,
     OPTION_CLEAR,
+    OPTION_NOTE,
     OPTION_LABEL,
     OPTION_NO_SCAN,
     OPTION_NO_EOF,
@@ -74,6 +75,7 @@ struct arguments {
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_keys, number, count, interval_ns;
     uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
+    const char *note;                                      /* --note */
     const char *policies;                                  /* --policies: a file */
     const char *only_policy;                               /* --policy */
     const char *metric_labels[2 * METRICS_LABELS_MAX + 1]; /* as stint_metrics_options.labels */

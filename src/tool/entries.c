@@ -7,11 +7,12 @@
 #include "common.h"
 #include "report.h"
 
-/* An entry with a name of its own: the callback's is gone when it returns. */
+/* An entry with name and note of its own: the callback's are gone when it returns. */
 struct kept {
     struct stint_entry entry;
     uint64_t rank; /* what keys are ordered by */
     char label[STINT_LABEL_SIZE];
+    char note[STINT_NOTE_SIZE + 1];
 };
 
 struct listing {
@@ -226,6 +227,8 @@ static void keep(struct listing *listing, const struct stint_entry *entry, uint6
     *kept = (struct kept){.entry = *entry, .rank = its_rank};
     if (entry->label_length != 0)
         memcpy(kept->label, entry->label, entry->label_length);
+    if (entry->note != NULL)
+        snprintf(kept->note, sizeof(kept->note), "%s", entry->note);
 }
 
 /* The label of an entry that was kept, which has moved since. */
@@ -331,6 +334,9 @@ static void print_limits(struct report *report, struct listing *listing) {
             report_count(report, "limit", entry->limit);
         report_time(report, "until", entry->end);
         report_text(report, "label", entry->label, entry->label_length);
+        if (!listing->bans)
+            report_text(report, "note", entry->note == NULL ? NULL : listing->kept[i].note,
+                        strlen(listing->kept[i].note));
     }
     report_table_end(report);
 }

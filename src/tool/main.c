@@ -75,14 +75,15 @@ static const struct command commands[] = {
     {.name = "override",
      .run = tool_override,
      .operands = "FPKL",
-     .options =
-         OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) | OPTION(FULL),
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) |
+                OPTION(NOTE) | OPTION(FULL),
      .failed = EXIT_FAILED,
      .summary = "give a key another limit for a while, or ban it",
      .about =
          "Gives a key a limit of its own, for a time or until one; 0 refuses everything, 2^28\n"
          "never refuses. --clear ends it, and a ban; LIMIT is then left out. The policy needs\n"
-         "the option `overrides`. These options may also stand behind LIMIT."},
+         "the option `overrides`. --for, --until, --clear, and --note\nbehind a time, may also "
+         "stand behind LIMIT."},
     {.name = "top",
      .run = tool_top,
      .operands = "F",

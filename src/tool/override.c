@@ -11,11 +11,22 @@
 struct asked {
     uint32_t policy;
     stint_key key;
+    char note[STINT_NOTE_SIZE + 1]; /* empty: none */
 };
+
+/* Reads the note that the key has now. */
+static bool read_note(void *context, const struct stint_entry *entry) {
+    struct asked *asked = context;
+
+    if (entry->note != NULL && entry->policy == asked->policy)
+        snprintf(asked->note, sizeof(asked->note), "%s", entry->note);
+    return true;
+}
 
 /* Tells what the key has now. */
 static void tell(const struct arguments *arguments, const struct stint_limiter *limiter,
                  const struct asked *asked) {
+    const size_t note = strlen(asked->note);
     uint32_t limit = 0;
     uint64_t until = 0;
     const bool there = stint_override_get(limiter, asked->policy, asked->key, &limit, &until) == 0;
@@ -35,6 +46,7 @@ static void tell(const struct arguments *arguments, const struct stint_limiter *
             report_text(&report, "limit", NULL, 0);
             report_text(&report, "until", NULL, 0);
         }
+        report_text(&report, "note", note == 0 ? NULL : asked->note, note);
         report_end(&report);
         return;
     }
@@ -65,7 +77,7 @@ static int until_check(const struct arguments *arguments, uint64_t now) {
 }
 
 static int override(const struct arguments *arguments, struct stint_limiter *limiter) {
-    struct asked asked;
+    struct asked asked = {0};
     int code = attach_policy(arguments, limiter, false, &asked.policy);
 
     if (code == EXIT_GOOD)
@@ -76,11 +88,16 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
     if (code != EXIT_GOOD)
         return code;
     const uint64_t until = arguments->until != 0 ? arguments->until : now + arguments->span;
-    int error = arguments->clear
-                    ? stint_override_clear(limiter, asked.policy, asked.key)
-                    : stint_override(limiter, asked.policy, asked.key, arguments->limit, until);
+    int error = arguments->clear ? stint_override_clear(limiter, asked.policy, asked.key)
+                                 : stint_override_note(limiter, asked.policy, asked.key,
+                                                       arguments->limit, until, arguments->note);
+    if (error == 0)
+        error = stint_each_of(limiter, asked.key, read_note, &asked);
     if (error != 0)
         return failure(arguments, "%s", reason());
+    if (arguments->note != NULL && strcmp(arguments->note, asked.note) != 0)
+        return failure(arguments, "the limit was set, but the key does not have this note: another "
+                                  "process has set a limit of the key meanwhile");
     tell(arguments, limiter, &asked);
     return all_written() ? EXIT_GOOD : failure(arguments, "the answer cannot be written");
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "report.h"
 
+#include <stint.h>
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 
 enum {
     LABEL = 15,  /* columns of a value's name */
-    WIDEST = 64, /* columns of bytes that are shown */
+    WIDEST = STINT_NOTE_SIZE, /* columns of bytes that are shown */
 };
 
 void report_begin(struct report *report, FILE *out, enum report_form form) {
