@@ -82,8 +82,8 @@ static const struct command commands[] = {
      .about =
          "Gives a key a limit of its own, for a time or until one; 0 refuses everything, 2^28\n"
          "never refuses. --clear ends it, and a ban; LIMIT is then left out. The policy needs\n"
-         "the option `overrides`. --for, --until, --clear, and --note\nbehind a time, may also "
-         "stand behind LIMIT."},
+         "the option `overrides`. --for, --until and --clear may also stand behind LIMIT, and\n"
+         "--note behind such a time."},
     {.name = "top",
      .run = tool_top,
      .operands = "F",

@@ -497,6 +497,8 @@ class Deciding(Tool):
         told = self.json("override", "--clear", self.table, "p", "k")
         self.assertEqual((told["overridden"], told["limit"], told["until"]), (False, None, None))
         # What looks like an option may be a key, where it stands for one.
+        self.good("override", "-q", "--note=n", self.table, "p", "--", "--note", "3", "--for", "1h")
+        self.good("override", "--clear", self.table, "p", "--", "--note")
         self.good("override", "-q", self.table, "p", "--", "--clear", "3", "--for", "1h")
         self.assertEqual(self.json("peek", self.table, "p", "--", "--clear")["capacity"], 3)
         self.good("override", "--clear", self.table, "p", "--", "--clear")
@@ -512,6 +514,30 @@ class Deciding(Tool):
                            (("k", "1", "--until", "soon"), "--until")):
             self.fails(2, why, "override", self.table, "p", *wrong)
         self.fails(2, "--until", "override", "--until=never", self.table, "p", "k", "1")
+
+    def test_note(self):
+        """It is kept as it was given, shown so that no terminal takes it for commands, and gone with its limit."""
+        note = 'J\u00f6rg: "ticket \\1", until March'
+        self.make(f"2/{YEAR} overrides name=p", "5/h overrides name=q")
+        told = self.json("override", self.table, "p", "k", "9", "--for", "1h", "--note", note)
+        self.assertEqual((told["limit"], told["note"]), (9, note))
+        self.good("override", "-q", "--note=" + "w" * 120, self.table, "q", "other", "3", "--until", f"@{time.time() + 60:.0f}")
+        self.good("override", "-q", self.table, "q", "k", "4", "--for", "1h")
+        self.assertEqual([row["note"] for row in self.json("overrides", self.table)["overrides"]], ["w" * 120, note, None])
+        self.assertEqual([row["note"] for row in self.json("key", self.table, "k")["policies"]], [note, None])
+        for said in self.good("overrides", self.table), self.good("key", self.table, "k"):
+            self.assertIn('J\\xc3\\xb6rg: "ticket \\1", until March', said)
+        self.assertIn("w" * 120, self.good("overrides", self.table))
+        self.assertIsNone(self.json("override", self.table, "p", "k", "9", "--for", "1h")["note"])
+        self.assertNotIn("note", self.good("key", self.table, "k"))
+        for wrong in "", "w" * 121, "two\nlines", "\033[2J", "\x7f", "\udcff":
+            self.fails(2, "not 1 to 120 bytes of UTF-8", "override", "--for=1h", "--note", wrong, self.table, "p", "k", "1")
+        self.fails(2, "--note goes with a LIMIT", "override", "--clear", "--note=n", self.table, "p", "k")
+        self.fails(2, "is needed", "override", self.table, "p", "k", "1", "--note", "n")
+        full = next(str(number) for number in range(200) if
+                    stint("override", "-q", "--for=1h", "--note=n", self.table, "q", str(number), "1")[0] != 0)
+        self.fails(1, "all places for the note are taken", "override", "--for=1h", "--note=n", self.table, "q", full, "1")
+        self.assertEqual(self.json("peek", self.table, "q", full)["capacity"], 5)
 
     def test_full(self):
         self.make(f"2/{YEAR} name=p", keys=1)
