@@ -215,9 +215,9 @@
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
  * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
  * nothing. A process that may read the file learns the table's secret (and can then make keys that
- * collide), which keys were asked for, as hashes, and the labels. It can also hold the file's lock
- * (flock), which keeps others from opening it: let only those read that you trust with that. By
- * such a limiter
+ * collide), which keys were asked for, as hashes, labels and notes. It can also hold the file's
+ * lock (flock), which keeps others from opening it: let only those read that you trust with that.
+ * By such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
@@ -448,8 +448,8 @@ STINT_API void stint_close(struct stint_limiter *limiter);
 
 /* Makes a table in a file larger or smaller. Nobody may have it open. Every live key moves with its
  * count and its refused mark; so do all policies with their ids, the statistics, the labels, the
- * secret, and the owner and mode of the file. Windows that are over, and leave no debt, are left
- * behind.
+ * notes, the secret, and the owner and mode of the file. Windows that are over, and leave no debt,
+ * are left behind.
  *
  * The new table is made beside the old one, so the file system must have room for both. It takes
  * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
@@ -464,11 +464,11 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  *            which keys are live. path must be NULL, and secret NULL or that of the table. on_full
  *            does not count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
- * -ENOSPC (its live keys do not find slots in a table of that size, or the file system has no
- * room), -EINVAL (an argument is out of range, there are fewer max_policies than the table has, or
- * the clock is so far behind that it cannot be told what is over), -EOPNOTSUPP (the file has an
- * access control list, and options.mode is 0), -EPROTO (it is no whole table of this version's
- * layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and what the system says.
+ * -ENOSPC (its live keys find no slots in a table of that size, or notes no room; or the file
+ * system has none), -EINVAL (an argument is out of range, there are fewer max_policies than the
+ * table has, or the clock is so far behind that it cannot be told what is over), -EOPNOTSUPP (the
+ * file has an access control list, and options.mode is 0), -EPROTO (it is no whole table of this
+ * version's layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).
  * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
@@ -1148,19 +1148,25 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
  * -EROFS.
  * Threads: lock-free, as decisions are.
- * Cost: that of a key's first request. */
+ * Cost: that of a key's first request; once the table has had a note, four cache lines more. */
 STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
                                            stint_key key, uint32_t limit, uint64_t until);
 
-/* The same, with a note for readers of the table: who set it, and why (stint_entry.note). A key
- * whose override is set again, by stint_override too, lifted or over has its note no more. A table
- * has room for one note for each 1,024 of max_keys, 128 at least, in sets of 16 by key. Who sees
- * the override sees its note; a torn one is never shown. A thread that is killed in this call, and
- * two that set the limit of one key at once, may leave it without one.
- *   note  1 to STINT_NOTE_SIZE bytes and a NUL, without control characters: UTF-8 by custom. It may
- *         be personal data. NULL: none
- * Returns as stint_override; also -ENOSPC if there is no room for the note. Then nothing was
- * changed. */
+/* Sets an override with a note: who set it, and why. stint_each and stint_each_of tell it
+ * (stint_entry.note). The note is gone when the override is over, lifted, or set again, by
+ * stint_override too. Whoever sees the override sees its note; a torn one is never shown. A thread
+ * that is killed in this call may leave the override before without its note. Of two that set the
+ * limit of one key at once, either's note may stay, or none.
+ *   policy  as for stint_override
+ *   limit   as for stint_override
+ *   until   as for stint_override
+ *   note    1 to STINT_NOTE_SIZE bytes and a NUL, without control characters: UTF-8 by custom. It
+ *           may be personal data. NULL: none
+ * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live,
+ * or there is no room for the note; then nothing was changed), -EROFS. A table has room for a note
+ * for each 1,024 of max_keys, 128 at least, in sets of 16 by key.
+ * Threads: lock-free, as decisions are.
+ * Cost: that of stint_override, and up to seven cache lines more: of a set, and of the note. */
 STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, uint32_t policy,
                                                 stint_key key, uint32_t limit, uint64_t until,
                                                 const char *note);

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * For stint_override, stint_override_get and stint_override_clear. It prints:
+ * For stint_override, stint_override_note, stint_override_get and stint_override_clear. It prints:
  *
  *     for a week her limit is 500: 499 left
+ *     until midnight it is 900: sales, ticket 4711
  *     it is that of all again: 8 left
  *     the key has no override
  */
 #include <stdio.h>
 #include <stint.h>
+
+static bool tell(void *context, const struct stint_entry *entry) {
+    (void)context;
+    if (entry->note != NULL)
+        printf("until midnight it is %u: %s\n", (unsigned)entry->limit, entry->note);
+    return true;
+}
 
 int main(void) {
     const uint64_t day = 86400000000000; /* ns */
@@ -32,7 +40,10 @@ int main(void) {
     stint_take(limiter, api, ann, 1, STINT_NOW, &verdict);
     printf("for a week her limit is %u: %u left\n", limit, verdict.remaining);
 
-    if (stint_override_clear(limiter, api, ann) != 0)
+    const uint64_t midnight = (stint_now(limiter) / day + 1) * day;
+    if (stint_override_note(limiter, api, ann, 900, midnight, "sales, ticket 4711") != 0 ||
+        stint_each_of(limiter, ann, tell, NULL) != 0 ||
+        stint_override_clear(limiter, api, ann) != 0)
         return 1;
     stint_take(limiter, api, ann, 1, STINT_NOW, &verdict);
     printf("it is that of all again: %u left\n", verdict.remaining);

@@ -11,7 +11,7 @@
 #include "common.h"
 
 enum {
-    LABEL = 15,  /* columns of a value's name */
+    LABEL = 15,               /* columns of a value's name */
     WIDEST = STINT_NOTE_SIZE, /* columns of bytes that are shown */
 };
 

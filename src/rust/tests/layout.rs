@@ -51,7 +51,7 @@ fn layouts() -> Vec<Layout> {
             near_limit charged refunded bans strikes_lost),
         layout!(stint_change: size kind id name text was decided),
         layout!(stint_entry: key policy flags used end label label_length refused_windows limit
-            since refused_last reserved),
+            since refused_last note reserved),
         layout!(stint_metrics_options: size labels flags reserved),
     ]
 }
