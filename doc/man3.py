@@ -115,7 +115,7 @@ def constants(body):
 def literal(text):
     """Text in which nothing is a command of roff."""
     text = text.replace("\\", "\\e")
-    return re.sub(r"^(?=[.'])", r"\\&", text)
+    return re.sub(r"^(?=[.'])|(?<=\.\.)$", r"\\&", text)  # nor a range's .. the end of a sentence
 
 
 def argument(text):
@@ -134,28 +134,33 @@ class Writer:
     def macro(self, *words):
         self.lines.append("." + " ".join(words))
 
+    def running(self, line):
+        """A line of running text, in which no name is cut in two."""
+        self.lines.append(re.sub(r"\b(?=[a-zA-Z0-9]+_\w)", r"\\%", literal(line)))
+
     def text(self, words):
         """Running text: a line for each sentence at least, functions and constants as such."""
         line = ""
-        for word in words.split():
-            match = re.fullmatch(r"(\(?)(\w+)(\(\))?([.,;:)]*)", word)
-            macro = match and ("Fn" if match[3] or match[2] in self.functions else
+        for word in re.findall(r"(?:`[^`]*`|[^\s`])+", words):
+            match = re.fullmatch(r"(\(?)(\w+|`[^`]*`)(\(\))?([.,;:)]*)", word)
+            macro = match and ("Ql" if match[2][0] == "`" else
+                               "Fn" if match[3] or match[2] in self.functions else
                                "Dv" if re.fullmatch(r"STINT_[A-Z_0-9]+", match[2]) else None)
             if macro:
                 if line:
-                    self.lines.append(literal(line))
+                    self.running(line)
                 line = ""
-                self.macro(*filter(None, [macro, match[1], match[2], *match[4]]))
+                self.macro(*filter(None, [macro, match[1], argument(match[2].strip("`")), *match[4]]))
                 continue
             if line and len(literal(line)) + 1 + len(word) > WIDTH:
-                self.lines.append(literal(line))
+                self.running(line)
                 line = ""
             line = f"{line} {word}" if line else word
             if re.search(r"(?<!\.)[.!?][)\"]*$", word):  # a sentence's end, not the .. of a range
-                self.lines.append(literal(line))
+                self.running(line)
                 line = ""
         if line:
-            self.lines.append(literal(line))
+            self.running(line)
 
     def block(self, lines):
         """A comment's lines."""
@@ -169,7 +174,10 @@ class Writer:
             indent = len(line) - len(line.lstrip())
             item = re.match(r"( {0,5})- (?=\S)", line) or re.match(r"( {1,3})(\S+|[A-Z]+ \w+)  +(?=\S)", line)
             if item:
-                index = self.items(lines, index, bullets=item[0].endswith("- "))
+                bullets = item[0].endswith("- ")
+                if bullets and not first:
+                    self.macro("Pp")
+                index = self.items(lines, index, bullets)
             elif indent >= 4:
                 end = index
                 while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) >= 4):
