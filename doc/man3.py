@@ -136,7 +136,7 @@ class Writer:
 
     def running(self, line):
         """A line of running text, in which no name is cut in two."""
-        self.lines.append(re.sub(r"\b(?=[a-zA-Z0-9]+_\w)", r"\\%", literal(line)))
+        self.lines.append(re.sub(r"\b(?=\w+[_.]\w)", r"\\%", literal(line)))
 
     def text(self, words):
         """Running text: a line for each sentence at least, functions and constants as such."""

@@ -22,114 +22,120 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) By a token
- *     bucket (TOKEN BUCKETS below) it is spans: in every span of d ns of the nows that its requests
- *     are decided by, what is granted, less what is given back, is at most
- *     burst + d * limit / window (and max_reserved, if they ask for it). The exceptions are in the
- *     table below.
+ *     too. This holds for a key that has a slot (see G). What STINT_CHARGE charges is no grant. A
+ *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
+ *     tokens granted, less those given back, are at most burst + d * limit / window, and
+ *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
+ *     by. EXCEPTIONS are listed below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
- *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
- *     admitted; of a full bucket `burst` at once. The exceptions are in the table. None of them
- *     admits anything extra.
- *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
- *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
- *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
- *     STINT_DRAIN ask otherwise.) By a policy with a ban, a first refusal also counts a strike in a
- *     slot of its own, and refusals of a key that is banned only read.
+ *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
+ *     `limit` requests, and a full bucket exactly `burst` at once. EXCEPTIONS are listed below.
+ *     None of them admits anything extra.
+ *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
+ *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
+ *     of its slots). A key without a slot is given one for that bit, if there is room. If the
+ *     policy bans, the first refusal also counts a strike in a slot of its own. Refusals of a
+ *     banned key only read. (STINT_COUNT_REFUSED and STINT_DRAIN ask for more.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
- *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
- *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
- *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are,
- *     and reads the clock a bounded number of times, whatever it says.
+ *     of options.labels. So that its slots tell their keys, a table in a file takes at least 1.5 KB
+ *     for each policy that a tag can name. That is the power of two above max_policies: 128, so 192
+ *     KB, for 64 policies. A decision looks at a bounded number of cache lines, whatever the keys
+ *     are. It reads the clock a bounded number of times, whatever the clock says.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
  *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
  *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
  *     the verdict and counted.
- *  H  Time is an argument. The core reads a clock only if told to (STINT_NOW), or to check a time:
- *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
- *     that another has used. A slot's window never goes back because of a late thread. A real
- *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
- *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s; by a
- *     bucket until all of burst and max_reserved is back (or a window, if that is longer), 60 s and
- *     two ticks (20 ms). By `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays
- *     5 a window: it is held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A
- *     calendar policy's window counts as 31 or 366 days.)
+ *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). Else it reads one
+ *     only to check a time: to tell a late thread from a clock that was stepped back, and before a
+ *     key takes over a slot that another key has used. A slot's window never goes back because of a
+ *     late thread. A real backward step holds a key up for 60 s at most, beyond what its policy may
+ *     ask of it anyway. In all that is
+ *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
+ *       - by a smooth or an in-flight policy for two windows and 60 s;
+ *       - by a bucket until all of burst and max_reserved is back (or a window, if that is longer),
+ *         60 s and two ticks (20 ms);
+ *       - with max_reserved for (max_reserved + 1) / limit windows, rounded up, and 60 s:
+ *         201 windows by `5/s capacity=1000 reserve=1000`, by which a key owes up to 2,000 tokens
+ *         and pays 5 a window.
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
- *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
- *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or
- *     one in a file; in smaller ones the top bits, 7 of the 64 or as many as max_policies has,
- *     count for little.)
+ *     The secret is random per table. All 64 bits count in a table in a file, and in one of at
+ *     least 6,144 keys (with more than 64 max_policies: at least 96 keys for each). In a smaller
+ *     one the top bits count for little: 7 of the 64, or as many as max_policies has.
  *
- * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it pays for.
+ * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it is the price of.
  *
  *  A1  A key is reset. Tokens that were granted before can be given back after it, and are then
- *      granted once more. So can a token of B1 that its thread takes back after the reset.
- *          As many as were given back, and one for each such thread.
- *          A reset is one swap. It knows of no request that is under way.
- *  A2  A policy comes to carry tokens. A thread sleeps through that between its look at a key,
- *      which has used more than the limit (tokens of B1, a charge, a lowered limit), and the swap
- *      by which it begins the key's next window. If what is above the limit is given back
- *      meanwhile, and as much is taken by the new rule, that is not paid back.
- *          As much as was above the limit: of B1 one for each such thread.
- *          A swap compares how many tokens are used, not whose they are.
+ *      granted once more. The same goes for a token of B1 that its thread takes back after the
+ *      reset.
+ *      - How much: as many as were given back, and one for each such thread.
+ *      - Why: a reset is one swap. It knows of no request that is under way.
+ *  A2  A policy is changed so that tokens carry over. A thread sleeps through the change, between
+ *      its look at a key and the swap by which it begins the key's next window. The key has used
+ *      more than the limit (tokens of B1, a charge, a lowered limit). If what is above the limit is
+ *      given back meanwhile, and as much is taken by the new rule, the key never pays for what was
+ *      taken.
+ *      - How much: what was above the limit; of B1 one for each such thread.
+ *      - Why: a swap compares how many tokens are used, not whose they are.
  *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was set,
- *      changed or lifted. What they count by now may be more than what they took.
- *          As many tokens, by the rate of now, as are given back.
- *          A bucket is one instant. It does not know by which rate it came to be.
+ *      changed or lifted. At the present rate they may be worth more time than they took.
+ *      - How much: as many tokens, at the present rate, as are given back.
+ *      - Why: a bucket is one instant. It does not know by which rate it came to be.
  *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
  *      its add. A thread that added its token too late takes it back. Until then others can be
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
  *      it can be a FIRST_REFUSAL, and a strike.
- *          One for each such thread. If the thread is killed in between: until the window ends; or,
- *          if the policy comes to carry tokens meanwhile, until it is paid back. Of a striped key,
- *          if a refund took it meanwhile: one token of another stripe, until the window ends.
- *          One token is one atomic add, which never has to be tried again.
+ *      - How much: one for each such thread. If the thread is killed in between, until the window
+ *        ends; or, if the policy comes to carry tokens meanwhile, until it is paid back. Of a
+ *        striped key, if a refund took it meanwhile: one token of another stripe, until the window
+ *        ends.
+ *      - Why: one token is one atomic add, which never has to be tried again.
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
- *      ended and another key has the slot. That key is charged the token. So is the thread's own
- *      key in its next window, if a slot's end fell meanwhile: a policy was removed, an override
- *      lifted or shortened, a key replaced, or a bucket was given tokens back or reset.
- *          One, until that window ends (or it is paid back). stint_stats.stray_tokens counts those
- *          that are seen.
- *          Nobody waits for a thread that sleeps.
- *  B3  A thread sleeps through all that B2 names in the middle of a look. It can be refused by the
- *      count of the key that had the slot.
- *          One request.
- *          A refusal writes nothing.
+ *      ended and another key has the slot. That key is charged the token. Or the thread's own key
+ *      is charged it in its next window. That happens if the slot's end went back meanwhile: a
+ *      policy was removed, an override was lifted or shortened, a key was replaced, or a bucket was
+ *      given tokens back or was reset.
+ *      - How much: one, until that window ends (or it is paid back). stint_stats.stray_tokens
+ *        counts those that are seen.
+ *      - Why: nobody waits for a thread that sleeps.
+ *  B3  A thread sleeps in the middle of a look, while all that B2 names happens. The count of the
+ *      key that had the slot can then refuse it.
+ *      - How much: one request.
+ *      - Why: a refusal writes nothing.
  *  B4  stint_decide_all, and a request for several tokens of a striped key, take one by one. If
- *      others were faster, they give back what they took. Others can be refused for it meanwhile.
- *          What they had taken, for an instant.
- *          Nothing is locked, however many slots a request needs.
+ *      others were faster, they give back what they took. Until then others can be refused for it.
+ *      - How much: what they had taken, for an instant.
+ *      - Why: nothing is locked, however many slots a request needs.
  *  B5  The slots of a striped key are read one after the other, while tokens move between them.
- *          See struct stint_verdict.
- *          A hot key scales with the cores.
+ *      - How much: see STRIPED POLICIES (part Deciding).
+ *      - Why: a hot key scales with the cores.
  *
  * TOKEN BUCKETS. `10/s burst=20` (stint_policy.burst) is a bucket of 20 tokens that fills by ten a
- * second, a token each T = window / limit, rounded up to a whole ns. So it fills slower than asked
- * by at most one part in T, never faster. A key that was never seen has a full one.
+ * second: a token each T = window / limit, rounded up to a whole ns. So it may fill slower than
+ * asked, by at most one part in T, and never faster. A key that was never seen has a full bucket.
  *
  *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
  *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
- *  - It goes by the nows of requests, in whatever order they come. To a caller that is late by D
- *    the bucket is D further from full. Callers whose clocks differ by D let D / T more through, in
- *    one instant, than one clock would. The default clock stands still for 1 to 10 ms
+ *  - It goes by the nows of requests, in whatever order they come. A caller that is late by D finds
+ *    the bucket further from full, by D. If clocks differ by D, callers get D / T tokens more in
+ *    one instant than by one clock. The default clock stands still for 1 to 10 ms
  *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
- *  - What is said of windows holds for a bucket as follows. verdict.window is the instant at which
+ *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
- *    strike) unless there was one since that instant last passed a multiple of `window`. Of a
- *    bucket that was full in between there may be another. `jitter` is another part of `window` for
- *    each instant.
+ *    strike) unless there was one since that instant last passed a multiple of `window`. If the
+ *    bucket was full in between, there may be another. `jitter` adds a part of `window`, another
+ *    for each instant.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
- *    lowered, and more after it was raised. In a span in which they change, A holds with the longer
- *    of the two burst * T and the shorter T.
+ *    lowered, and more after it was raised. In a span with such a change, A holds with the longer
+ *    burst * T of the two and the shorter T.
  *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
- *    holds burst * T / T2 tokens, rounded down, but one at least. Of max_reserved it is the same. A
- *    request's own limit above the policy's is taken as the policy's: given back, such tokens could
- *    be more than were taken. An override of more than 10 million a second is as that. To a key
- *    that is barred or banned, and to one that is never refused, `used` is told by the policy's T.
+ *    holds burst * T / T2 tokens, rounded down, but one at least. The same goes for max_reserved. A
+ *    request's own limit above the policy's is taken as the policy's: else more could be given back
+ *    than was taken. An override of more than 10 million a second counts as 10 million. The `used`
+ *    of a key that is barred, banned or never refused goes by the policy's T.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -139,14 +145,14 @@
  *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
  *    the source).
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
- *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
- *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
- *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds
- *    the table full: a week and 60 s); one that nobody touched for longer than half of that is
- *    taken for a stepped clock, and starts anew.
- *  - A caller that is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
- *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
- *    was counted.
+ *    learns the secret, can make keys collide. The random secret stops all others.
+ *  - A window is known by 33 bits of 10 ms ticks, which repeat after 2.7 years. A slot that nobody
+ *    touched for so long may be taken for a live one, for at most one window and 60 s (by another
+ *    key that finds the table full: a week and 60 s). A slot that nobody touched for longer than
+ *    half of that looks as if the clock was stepped, and starts anew.
+ *  - A caller that is late by more than 1.36 years (2^32 ticks) is not recognised as late, and may
+ *    open a window again that was counted. That takes a clock that is set from 1970 to today in the
+ *    middle of a decision.
  *  - A token bucket that would be full after 2^64 ns, in the year 2554, refuses nothing.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
@@ -178,8 +184,8 @@
  *    size      bytes of it
  *    context   handed to the callback
  *
- * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
- * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
+ * SHARED TABLES. With options.path the table is a file. Any number of processes may use it at once.
+ * A process that is started again finds it as it was: a daily quota survives a deploy.
  * stint_open_in does the same in memory that the caller shares.
  *
  *  - The file is made whole or not at all, with options.mode and all its blocks reserved, and is
@@ -188,36 +194,37 @@
  *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
  *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
  *    given) must be those that it was made with; on_full, flags and clock are each process's own.
- *    stint_attach takes the table's shape, whatever it is. Anything
- *    that is not a whole table for these options, of this version's layout and this machine's byte
- *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
- *    never written to. stint_resize gives a table another shape.
+ *    stint_attach takes the table's shape, whatever it is. A file that is not a whole table for
+ *    these options, of this version's layout and this machine's byte order, is refused with -EPROTO
+ *    and never written to. stint_reason() says what is wrong and what to do. stint_resize gives a
+ *    table another shape.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
  *    for all. They stay when nobody uses them, until they are removed.
- *  - Windows that ended while nobody ran are over, as if somebody had watched. So are those that a
- *    wrong clock has left far ahead, when a file is opened that nobody else has open (unless most
- *    that are not over are: then it is this clock that is wrong).
+ *  - Windows that ended while nobody ran are over, as if somebody had watched. Windows that a wrong
+ *    clock has left far ahead are ended when a file is opened that nobody else has open. (If most
+ *    of those that are not over are far ahead, this clock is the wrong one, and none is ended.)
  *  - A process that is killed anywhere holds up no decision of another. What it had just taken
  *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
  *  - After a loss of power each page of a file on a disk is as old as when it was last written (on
- *    Linux 35 s, as a rule). Such a table is refused with -EPROTO, and must be removed; or it is
- *    used. Then what was granted after the oldest page was written may be granted once more, but
- *    no key is granted more than its limit in a window from there on. Keys may be refused for
- *    what others have used until their window is over. Overrides, bans, labels, statistics and
- *    changes of policies may be lost, or be back.
- *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If by
- *    more, windows that one has counted are over to the other, which begins them anew, by turns.
+ *    Linux 35 s, as a rule). Such a table may be refused with -EPROTO: then remove it. Else it is
+ *    used. What was granted after the oldest page was written may be granted once more, but from
+ *    there on no key is granted more than its limit in a window. Until its window is over, a key
+ *    may be refused for what others have used. Overrides, bans, labels, statistics and changes of
+ *    policies may be lost, or be back.
+ *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If
+ *    they differ by more, windows that one process counts are over for the other. Each in turn
+ *    begins them anew.
  *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
  *
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
  * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
- * nothing. A process that may read the file learns the table's secret (and can then make keys that
- * collide), which keys were asked for, as hashes, and the labels. It can also hold the file's lock
- * (flock), which keeps others from opening it: let only those read that you trust with that. By
- * such a limiter
+ * nothing. A process that may read the file learns the table's secret (with which it can make keys
+ * that collide), the hashes of the keys, and the labels. It can also hold the file's lock (flock),
+ * which keeps others from opening the file. Let only those read that you trust with that. By such a
+ * limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
@@ -228,18 +235,18 @@
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
  * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
- * child may use the handle that it inherited (fork looks for free counters in the table, so that
- * the child need not). Other threads may be in the middle of any call. In the child they are not
- * there: in private memory what they were about is left as by a process that is killed. The
+ * child may use the handle that it inherited. (The fork itself looks for free counters in the
+ * table.) Other threads of the parent may be in the middle of any call. The child does not have
+ * these threads: what they were doing in private memory is left as by a process that is killed. The
  * descriptor of the file is the limiter's for as long as it is open: a daemon that closes all
  * descriptors opens its limiters after that.
  *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
- * says which argument it was, and why. A pointer that must not be NULL is marked so (STINT_NONNULL)
- * where the function would crash; elsewhere NULL is -EINVAL.
+ * says which argument it was, and why. A NULL that is not allowed is -EINVAL, but for pointers that
+ * are marked STINT_NONNULL: by these the function would crash.
  *
- *    EINVAL   an argument is out of range, contradictory, or of no version that goes with this
- *             one (wrong `size`)
+ *    EINVAL   an argument is out of range, contradicts another, or is a struct of a version that
+ *             does not go with this one (wrong `size`)
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
  *    ENOSPC   max_policies ids of policies are taken, the file system of options.path has no room,
@@ -259,21 +266,20 @@
  *
  * Out pointers are written only on success.
  *
- * STRUCTS of other versions. A struct that begins with `size` grows at its end in later versions.
- * The _INIT macro sets the size, and all else to 0. So a program and a library go together, if the
- * versions do, whichever was compiled first:
+ * STRUCTS. A struct that begins with `size` grows at its end in later versions. Its _INIT macro
+ * sets the size, and all else to 0. So a program goes with a library of an earlier or a later
+ * version, if the two versions go together (STINT_VERSION):
  *
- *  - A program's struct that is smaller than the library's has 0 in all that it lacks. What is
- *    written to it is cut off at its size; stint_policy_parse refuses a text that says what has no
- *    room. stint_policy_get leaves it out, and stint_policy_change by that struct makes it 0.
- *  - In a program's struct that is larger, what the library does not know must be 0. The library
- *    writes 0 there.
+ *  - If the program's struct is smaller, the library takes the fields that it lacks for 0, and
+ *    writes no further than its size. stint_policy_parse refuses a text that sets such a field.
+ *    stint_policy_get leaves the field out, and stint_policy_change by that struct sets it to 0.
+ *  - If the program's struct is larger, the fields that the library does not know must be 0. The
+ *    library writes 0 to them.
  *  - A size that no version had is -EINVAL: one below the first version's, or above 4,096 bytes.
  *
- * Structs without a size never grow. Arrays are made of these alone: requests and verdicts, which
- * have reserved words for later versions, as struct stint_entry has. The library writes 0 to what
- * it does not use of them, and refuses a request whose reserved word is not 0.
- */
+ * Structs without a size never grow. Only these stand in arrays: requests and verdicts. They have
+ * reserved words for later versions; so has struct stint_entry. The library writes 0 to reserved
+ * words that it does not use, and refuses a request whose reserved word is not 0. */
 #ifndef STINT_H
 #define STINT_H
 

@@ -327,7 +327,7 @@ static uint32_t mark_moved(const struct stint_policy *policy, uint32_t mark, uin
     return passed || tick_passed ? OPEN : mark;
 }
 
-/* "Of a bucket that was full in between there may be another." */
+/* "If the bucket was full in between, there may be another." */
 static struct model_key bucket_filled(const struct stint_policy *policy, struct model_key key,
                                       uint64_t now) {
     const uint32_t mark = mark_moved(policy, key.refused, key.window, now);
@@ -434,7 +434,8 @@ static bool is_endless(const struct model_by *by) {
 }
 
 /* "A limit of the request's own, or an override, changes T". "A request's own limit above the
- * policy's is taken as the policy's". "An override of more than 10 million a second is as that." */
+ * policy's is taken as the policy's". "An override of more than 10 million a second counts as 10
+ * million." */
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
@@ -443,8 +444,8 @@ static uint64_t token_by(const struct model_by *by, const struct stint_request *
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
 }
 
-/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. Of
- * max_reserved it is the same." */
+/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. The
+ * same goes for max_reserved." */
 static uint64_t tokens_in(const struct model_by *by, const struct stint_request *request,
                           uint32_t tokens) {
     const uint64_t own = token_by(by, request);
