@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 
 DATE = "November 26, 2026"
-WIDTH = 78
+WIDTH = 70  # before names are kept whole, which takes two characters each
 ABOUT = {  # what each part's page says of itself in its NAME
     "Opening": "open, share and resize a table of limits",
     "Policies": "limits, and how they change while a server runs",

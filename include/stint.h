@@ -342,24 +342,25 @@ typedef uint64_t stint_key;
 /* ---- Opening ------------------------------------------------------------------------------- */
 
 /* What happens to a key that has no slot when every slot it may use holds a live key:
- * stint_options.on_full. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10
- * million was turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload
- * first-seen --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys
- * that are live by many at once crowd it: of a million pairs 10 were turned away with 3 policies
- * each, 20 to 40 with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up
- * to 4, and twice as large none with 7.
+ * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_keys live keys none
+ * of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
+ * --workload first-seen --keys 10M --load 0.7`). All policies of a key begin at the same line, so
+ * keys that are live by many policies crowd it. Of a million pairs 10 were turned away with 3
+ * policies for each key, 20 to 40 with 4, and 800 with 7. A max_keys a quarter larger turned none
+ * away with up to 4, one twice as large none with 7.
  *
- * What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
- * would be. Nobody is replaced for the mark of a refusal alone. */
+ * A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a
+ * request would be told. No key is replaced only to mark a refusal. */
 enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
-    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED: until the end of the window
-                             * that the key would be in, at least; by a bucket for T */
-    STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
-                             * STINT_REPLACED; promises A and B do not hold for the replaced key,
-                             * and a request of it that was under way may cost the new key a token
-                             * (B), which is not counted as stray */
+    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
+                             * the rest of the window that the key would be in; by a bucket it is
+                             * T */
+    STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
+                             * marked STINT_REPLACED. A and B do not hold for the replaced key. A
+                             * request of it that is under way may cost the new key a token (B2),
+                             * which is not counted as stray */
 };
 
 /* Flags of stint_options, or-ed together. */
@@ -404,8 +405,8 @@ struct stint_options {
 
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  made with STINT_OPTIONS_INIT; max_keys is required; copied. With STINT_READ_ONLY the
- *            file must be there (-ENOENT), and nothing is made or changed: whoever may not start a
- *            server can find out by it whether the server would accept its table
+ *            file must be there (-ENOENT), and nothing is made or changed: so a user who may not
+ *            start a server can find out whether the server would accept its table
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
@@ -457,17 +458,16 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  * behind.
  *
  * The new table is made beside the old one, so the file system must have room for both. It takes
- * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
- * finds or leaves one of the two, whole. In the instant before the rename a file .NAME.resize is
- * beside it. One that a killed process has left is removed by the next stint_resize of the path.
- * Nobody may remove the table, or put another in its place, meanwhile.
- * Readers (STINT_READ_ONLY) do not hinder it, and go on reading the old table. So does whoever
- * opens another hard link to it.
+ * the old one's place by a rename. So whoever opens the path finds one of the two, whole, even if
+ * this process is killed. In the instant before the rename the new one is called .NAME.resize. If a
+ * killed process has left such a file, the next stint_resize of the path removes it. Nobody may
+ * remove the table, or put another in its place, meanwhile. Readers (STINT_READ_ONLY) do not hinder
+ * it, and go on reading the old table. So does whoever opens another hard link to it.
  *   path     of the table; not a symbolic link; its last name has at most 247 bytes
- *   options  max_keys, shards, max_policies, labels, mode: 0: as it was (but a number of shards
- *            that is the one chosen for the old size is chosen again for the new one). clock tells
- *            which keys are live. path must be NULL, and secret NULL or that of the table. on_full
- *            does not count. NULL: all as it was
+ *   options  max_keys, shards, max_policies, labels, mode: 0: as it was. (But if the old shards are
+ *            as many as stint chooses for the old size, it chooses anew.) clock tells which keys
+ *            are live. path must be NULL, and secret NULL or that of the table. on_full does not
+ *            count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
  * -ENOSPC (its live keys do not find slots in a table of that size, or the file system has no
  * room), -EINVAL (an argument is out of range, there are fewer max_policies than the table has, or
@@ -492,34 +492,35 @@ enum stint_policy_flags {
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
-     * of this one. No burst of twice the limit at a boundary, but up to 2 * limit - 1 in less than
-     * a window: 10 at the end of one, and 9 more in 1.81 s (`10/2s smooth`). A bucket with a small
-     * burst is stricter (TOKEN BUCKETS). limit at most 16,383. */
+     * of this one. It grants no burst of twice the limit at a boundary, but up to 2 * limit - 1 in
+     * less than the length of a window: by `10/2s smooth` 10 at the end of one window, and 9 more
+     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS). limit at most
+     * 16,383. */
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
-     * begins with a tick): the recipes of INCR and EXPIRE. What takes nothing and is not refused
-     * begins none; its verdict tells the window that would begin now. After a window the next
-     * request begins another, and no two of a key's have a tick in common, whoever is late (A; but
-     * for steps of the clock). */
+     * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
+     * refused begins none; its verdict tells the window that would begin now. After a window the
+     * key's next request begins another. Two windows of a key never have a tick in common, however
+     * late a caller is (A), unless the clock is stepped. */
     STINT_START_FIRST = 1 << 4,
     /* At most `limit` held at once, instead of granted per window: requests under way, connections,
-     * workers. A take holds `cost`, until stint_refund gives it back by the verdict's window: in
-     * any order, by any thread or process. The window is a lease: what nobody gives back, as its
-     * holder died, is forgotten by itself, one to two windows after it was taken. So nothing has to
-     * be cleaned up, and the window must be longer than the work. limit at most 16,383.
+     * workers. A take holds `cost` until stint_refund gives it back, with the verdict's window: in
+     * any order, by any thread or process. The window is a lease: what nobody gives back (its
+     * holder died, say) is forgotten by itself, one to two windows after it was taken. So nothing
+     * has to be cleaned up, and the window must be longer than the work. limit at most 16,383.
      *   - verdict.used is what is held now, with what this request took; remaining what is free.
      *   - Work that takes longer than its lease drops out of the count when that ends, between one
-     *     and two windows after its take; its refund then gives back nothing. Until then A holds:
-     *     no more than the limit is held and not forgotten. Long work takes anew in each window,
-     *     before it gives back what it had.
+     *     and two windows after its take; its refund then gives back nothing. A counts what is held
+     *     and not forgotten: it is never more than the limit. Work that takes longer than its
+     *     window takes anew in each window, and then gives back what it had.
      *   - The count never falls below 0. But nobody knows whose each hold is: a caller that gives
      *     back twice, or more than it took, frees another's.
      *   - retry_after is an upper bound, of one or two windows: by then what is held now is
      *     forgotten. It is mostly given back long before, so a client may ask again sooner.
-     *   - A caller whose `now` is ahead by a window drops what is held since the window before, as
-     *     if that lease were over; by two windows, all.
-     *   - One that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing:
-     *     `granted` is what is to be given back, by the verdict's window.
+     *   - A caller whose `now` is ahead by a window drops what was taken in the window before, as
+     *     if that lease were over. One that is ahead by two windows drops all.
+     *   - A request that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing.
+     *     In every case give back verdict.granted, with verdict.window.
      *   - STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST: nobody would hold
      *     what they take. Give `cost` back in parts, if you like; STINT_PARTIAL holds what is free.
      *
@@ -552,10 +553,10 @@ enum stint_calendar {
  * every new window: used = max(0, used - limit * windows passed). So unused tokens roll over up to
  * the capacity, and debts are paid. A key that was never seen has used nothing.
  *
- * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
- * all, and so do all flags of requests. STINT_OVERRIDES and `ban` go with all of this table but
- * stripes. STINT_IN_FLIGHT goes with nothing of it, nor with these two, nor with requests that are
- * STINT_DRAIN or STINT_CHARGE.
+ * The table says what goes together (+) and what does not (-: it is -EINVAL). STINT_SHADOW,
+ * near_limit and jitter go with everything, and so do all flags of requests. STINT_OVERRIDES and
+ * `ban` go with everything but stripes. STINT_IN_FLIGHT goes with nothing in the table, nor with
+ * STINT_OVERRIDES and `ban`, nor with requests that are STINT_DRAIN or STINT_CHARGE.
  *
  *                          capacity
  *                        below  above  reserved  stripes  refused  smooth  start  per-key  first
@@ -569,8 +570,7 @@ enum stint_calendar {
  *     STINT_START_FIRST    +      -       -         -        +       -       -       -
  *     calendar             +      -       -         -        +       -       +       -       -
  *
- * A burst goes with max_reserved, and with nothing else of this table, nor with a capacity that is
- * the limit. */
+ * `burst` goes with max_reserved, and with nothing else in the table. Its capacity must be 0. */
 struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
@@ -580,18 +580,17 @@ struct stint_policy {
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
     uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
-                                 * rate limiter the same field left out means without bound);
-                                 * capacity + max_reserved <= 2^28 */
-    uint32_t stripes;           /* split each key over so many slots, so that a hot key scales with
-                                 * the cores; a power of two <= 64; 0 or 1: off. At most the
-                                 * limit, and the capacity */
+                                 * rate limiter 0 has no bound); capacity + max_reserved <= 2^28 */
+    uint32_t stripes;           /* slots that each key is split over, so that a hot key scales with
+                                 * the cores; a power of two <= 64; 0 or 1: off. At most the limit,
+                                 * and the capacity */
     uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms; 0 with `calendar` */
-    int64_t start;              /* ns since the epoch at which one window starts, a multiple of
-                                 * 10 ms; 0: aligned to the epoch, so to UTC minutes and days, or
-                                 * where each key's windows start at an instant of their own. With
-                                 * `calendar`, by the clock of `offset`: months begin on this day of
-                                 * the month (1 .. 28) at this time of day, years in this month,
-                                 * too; 0: on the first (of January) at 00:00 there */
+    int64_t start;              /* ns since the epoch at which one window starts, a multiple of 10
+                                 * ms; 0: aligned to the epoch, so to UTC minutes and days. 0 with
+                                 * STINT_START_PER_KEY and STINT_START_FIRST. With `calendar`, by
+                                 * the clock of `offset`: months begin on this day of the month (1
+                                 * .. 28) at this time of day, years in this month, too; 0: on the
+                                 * first (of January) at 00:00 */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
                                  * STINT_SMOOTH | STINT_START_FIRST | STINT_IN_FLIGHT |
                                  * STINT_OVERRIDES */
@@ -602,25 +601,24 @@ struct stint_policy {
                           * do not all come back at once; 0: exact */
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
-    uint32_t ban_after;  /* windows, 1 .. 65,535: a key that was refused in so many of them, within
-                          * ban_within of the first, is banned; 0: 1. That must be longer than
-                          * ban_after - 2 windows: these lie between the first refusal and the last,
-                          * however near the two are (of a calendar the shortest, from a February
-                          * on). Else no key would be banned, and the policy is -EINVAL */
-    uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left;
-                          * 10 ms .. 366 days, a multiple of 10 ms; 0: none is. With
-                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. One that
-                          * has more to go than this and 60 s is void, if this was made shorter.
-                          * With STINT_SHADOW nobody is banned. Once the policy is no shadow any
-                          * more, what it noted of keys as a shadow is void: nobody is banned, and
-                          * nobody nearer to it, for what was let through. A ban from before it
-                          * became a shadow goes on */
+    uint32_t ban_after;  /* windows, 1 .. 65,535; 0: 1. A key that was refused in so many of them,
+                          * within ban_within of the first, is banned. ban_within must be longer
+                          * than ban_after - 2 windows, which lie between the first refusal and the
+                          * last (of a calendar the shortest, from a February on). Else no key could
+                          * be banned, and the policy is -EINVAL */
+    uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left; 10
+                          * ms .. 366 days, a multiple of 10 ms; 0: no key is banned. It needs
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. If `ban` is
+                          * made shorter, bans that have more than it and 60 s to go are void. A
+                          * shadow (STINT_SHADOW) bans nobody. Once the policy is no shadow any
+                          * more, what it noted of keys as a shadow is void: what was let through
+                          * counts for no ban. A ban from before it became a shadow goes on */
     uint32_t burst;    /* tokens, 1 .. 2^28: the policy is a token bucket that holds so many (TOKEN
-                          * BUCKETS); 0: it counts in windows. With max_reserved it is at most
-                          * 2^28, and fills within 366 days. limit at most 10 million a second */
+                          * BUCKETS); 0: it counts in windows. burst + max_reserved is at most 2^28,
+                          * and comes back within 366 days. limit at most 10 million a second */
     uint32_t reserved; /* 0 */
-    uint64_t ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows
-                          * within this time of the first; 0: within `ban` */
+    uint64_t ban_within; /* ns, in the range of `ban`: how long after a first refusal others count
+                          * towards a ban (ban_after); 0: as long as `ban` */
 };
 
 #define STINT_POLICY_INIT                                                                          \
@@ -644,17 +642,17 @@ struct stint_policy {
  *     ban=10m                      after=COUNT             within=1h
  *     burst=COUNT
  *
- * A ban is a number and a unit, and stands for `overrides`, too. `after` and `within` go with it: a
- * key that was refused in so many windows (1) within that time (that of the ban) is banned. The
- * time must be longer than all but two of these windows.
+ * A ban is a number and a unit, and implies `overrides`. `after` and `within` go with it: a key is
+ * banned that was refused in `after` windows (1 if it is left out) within `within` (the time of the
+ * ban if it is left out). `within` must be longer than `after` - 2 windows.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
  *
  *   text    NUL-terminated
  *   policy  made with STINT_POLICY_INIT; receives all fields
- *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong; of two options that
- *           do not go together, the first character of the later one
+ *   wrong   on -EINVAL receives the character in `text` that is wrong; if two options do not go
+ *           together, the first character of the later one. May be NULL
  * Returns 0; -EINVAL (the text is wrong; stint_reason tells it in the words of the text). */
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
@@ -665,8 +663,8 @@ STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_po
  * buffer NULL). */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
-/* Adds a policy. It takes effect at once. One that is there, by name and by all its numbers, is not
- * added again.
+/* Adds a policy. It takes effect at once. If the same policy is there, by its name and all its
+ * numbers, this gives its id and adds none.
  *   policy  made with STINT_POLICY_INIT, by hand or by stint_policy_parse; copied
  *   id      receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
@@ -675,15 +673,15 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
 /* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). Each request reads the policy, those of one
- * batch too, so a lowered limit is obeyed from the next request on. A lowered limit of a striped
- * policy is exact from the next window on: until then, a request for one token is granted by any
- * stripe that is below its new share.
+ * left now; lowered to 5: none left in this window). Each request reads the policy anew, also in a
+ * batch, so a lowered limit is obeyed from the next request on. A lowered limit of a striped policy
+ * is exact from the next window on: until then, a request for one token is granted by any stripe
+ * that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one. All else may change, but a policy that has ever counted refusals cannot come
- *           to carry tokens over.
- *           For these stint_policies_apply replaces the policy
+ *           stays one. A policy that has ever counted refusals cannot come to carry tokens over.
+ *           All else may change. stint_policies_apply makes other changes, too: it replaces the
+ *           policy
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
@@ -700,9 +698,9 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * another id and nothing used.
  *
  * The id itself becomes free when a process opens the table's file and nobody else has it open. So
- * no process that decides ever holds an id that has become another policy's. One that only reads
- * (STINT_READ_ONLY), from before to after, may: let it ask by the name again. In private memory,
- * and in memory that was given (stint_open_in), the id stays taken.
+ * no process that decides ever holds an id that has become another policy's. A process that only
+ * reads (STINT_READ_ONLY) may, if it has the table open meanwhile: let it find the name again. In
+ * private memory, and in memory that was given (stint_open_in), the id stays taken.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
  * in the slot that it has seen, for the key that has the slot by then (B). That token is not
@@ -748,27 +746,27 @@ struct stint_change {
  * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
  * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
  * with an id of its own, that counts anew. The old id leads to the new one from that instant on, in
- * every call. So servers that hold it go on, by the new policy, and those that have the new id
- * share its counts with them, to the token (A to I). Each request reads that anew, those of one
- * batch, too. A replacement takes one of max_policies; the old id becomes free as that of a removed
+ * every call. So servers that hold the old id go on by the new policy. They share its counts, to
+ * the token (A to I), with those that have the new id. Each request reads that anew, also in a
+ * batch. A replacement takes one of max_policies; the old id becomes free as that of a removed
  * policy does.
  *
  * What the old policy granted is not given back to the new one: a refund by the old id does nothing
- * if the old policy may have granted tokens in a window with that end, though the new one may have,
- * too.
+ * if the old policy may have granted tokens in a window with that end, even if the new one may
+ * have, too.
  *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
  *            and comments from a # at the line's beginning or after a blank, to the line's end. A
  *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
  *   flags    STINT_DRY_RUN | STINT_PRUNE
- *   wrong    NULL, or on -EINVAL and -ENOSPC of a line receives the character in `text` that is
- *            wrong, else NULL; stint_reason names the line
- *   told     NULL, or called with each line's change, in order, and with the removals, when all is
- *            done. What it is given is valid during the call. It may call any function
+ *   wrong    if a line is wrong (-EINVAL) or has no room (-ENOSPC), receives the character in
+ *            `text` that is; else NULL. stint_reason names the line. May be NULL
+ *   told     called when all is done, with each line's change, in order, and with the removals.
+ *            What it is given is valid during the call. It may call any function. May be NULL
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
  * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
  * is seen or not).
- * Cost: some microseconds for each policy. If some were removed or replaced since the table was
- * opened by somebody alone, also that of stint_policy_remove. */
+ * Cost: some microseconds for each policy. If policies were removed or replaced since somebody last
+ * opened the table alone, also that of stint_policy_remove. */
 STINT_API STINT_CHECKED int
 stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
                      const char **wrong,
@@ -808,7 +806,7 @@ STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_ke
 
 struct sockaddr; /* <sys/socket.h> */
 
-/* Makes a key of a client's address. It is made of the first bits, and of how many they are.
+/* Makes a key of a client's address. It is made of the address's first bits, and of their number.
  * IPv4-mapped IPv6 is IPv4. All addresses of another family (unix sockets) are one key.
  *   address  a sockaddr_in or sockaddr_in6; the port does not count
  *   prefix4  bits of an IPv4 address, 1 .. 32; 0: 32
@@ -823,8 +821,8 @@ STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
 /* Flags of stint_verdict, or-ed together. */
 enum stint_verdict_flags {
     /* The first refusal of this key in this window, exactly once: log it now and the log stays
-     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not, and
-     * of a striped policy that is removed or replaced at that instant perhaps none. */
+     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not. If
+     * a striped policy is removed or replaced at that instant, perhaps none has it. */
     STINT_FIRST_REFUSAL = 1 << 0,
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
@@ -837,15 +835,18 @@ enum stint_verdict_flags {
     STINT_UNKNOWN_POLICY = 1 << 4,
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
-    /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
-     * unknown to this version or do not go together, or not with its policy (STINT_IN_FLIGHT), its
-     * reserved word is not 0, it is a charge in a group, or one of a group of more than
-     * STINT_ALL_MAX or whose end falls. A bug of the caller's. */
+    /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. It is a bug of the
+     * caller's:
+     *   - its flags are unknown to this version, do not go together, or do not go with its policy
+     *     (STINT_IN_FLIGHT);
+     *   - its reserved word is not 0;
+     *   - it is a charge in a group;
+     *   - its group has more than STINT_ALL_MAX requests, or an end that falls. */
     STINT_BAD_REQUEST = 1 << 6,
-    /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time
-     * until the ban is over and the cost fits: a ban may end before its window does. With
-     * STINT_SHADOW nobody is banned: the request was let through, and would have been refused for
-     * it. */
+    /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
+     * time until the ban is over and the cost fits: a ban may end before its window does. With
+     * STINT_SHADOW nobody is banned: the request was let through, and would have been refused for a
+     * ban. */
     STINT_BANNED = 1 << 7,
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
@@ -857,47 +858,48 @@ struct stint_verdict {
     uint32_t flags;
     uint32_t capacity;    /* most tokens the key can hold */
     uint32_t used;        /* tokens taken, those of this request included; no more than 2^32 - 1 is
-                         * told. More than `capacity` while tokens are reserved, after a charge,
-                         * after the limit was lowered, where refusals are counted, and by one for
-                         * each thread that is refused at this instant and has its token still to
-                         * take back (B). Smooth: the sum that is compared with the limit. In
+                         * told. It is more than `capacity` while tokens are reserved, after a
+                         * charge, after the limit was lowered, and where refusals are counted; and
+                         * by one for each thread that is being refused and has not yet taken its
+                         * token back (B1). Smooth: the sum that is compared with the limit. In
                          * flight: what is held */
     uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
-    uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL, and with
-                         * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
-    uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund; 0:
-                         * none was (STINT_UNTRACKED). Of a bucket, when it is full */
+    uint32_t granted;     /* tokens this request took: the cost; with STINT_PARTIAL it may be less;
+                         * with STINT_CHARGE what was charged; 0 if refused, shadowed or only
+                         * looked */
+    uint64_t window;      /* end of the window that was charged, ns since the epoch. It is the
+                         * window's id, for a refund. 0: none was charged (STINT_UNTRACKED). Of a
+                         * bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
-                      * (and jitter), or gave back; STINT_NEVER if it is more than can ever fit.
-                      * What is too long for 64 bits is told as STINT_NEVER - 1.
-                      * Granted: 0, but for a reservation the ns to wait before its tokens are
-                      * there */
+                      * or gave back, and jitter; STINT_NEVER if it is more than can ever fit. What
+                      * is too long for 64 bits is told as STINT_NEVER - 1. Granted: 0; of a
+                      * reservation the ns to wait before its tokens are there */
     uint64_t reserved[2]; /* 0 */
 };
 
-/* Striped policies. A key's tokens are in several slots, which are read one after the other:
+/* STRIPED POLICIES. A key's tokens are in several slots, which are read one after the other:
  *
  *  - `used` and `remaining` of a granted request are those of its own stripe times the number of
  *    stripes. So the true remainder differs by at most the share of the other stripes, limit *
  *    (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals read
  *    all stripes, and are exact if nobody else decides meanwhile.
  *  - A request for one token takes it from the first stripe that has one, its own first.
- *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit
- *    of its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
+ *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit of
+ *    its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
  *    slot but for the mark of a first refusal (C). If it fits, it takes from stripe after stripe.
- *    If others were faster and it is short in the end, it gives back what it took. So two such
- *    requests at once can both be refused where one would have fitted, and others for what they
- *    held.
- *  - The sum of the stripes is no snapshot. A token that is given back in one stripe and taken in
- *    another while a request looks can be seen twice, and the request, for one token or for more,
- *    refused although it fits.
- *  - A request that meets the turn of a window in the middle starts over in the new one, and gives
- *    back what it had taken in the old one.
- *  - A request's own limit below the policy's is compared with the sum of the stripes, which
- *    concurrent requests may pass by what they take meanwhile. One above the policy's is taken as
- *    the policy's.
+ *    If others were faster and it is short in the end, it gives back what it took. So of two such
+ *    requests at once both can be refused though one would have fitted. Others can be refused for
+ *    what the two held meanwhile.
+ *  - The sum of the stripes is no snapshot. If a token is given back in one stripe and taken in
+ *    another while a request looks, the request can see it twice. Then it is refused although it
+ *    fits, even if it asks for one token.
+ *  - If a window ends in the middle of a request, the request gives back what it had taken in the
+ *    old one, and starts over in the new one.
+ *  - A request's own limit below the policy's is compared with the sum of the stripes. Concurrent
+ *    requests may pass it by what they take meanwhile. One above the policy's is taken as the
+ *    policy's.
  *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
  *    enough is it decided as one of a key without a slot. */
 

@@ -114,9 +114,9 @@ static uint64_t shortest_between(const struct stint_policy *policy, uint64_t win
     return days[months < 13 ? months : 13] * DAY_NS;
 }
 
-/* "With max_reserved it is at most 2^28, and fills within 366 days. limit at most 10 million a
- * second". "A burst goes with max_reserved, and with nothing else of this table, nor with a
- * capacity that is the limit." */
+/* "burst + max_reserved is at most 2^28, and comes back within 366 days. limit at most 10 million a
+ * second". "`burst` goes with max_reserved, and with nothing else in the table. Its capacity must
+ * be 0." */
 static bool valid_bucket(const struct stint_policy *policy) {
     return policy->limit <= policy->window / LEAST_TOKEN && policy->capacity == 0 &&
            policy->start == 0 && policy->calendar == 0 && policy->stripes <= 1 &&
@@ -124,7 +124,7 @@ static bool valid_bucket(const struct stint_policy *policy) {
            (wide)count_most(policy) * token_time(policy) <= STINT_WINDOW_MAX;
 }
 
-/* "0: within `ban`" */
+/* "0: as long as `ban`" */
 static uint64_t ban_within(const struct stint_policy *policy) {
     return policy->ban_within ? policy->ban_within : policy->ban;
 }
@@ -142,7 +142,7 @@ bool model_valid(const struct stint_policy *policy) {
         policy->jitter > 100 ||
         (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
         return false;
-    /* "within ban_within of the first ... That must be longer than ban_after - 2 windows" */
+    /* "within ban_within of the first ... ban_within must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
         ban_within(policy) + bucket_time(policy) <= shortest_between(policy, policy->ban_after - 1))
         return false;
@@ -399,7 +399,7 @@ uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
     return tick_from(now + ban_within(policy));
 }
 
-/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each
+/* "A key that was refused in so many of them, within ban_within of the first, is banned". Each
  * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
@@ -572,7 +572,7 @@ static uint64_t filled_in(const struct model_by *by, const struct stint_request 
     return ahead <= most ? 0 : (uint64_t)(ahead - most);
 }
 
-/* "Granted: 0, but for a reservation the ns to wait before its tokens are there" */
+/* "Granted: 0; of a reservation the ns to wait before its tokens are there" */
 static uint64_t there_in(const struct model_by *by, const struct stint_request *request,
                          const struct model_key *key, uint64_t cost, uint64_t capacity,
                          uint64_t now) {
@@ -732,8 +732,8 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     return answer;
 }
 
-/* "What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
- * would be. Nobody is replaced for the mark of a refusal alone." */
+/* "A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what
+ * a request would be told. No key is replaced only to mark a refusal." */
 enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_full,
                               const struct stint_request *request, uint64_t now) {
     struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -746,9 +746,10 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 }
 
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
- * the capacity". STINT_FULL_REFUSE: "it is refused ... until the end of the window that the key
- * would be in, at least; by a bucket for T". "`window` is 0 ... `granted` is what was let through
- * all the same." A charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
+ * the capacity". STINT_FULL_REFUSE: "it is refused ... Its retry_after is at least the rest of the
+ * window that the key would be in; by a bucket it is T". "`window` is 0 ... `granted` is what was
+ * let through all the same." A charge: "nothing is charged, marked STINT_UNTRACKED, and
+ * allowed". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -854,8 +855,8 @@ bool model_decide_parts(const struct model_by *by, const struct stint_request *r
     return fit;
 }
 
-/* "The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time until
- * the ban is over and the cost fits." */
+/* "The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the time
+ * until the ban is over and the cost fits." */
 void model_ban(struct model_answer *answer, uint64_t now, uint64_t until) {
     answer->verdict.flags |= STINT_BANNED;
     answer->wait_least = until > now ? until - now : 0;
