@@ -912,15 +912,17 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *            capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading.
+ *
  *            It may be late. If the key is in a newer window, the caller joins that. If that window
  *            began more than 60 s after `now`, the request is decided at the time of the clock
- *            instead (by the override, or the ban, that the key has at `now` or then). So is a
- *            request for a key without a slot, if some window of the table began more than 60 s
- *            after `now` (or 30 s: that is known to half a minute). If none did, because nobody has
- *            asked since, say, the key gets the window of `now`.
+ *            instead (by an override or a ban that the key has at `now` or at that time). A key
+ *            without a slot gets the window of `now`; but if some window of the table began more
+ *            than 60 s after `now`, its request, too, is decided at the time of the clock. (That
+ *            window's begin is known to half a minute: 30 s may be enough.)
+ *
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
- *            next decision on a full table slow, once; and a full table may then be called full
- *            although a slot that this caller opened could be taken
+ *            next decision on a full table slow, once. Then a table may be called full although a
+ *            slot that this caller opened could be taken
  * Returns verdict.allowed.
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
@@ -930,38 +932,39 @@ STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_
 
 /* Flags of stint_request, or-ed together. */
 enum stint_request_flags {
-    /* Look, take nothing, count nothing; allowed says whether the request would be. */
+    /* Look, take nothing, count nothing; verdict.allowed says whether the request would be let
+     * through. */
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
     /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
-    /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back, or the
-     * bucket's refill. Granted, the caller waits verdict.retry_after before it does the work. */
+    /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
+     * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
     STINT_RESERVE = 1 << 3,
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
      * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
      * stint_policy_stats.charged counts it, and the key keeps its FIRST_REFUSAL. What is charged is
-     * no grant, so A does not speak of it: a key can have used more than its capacity.
-     *   - It charges the window of now. A plain key holds 2^28 tokens, a smooth one 16,383 in each
-     *     window, one whose tokens carry over its capacity and max_reserved together, a bucket its
-     *     burst and max_reserved. What is more is cut off: verdict.granted is what was charged.
+     * no grant, so A does not count it: a key can have used more than its capacity.
+     *   - It charges the window of now, up to what a key can hold: 2^28 tokens; by a smooth policy
+     *     16,383 in each window; where tokens carry over, capacity + max_reserved; by a bucket,
+     *     burst + max_reserved. What is more is cut off: verdict.granted is what was charged.
      *   - The next window of a plain policy begins with nothing used. Where tokens carry over, what
-     *     was charged is paid back as what was taken is: with max_reserved it can be a debt.
+     *     was charged is paid back like what was taken: with max_reserved it can be a debt.
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
-     *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
-     *     STINT_UNTRACKED, and allowed. A striped key can lack slots for some of its stripes. What
-     *     these should hold is not charged. The mark is the same: `granted` is what was charged,
-     *     and stays.
-     *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
-     *     request's own, or STINT_IN_FLIGHT (nor does the look take these); and as a part of
-     *     stint_decide_all or stint_decide_groups (which take the look).
+     *   - On a full table STINT_FULL_REPLACE replaces a key as ever. Else nothing is charged, and
+     *     the request is allowed and marked STINT_UNTRACKED. If a striped key lacks slots for some
+     *     of its stripes, what these should hold is not charged. The mark is the same, and
+     *     `granted` is what was charged, and stays.
+     *   - It is STINT_BAD_REQUEST with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
+     *     request's own, or STINT_IN_FLIGHT; so is the look. It is STINT_BAD_REQUEST in
+     *     stint_decide_all and stint_decide_groups; the look is not.
      *
      * STINT_PEEK | STINT_CHARGE is the look before a charge. It takes nothing, but it is a
      * decision: it is counted as allowed or refused, and its first refusal in a window is marked
-     * and told. Requests that run at the same time can pass the look together, and are then charged
-     * together: the count passes the limit by as many as that. Failed logins, at most so many a
-     * window for each user:
+     * and told. Requests that run at the same time can all pass the look, and are then all charged:
+     * the count can pass the limit by as many. Failed logins, at most so many a window for each
+     * user:
      *
      *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
      *     login.flags = STINT_PEEK | STINT_CHARGE;
@@ -973,11 +976,12 @@ enum stint_request_flags {
      *     } */
     STINT_CHARGE = 1 << 4,
     /* The request takes for work that may come to nothing, and settles when that is known: it gives
-     * back what was not due (stint_refund), or charges what is missing. Refused, it is nobody's
-     * failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key that has
-     * no slot gets none for it. All else is as without the flag: it is counted as refused, and
-     * STINT_COUNT_REFUSED and STINT_DRAIN take what they take. With STINT_PEEK | STINT_CHARGE a
-     * look that tells no first refusal; with other looks, and with charges, nothing.
+     * back what was not due (stint_refund), or charges what is missing. If it is refused, that is
+     * nobody's failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key
+     * that has no slot gets none for it. All else is as without the flag: it is counted as refused,
+     * and STINT_COUNT_REFUSED and STINT_DRAIN take what they take. With STINT_PEEK | STINT_CHARGE
+     * it makes the look tell no first refusal. With other looks, and with charges, it changes
+     * nothing.
      *
      * Failed logins, at most so many a window, however many are tried at once:
      *
@@ -1001,10 +1005,9 @@ struct stint_request {
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
-                      * limits of their own: 1 .. 2^28 (smooth, in flight: 16,383; striped: the
-                      * policy's); more is taken as that. With what STINT_RESERVE may take
-                      * it is 2^28 at most, too. Of a bucket it is in place of the policy's limit.
-                      * 0: the policy's */
+                      * limits of their own; of a bucket, in place of the policy's limit. 1 .. 2^28
+                      * (smooth, in flight: 16,383; striped: the policy's); more is taken as that.
+                      * With what STINT_RESERVE may take it is 2^28 at most, too. 0: the policy's */
     uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE |
                       * STINT_TENTATIVE; others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
@@ -1029,8 +1032,8 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) STINT_NONNULL(1);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other work.
- */
+/* Fetches the cache line that a decision on this key will need. The caller does other work
+ * meanwhile. */
 STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
 
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
@@ -1039,22 +1042,23 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  * All are looked at first. If one does not fit, nothing is taken. If all fit they take in order,
  * those whose tokens carry over last. If another thread was faster and one is refused after all,
  * what the others took is given back, in the window in which it was taken. In between, a concurrent
- * caller can see those tokens taken, and be refused for them (B). Nobody is granted more than a
- * limit for it, unless the key is reset in between (A). (Given back after a boundary: where tokens
- * carry over, those of another than the last such request may have been carried, and stay taken.)
+ * caller can see those tokens taken, and be refused for them (B4). A holds for each limit, unless
+ * the key is reset in between (A1). (If a window ends before they are given back: where tokens
+ * carry over, those of all but the last such request may have been carried into the next window,
+ * and stay taken.)
  *
  * Several of one key and policy are judged one after the other.
  *   n         at most STINT_ALL_MAX; more are refused, each verdict marked STINT_BAD_REQUEST. 0 are
  *             allowed
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
- *             those with `allowed` false are what refused it, and the largest retry_after of these
- *             tells when the whole would fit, all parts of one key one after the other;
- *             STINT_NEVER if it never does (of a bucket's key with an override, each is told as
- *             if the others had its `limit`). Their `used` and `remaining` are told beside what
- *             earlier requests for the same key and policy would have taken. The others are allowed
- *             with `granted` 0, and tell what is used without this call
- * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,
- * or all if all were allowed, are counted in the statistics.
+ *             those with `allowed` false are what refused it. The largest retry_after of these
+ *             tells when the whole would fit, all requests of one key one after the other;
+ *             STINT_NEVER if it never does. (By a bucket, if the key has an override, each is told
+ *             as if the others had its `limit`.) Their `used` and `remaining` count what earlier
+ *             requests for the same key and policy would have taken. The others are allowed with
+ *             `granted` 0, and tell what is used without this call
+ * Returns whether all were allowed (shadowed ones count as allowed). If they were, the statistics
+ * count them all, else only those that were refused.
  * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts)
@@ -1077,21 +1081,23 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
     STINT_NONNULL(1);
 
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
- * (STINT_IN_FLIGHT) it gives back what was held by work that is done.
- *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
+ * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted
+ * (STINT_COUNT_REFUSED) took no tokens: they stay counted.
+ *   policy  the id by which they were taken. If its policy was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
- *           back. Once the key has begun another window, nothing happens (but the last window of a
- *           smooth or in-flight policy still counts, and is given back to). Until then tokens are
- *           given back, and counted in stats.refunded, though the window may be over by the clock:
- *           only tokens that carry over are of use then. To a bucket is given back what has not
- *           come back by itself, by the limiter's clock: of the time tokens * T no more than what
- *           is left to `window`, and until it is full. (T: by the limit, or the override, of now.)
- *           A token of which a part was given back counts as one. The bucket does not know whose
- *           the time is: after an earlier take was given back, tokens of a later one may be given
- *           back that had come back by themselves
- * Counted refusals (STINT_COUNT_REFUSED) are none of the tokens taken, and stay counted.
+ *           back. Once the key has begun another window, nothing is given back. (By a smooth or
+ *           in-flight policy the last window still counts, and is given back to.) Until then tokens
+ *           are given back, and counted in stint_policy_stats.refunded, even if the window is over
+ *           by the clock: then only tokens that carry over are of use.
+ *
+ *           A bucket is given back what has not come back by itself, by the limiter's clock: the
+ *           time tokens * T, but no more than what is left to `window`, and no more than makes it
+ *           full. T goes by the limit, or the override, of now. A token of which a part was given
+ *           back counts as one. The bucket does not know whose the time is: after an earlier take
+ *           was given back, tokens of a later one may be given back that had come back by
+ *           themselves
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -1118,38 +1124,39 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 /* ---- Overrides and bans --------------------------------------------------------------------- */
 
 /* BANS begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is banned
- * for an hour. The three lie within one span of an hour (or of `within`), that begins with the
- * first refusal. The next span begins with the first refusal after it. So refusals at minutes 0,
- * 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
+ * for an hour. The three lie in one span of an hour (or of `within`), which begins with the first
+ * refusal. The next span begins with the first refusal after the end of this one. So refusals at
+ * minutes 0, 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
  *
  *     minute    0                   50   60   70   80   90                           150
  *     refused   1                   2         1    2    3: banned
  *     spans     |------------------------|    |----.....
  *     ban                                               |------------------------------|
  *
- * The span, or the ban, of a late caller's refusal lasts until the clock's next tick at least. */
+ * If the caller is late, the span or the ban that its refusal begins lasts until the clock's next
+ * tick at least. */
 
 /* Gives a key another limit until an instant. It stands in place of the policy's capacity, and
- * beats request.limit. All else of the policy stays. Of several keys
- * that one request is judged by (stint_decide_all) it is this one's only: an override of a client
- * never loosens the limit of its network.
+ * beats request.limit. All else of the policy stays. If one request is judged by several keys
+ * (stint_decide_all), the override is this key's only: an override of a client never loosens the
+ * limit of its network.
  *
  * It holds for decisions that begin after this call, of all processes that share the table. It
  * survives restarts, and is over at its time by itself. The tokens that the key has used stay used.
  * A refusal's retry_after takes into account when the override ends. If that end is all that it
  * waits for, it has no jitter.
  *
- * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
- * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
- * it was set for. A decision that sleeps while the slot goes to another key's override, back and
- * there again, all cleared and set until the same instant, is by the other's. After a backward step
- * of the clock, one that would be 366 days and 60 s ahead, is void.)
+ * It takes a slot of the table, which is never replaced. (A stray token in it (B2) raises the limit
+ * by one. An override that is over, and that nobody touched for 2.7 years, may return for as long
+ * as it was set for. If a decision sleeps while its slot goes to another key's override, back, and
+ * to the other's again, all until the same instant, it goes by the other's. An override that ends
+ * more than 366 days and 60 s from now, after a backward step of the clock, is void.)
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
- *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too; 2^28 never
- *           refuses: what the count does not hold is not counted (as with STINT_CHARGE), and all is
- *           granted. So a refund may then give back tokens of other requests of the key. A smooth
- *           policy takes more than 16,383, but 2^28, as that
+ *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never
+ *           refuses: all is granted, and what the count does not hold is not counted (as with
+ *           STINT_CHARGE). A refund may then give back tokens of the key's other requests. A smooth
+ *           policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
@@ -1169,7 +1176,7 @@ STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t p
 
 /* Ends a key's override, or its ban, now.
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS. One that is over by the
- * clock is none, but is there again if the clock is set back to before its end.
+ * clock counts as none, but is there again if the clock is set back to before its end.
  * Threads: lock-free. Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
@@ -1218,8 +1225,8 @@ struct stint_stats {
             0, 0, 0, 0, 0, 0, 0                                                                    \
     }
 
-/* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
- * decision, nor is a look, but for the one before a charge. */
+/* Counts of one policy. Every decision is in exactly one of the first three. Charges and looks are
+ * no decisions; only the look before a charge (STINT_PEEK | STINT_CHARGE) is. */
 struct stint_policy_stats {
     size_t size; /* sizeof(struct stint_policy_stats) */
     uint64_t allowed;
@@ -1264,9 +1271,9 @@ enum stint_entry_flags {
     /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
     /* This is no count: until `end` the key is banned (stint_policy.ban). STINT_ENTRY_OVERRIDE is
-     * set, too; of a limit that was set by hand it is set alone. */
+     * set, too. A limit that stint_override has set has STINT_ENTRY_OVERRIDE alone. */
     STINT_ENTRY_BAN = 1 << 4,
-    /* The ban would be if the policy were no shadow: it refuses nobody. */
+    /* The policy is a shadow: the ban refuses nobody. */
     STINT_ENTRY_SHADOW = 1 << 5,
     /* This is no count: until `end` the key has `used` strikes, and more of them are a ban. Told by
      * stint_each_of alone. */
@@ -1299,7 +1306,7 @@ struct stint_entry {
 };
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do
- * meanwhile is seen or not; a key that stays where it is is told once. Windows that are over are
+ * meanwhile may be seen or not; a key that keeps its slot is told once. Windows that are over are
  * left out, unless they leave a debt. Of a striped key the slots are added up, and told last. An
  * override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
@@ -1311,9 +1318,9 @@ STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
-/* Tells of one key what stint_each would; its strikes; and if there is neither, its label. For
- * servers that show a client, or whom they ask for it, all that the table has of it. What the key
- * may still take, stint_decide tells (STINT_PEEK), also by policies that have no entry of it.
+/* Tells of one key what stint_each would tell, and its strikes; if there is neither, its label. So
+ * a server can show all that the table has of a client. What the key may still take, a look tells
+ * (STINT_PEEK), also by policies that have no entry of it.
  *   key       as it is decided. In each of its entries it is whole, whatever the table is
  *   callback  as for stint_each
  * Returns 0; -EINVAL.
@@ -1325,10 +1332,10 @@ STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
                             void *context);
 
 /* Leaves a key's name for readers of the table, and counts one more window in which it was refused.
- * Call it once at each STINT_FIRST_REFUSAL. Names are kept in sets
- * of four, by key; in a full set the key that was refused in the fewest windows makes room, where
- * each day since its last one halves them. A torn name is never shown: a thread that is killed in
- * this call leaves the key without one until it is named again.
+ * Call it once at each STINT_FIRST_REFUSAL. Names are kept in sets of four, by key. In a full set
+ * the key that was refused in the fewest windows makes room; each day since its last refusal halves
+ * its number. A torn name is never shown: a thread that is killed in this call leaves the key
+ * without one until it is named again.
  *   key     as it was decided
  *   bytes   [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: escape control
  *           bytes before you print them. NULL only if length is 0
@@ -1342,7 +1349,8 @@ STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const vo
 enum stint_metrics_flags {
     /* Leave "# EOF" out: other families follow in the same text. */
     STINT_METRICS_NO_EOF = 1 << 0,
-    /* Do not look at every slot: without the gauges of what is in use, in microseconds. */
+    /* Do not look at every slot: it takes microseconds, and leaves out the gauges of what is in
+     * use. */
     STINT_METRICS_NO_SCAN = 1 << 1,
 };
 
@@ -1411,8 +1419,8 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * bucket q is its burst, w the time in which all of it comes back, and t the time until it is full.
  *
  * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
- * begin. Nobody knows when others end. So it has neither w nor t; its refusal gives no Retry-After,
- * but for one that can never fit, which takes it away; and X-RateLimit is of the other verdicts.
+ * begin. Nobody knows when others end. So it has neither w nor t, and its refusal gives no
+ * Retry-After; one that can never fit takes Retry-After away. X-RateLimit is of the other verdicts.
  *
  *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
  *     RateLimit: "conns";r=0

@@ -93,8 +93,9 @@ uint64_t token_time(const struct stint_policy *policy) {
     return ceil_div(policy->window, policy->limit);
 }
 
-/* "A plain key holds 2^28 tokens, a smooth one 16,383 in each window, one whose tokens carry over
- * its capacity and max_reserved together, a bucket its burst and max_reserved." */
+/* "It charges the window of now, up to what a key can hold: 2^28 tokens; by a smooth policy 16,383
+ * in each window; where tokens carry over, capacity + max_reserved; by a bucket, burst +
+ * max_reserved." */
 uint32_t count_most(const struct stint_policy *policy) {
     if (looks_back(policy))
         return 16383;
@@ -424,7 +425,7 @@ struct model_by model_by(const struct stint_policy *policy) {
         .policy = policy, .charging = policy, .telling = policy, .near_limit = policy->near_limit};
 }
 
-/* "0 refuses everything, requests for no tokens too; 2^28 never refuses" */
+/* "0 refuses everything, requests for no tokens too. 2^28 never refuses" */
 static bool is_barred(const struct model_by *by) {
     return by->ruling && by->ruling->limit == 0;
 }
@@ -464,8 +465,8 @@ static uint32_t own_capacity(const struct model_by *by, const struct stint_reque
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
 
-/* An override's limit "stands in place of the policy's capacity, and beats request.limit."
- * "A smooth policy takes more than 16,383, but 2^28, as that." */
+/* An override's limit "stands in place of the policy's capacity, and beats request.limit." "A
+ * smooth policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28." */
 uint32_t model_capacity(const struct model_by *by, const struct stint_request *request) {
     if (!by->ruling)
         return own_capacity(by, request);
@@ -704,7 +705,7 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     if (fits && !charge && !endless && sum + cost > v->capacity) /* a reservation */
         v->retry_after = there_in(by, request, key, cost, v->capacity, now);
     if (fits && !peek) {
-        /* "what the count does not hold is not counted ... and all is granted" */
+        /* "all is granted, and what the count does not hold is not counted" */
         const uint64_t counted = endless ? least_of(cost, holds) : cost;
         add_used(by, request, counted, key);
         sum += counted;
@@ -748,8 +749,8 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
  * the capacity". STINT_FULL_REFUSE: "it is refused ... Its retry_after is at least the rest of the
  * window that the key would be in; by a bucket it is T". "`window` is 0 ... `granted` is what was
- * let through all the same." A charge: "nothing is charged, marked STINT_UNTRACKED, and
- * allowed". */
+ * let through all the same." A charge: "nothing is charged, and the request is allowed and marked
+ * STINT_UNTRACKED". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -791,8 +792,8 @@ static uint64_t told_wait(const struct model_answer *answer, uint64_t jitter) {
     return most_of(wait, answer->wait_least);
 }
 
-/* "the largest retry_after of these tells when the whole would fit, all parts of one key one after
- * the other": the longest wait of looks, each beside the whole costs of those before. */
+/* "The largest retry_after of these tells when the whole would fit, all requests of one key one
+ * after the other": the longest wait of looks, each beside the whole costs of those before. */
 static void wait_for_parts(const struct model_by *by, const struct stint_request *requests,
                            size_t n, uint64_t now, const struct model_key *key,
                            struct model_answer *whole) {
@@ -816,9 +817,9 @@ static void wait_for_parts(const struct model_by *by, const struct stint_request
 }
 
 /* "all of them take their tokens, or none does" "If the whole is refused, those with `allowed`
- * false are what refused it ... Their `used` and `remaining` are told beside what earlier requests
- * for the same key and policy would have taken. The others are allowed with `granted` 0, and tell
- * what is used without this call." */
+ * false are what refused it ... Their `used` and `remaining` count what earlier requests for the
+ * same key and policy would have taken. The others are allowed with `granted` 0, and tell what is
+ * used without this call." */
 bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
                         uint64_t now, bool granted, struct model_key *key,
                         struct model_answer *answers) {
@@ -899,9 +900,9 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
     return true;
 }
 
-/* "To a bucket is given back what has not come back by itself, by the limiter's clock: of the time
- * tokens * T no more than what is left to `window`, and until it is full. (T: by the limit, or the
- * override, of now.) A token of which a part was given back counts as one." */
+/* "A bucket is given back what has not come back by itself, by the limiter's clock: the time tokens
+ * * T, but no more than what is left to `window`, and no more than makes it full. T goes by the
+ * limit, or the override, of now. A token of which a part was given back counts as one." */
 static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64_t window,
                               uint64_t now, struct model_key *key) {
     const struct stint_request request = {0};
@@ -915,8 +916,8 @@ static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64
     return (uint32_t)ceil_div(from - key->window, token);
 }
 
-/* "Once the key has begun another window, nothing happens (but the last window of a smooth or
- * in-flight policy still counts, and is given back to)." */
+/* "Once the key has begun another window, nothing is given back. (By a smooth or in-flight policy
+ * the last window still counts, and is given back to.)" */
 uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
                       struct model_key *key) {
     const struct stint_policy *policy = by->policy;
