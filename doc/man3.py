@@ -367,8 +367,7 @@ class Manual:
         page.prototype(one.text)
         page.macro("Sh", "DESCRIPTION")
         page.block(sections["DESCRIPTION"])
-        if re.search(r"\b[A-Z]{5,}\b|\([A-I]\)|promise", " ".join(lines)):
-            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
+        self.where_letters_stand(page, lines)
         if names:
             page.macro("Sh", "ARGUMENTS")
             page.tagged((["Fa", name], arguments.get(name) or said(self.common, name, one, "ARGUMENTS"))
@@ -391,6 +390,11 @@ class Manual:
         page.example(printed.split("\n"))
         page.see_also(*self.neighbours(part, one))
         return page
+
+    def where_letters_stand(self, page, lines):
+        """A paragraph for pages that cite a promise, or a part of the top comment."""
+        if re.search(r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(self.sections), " ".join(lines)):
+            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
 
     def neighbours(self, part, one):
         """The pages of what a declaration speaks of."""
@@ -416,6 +420,7 @@ class Manual:
         page.macro("Sh", "DESCRIPTION")
         page.comment(one.comment)
         page.members(one)
+        self.where_letters_stand(page, comment_lines(one.comment + one.text))
         page.see_also(*self.neighbours(part, one))
         return page
 

@@ -26,11 +26,11 @@
  *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
  *     tokens granted, less those given back, are at most burst + d * limit / window, and
  *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by. EXCEPTIONS are listed below.
+ *     by. The exceptions are A1 to A3 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
- *     `limit` requests, and a full bucket exactly `burst` at once. EXCEPTIONS are listed below.
- *     None of them admits anything extra.
+ *     `limit` requests, and a full bucket exactly `burst` at once. The exceptions are B1 to B5
+ *     below. None of them admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
  *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
  *     of its slots). A key without a slot is given one for that bit, if there is room. If the
@@ -53,10 +53,10 @@
  *     late thread. A real backward step holds a key up for 60 s at most, beyond what its policy may
  *     ask of it anyway. In all that is
  *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
- *       - by a smooth or an in-flight policy for two windows and 60 s;
- *       - by a bucket until all of burst and max_reserved is back (or a window, if that is longer),
- *         60 s and two ticks (20 ms);
- *       - with max_reserved for (max_reserved + 1) / limit windows, rounded up, and 60 s:
+ *       - by a smooth or an in-flight policy, for two windows and 60 s;
+ *       - by a bucket, until all of burst and max_reserved is back (or a window, if that is
+ *         longer), 60 s and two ticks (20 ms);
+ *       - with max_reserved, for (max_reserved + 1) / limit windows, rounded up, and 60 s:
  *         201 windows by `5/s capacity=1000 reserve=1000`, by which a key owes up to 2,000 tokens
  *         and pays 5 a window.
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
@@ -108,7 +108,7 @@
  *      - How much: what they had taken, for an instant.
  *      - Why: nothing is locked, however many slots a request needs.
  *  B5  The slots of a striped key are read one after the other, while tokens move between them.
- *      - How much: see STRIPED POLICIES (part Deciding).
+ *      - How much: see STRIPED POLICIES in stint-deciding(3).
  *      - Why: a hot key scales with the cores.
  *
  * TOKEN BUCKETS. `10/s burst=20` (stint_policy.burst) is a bucket of 20 tokens that fills by ten a
@@ -125,8 +125,8 @@
  *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
  *    strike) unless there was one since that instant last passed a multiple of `window`. If the
- *    bucket was full in between, there may be another. `jitter` adds a part of `window`, another
- *    for each instant.
+ *    bucket was full in between, there may be another. The part of `window` that `jitter` adds is
+ *    another for each instant.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
  *    lowered, and more after it was raised. In a span with such a change, A holds with the longer
@@ -162,7 +162,7 @@
  * call. These may be called from signal handlers: key_*, now, take, decide*, prefetch, refund*,
  * reset. They are lock-free, as override* and label are. The others are for set-up and monitoring.
  * Up to 63 threads at a time have statistics of their own: of the process, or of all processes that
- * share the table. (It is fewer with more than 4,000 max_policies.) The others share counters,
+ * share the table. (It is fewer with more than 4,000 max_policies.) Further threads share counters,
  * which is as exact and some nanoseconds slower.
  *
  * ARGUMENTS (where a function says nothing else of one)
@@ -237,7 +237,7 @@
  * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
  * child may use the handle that it inherited. (The fork itself looks for free counters in the
  * table.) Other threads of the parent may be in the middle of any call. The child does not have
- * these threads: what they were doing in private memory is left as by a process that is killed. The
+ * these threads: what they were doing in private memory is left as a killed process leaves it. The
  * descriptor of the file is the limiter's for as long as it is open: a daemon that closes all
  * descriptors opens its limiters after that.
  *
@@ -355,8 +355,8 @@ enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
-                             * the rest of the window that the key would be in; by a bucket it is
-                             * T */
+                             * the rest of the window that the key would be in; by a bucket it is T
+                             * (TOKEN BUCKETS) */
     STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
                              * marked STINT_REPLACED. A and B do not hold for the replaced key. A
                              * request of it that is under way may cost the new key a token (B2),
@@ -643,8 +643,8 @@ struct stint_policy {
  *     burst=COUNT
  *
  * A ban is a number and a unit, and implies `overrides`. `after` and `within` go with it: a key is
- * banned that was refused in `after` windows (1 if it is left out) within `within` (the time of the
- * ban if it is left out). `within` must be longer than `after` - 2 windows.
+ * banned that was refused in `after` windows (left out: 1) in the time `within` (left out: that of
+ * the ban). That time must be longer than all but two of these windows.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
@@ -668,7 +668,7 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
  *   policy  made with STINT_POLICY_INIT, by hand or by stint_policy_parse; copied
  *   id      receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
- * -EPROTO. */
+ * -EPROTO, -EROFS. */
 STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
@@ -682,14 +682,16 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  *           stays one. A policy that has ever counted refusals cannot come to carry tokens over.
  *           All else may change. stint_policies_apply makes other changes, too: it replaces the
  *           policy
- * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
 /* Says whether stint_policy_change would make this change, and makes none. It is for servers that
  * look at a whole configuration before they put it in force.
  *   policy  as for stint_policy_change
- * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
 STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                                         const struct stint_policy *policy);
 
@@ -703,7 +705,7 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * private memory, and in memory that was given (stint_open_in), the id stays taken.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
- * in the slot that it has seen, for the key that has the slot by then (B). That token is not
+ * in the slot that it has seen, for the key that has the slot by then (B2). That token is not
  * counted as stray.
  *   id  its id, or one that leads to it (stint_policies_apply)
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
@@ -841,7 +843,8 @@ enum stint_verdict_flags {
      *     (STINT_IN_FLIGHT);
      *   - its reserved word is not 0;
      *   - it is a charge in a group;
-     *   - its group has more than STINT_ALL_MAX requests, or an end that falls. */
+     *   - its group has more than STINT_ALL_MAX requests, or an end that falls;
+     *   - the limiter only reads (READERS). */
     STINT_BAD_REQUEST = 1 << 6,
     /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
      * time until the ban is over and the cost fits: a ban may end before its window does. With
@@ -937,7 +940,7 @@ enum stint_request_flags {
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
-    /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
+    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
@@ -1024,9 +1027,9 @@ STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_re
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
 /* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
- * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one
- * may call stint_prefetch on each key at once. Each request reads its policy anew: a limit that is
- * lowered is obeyed from the next request on.
+ * of 16 costs a fraction of 16 calls, and one of 64 less. If you gather the requests one by one,
+ * call stint_prefetch on each key as soon as you have it. Each request reads its policy anew: a
+ * limit that is lowered is obeyed from the next request on.
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
@@ -1070,8 +1073,8 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
  *   requests  [requests, requests + ends[groups - 1])
  *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
  *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
- *             one of none is allowed. An end may not be below the one before it, nor above the
- *             last one: that group and all after it are refused, marked STINT_BAD_REQUEST
+ *             one of none is allowed. If an end is below the one before it, or above the last one,
+ *             that group and all after it are refused, marked STINT_BAD_REQUEST
  *   groups    0 or more
  *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
@@ -1094,10 +1097,10 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *
  *           A bucket is given back what has not come back by itself, by the limiter's clock: the
  *           time tokens * T, but no more than what is left to `window`, and no more than makes it
- *           full. T goes by the limit, or the override, of now. A token of which a part was given
- *           back counts as one. The bucket does not know whose the time is: after an earlier take
- *           was given back, tokens of a later one may be given back that had come back by
- *           themselves
+ *           full. T (TOKEN BUCKETS) goes by the limit, or the override, of now. A token of which a
+ *           part was given back counts as one. The bucket does not know whose the time is: after an
+ *           earlier take was given back, tokens of a later one may be given back that had come back
+ *           by themselves
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -1170,14 +1173,16 @@ STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32
  *   limit  receives its tokens; may be NULL
  *   until  receives its end, ns since the epoch; may be NULL
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
- * Threads: any. Cost: that of a look. */
+ * Threads: any.
+ * Cost: that of a look. */
 STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
 /* Ends a key's override, or its ban, now.
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS. One that is over by the
  * clock counts as none, but is there again if the clock is set back to before its end.
- * Threads: lock-free. Cost: that of stint_reset. */
+ * Threads: lock-free.
+ * Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
@@ -1194,7 +1199,7 @@ struct stint_stats {
     uint64_t untracked;      /* decisions on keys without a slot, the table being full */
     uint64_t replaced;       /* live keys that lost their slot (STINT_FULL_REPLACE) */
     uint64_t clock_steps;    /* slots and shards started anew after a backward step of the clock */
-    uint64_t stray_tokens;   /* the exception of promise B, as far as it was seen */
+    uint64_t stray_tokens;   /* tokens of exception B2, as far as they were seen */
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
     uint64_t resets;         /* calls of stint_reset that had something to forget */
     uint32_t shards;
@@ -1275,7 +1280,7 @@ enum stint_entry_flags {
     STINT_ENTRY_BAN = 1 << 4,
     /* The policy is a shadow: the ban refuses nobody. */
     STINT_ENTRY_SHADOW = 1 << 5,
-    /* This is no count: until `end` the key has `used` strikes, and more of them are a ban. Told by
+    /* This is no count: until `end` the key has `used` strikes; enough of them begin a ban. Told by
      * stint_each_of alone. */
     STINT_ENTRY_STRIKES = 1 << 6,
     /* This is no count: nothing is left of the key but its label. `policy` is UINT32_MAX. Told by
@@ -1291,15 +1296,15 @@ struct stint_entry {
     uint64_t used;   /* tokens, as a look at the key tells now */
     uint64_t end;    /* of the window, ns since the epoch. Of a key that has only a debt, the window
                       * of now; of a bucket, when it is full */
-    const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
-                            * known. Valid during the callback */
+    const char *label;        /* [label, label+label_length): any bytes, no NUL at the end; NULL:
+                               * none is known. Valid during the callback */
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
     uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
     uint64_t limit;           /* of STINT_ENTRY_OVERRIDE: 0: refused everything; 2^28: never */
-    uint64_t since;           /* ns since the epoch. STINT_ENTRY_BAN: of the refusal that began it;
-                               * STINT_ENTRY_STRIKES: of the first (by the length of the policy's
-                               * ban now). STINT_ENTRY_REFUSED: the key was refused after it. Else
-                               * 0 */
+    uint64_t since;           /* ns since the epoch. STINT_ENTRY_BAN: of the refusal that began it.
+                               * STINT_ENTRY_STRIKES: of the first strike (by the policy's present
+                               * ban). STINT_ENTRY_REFUSED: the key was refused after this instant.
+                               * Else 0 */
     uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
                                * key; 0: no label is known */
     uint64_t reserved[2];     /* 0 */
@@ -1385,8 +1390,8 @@ enum stint_headers_style {
      *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
      */
     STINT_HEADERS_DRAFT = 1 << 0,
-    /* The older trio that most clients read today, of the verdict that stint_tightest gives
-     * (of those that stint_headers tells):
+    /* The older trio that most clients read today. It tells one verdict: of those that
+     * stint_headers tells, the one that stint_tightest gives.
      *
      *     X-RateLimit-Limit: 50
      *     X-RateLimit-Remaining: 0
@@ -1398,7 +1403,7 @@ enum stint_headers_style {
 
 /* Finds the verdict of one request that says most to the client. It is one that refused; else one
  * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
- * whose window ends last. Of those that are alike in having refused or not, a STINT_UNTRACKED one
+ * whose window ends last. Among those that refused, and among the others, a STINT_UNTRACKED one
  * comes last.
  *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
  * Returns its place, below n; 0 if n is 0. */

@@ -234,7 +234,7 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
     return (uint64_t)((int64_t)now - into + window);
 }
 
-/* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
+/* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket, until all
  * of burst and max_reserved is back (or a window, if that is longer), 60 s and two ticks". (It is
  * measured from tick to tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
@@ -654,8 +654,8 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and empty the key." "Refused tokens
- * count as used, up to 2^28." Returns the tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused
+ * tokens count as used, up to 2^28." Returns the tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
@@ -901,8 +901,9 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
 }
 
 /* "A bucket is given back what has not come back by itself, by the limiter's clock: the time tokens
- * * T, but no more than what is left to `window`, and no more than makes it full. T goes by the
- * limit, or the override, of now. A token of which a part was given back counts as one." */
+ * * T, but no more than what is left to `window`, and no more than makes it full. T (TOKEN BUCKETS)
+ * goes by the limit, or the override, of now. A token of which a part was given back counts as
+ * one." */
 static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64_t window,
                               uint64_t now, struct model_key *key) {
     const struct stint_request request = {0};
