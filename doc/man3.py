@@ -7,7 +7,7 @@
 
 The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
 header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
-alone. What the comments look like (tests/project/manual.py holds them to it):
+alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
 
     text at the margin              a paragraph; the first sentence says in NAME what a page is about
       name  text                    an argument: two blanks before it, two or more behind it. What a
@@ -53,6 +53,19 @@ def comment_lines(comment):
     """The lines of /* ... */, without what makes it a comment and without their common indent."""
     lines = re.sub(r"^\s*/\*+ ?|\s*\*/$", "", comment).split("\n")
     return [lines[0]] + [re.sub(r"^\s*\* ?", "", line) for line in lines[1:]]
+
+
+def sections_of(lines):
+    """The parts of a comment, each of which begins with words in capitals: their lines."""
+    sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
+    for line in lines:
+        match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
+        if match:
+            name = match[1]
+            sections[name] = []
+            line = line[match.end():]
+        sections[name].append(line)
+    return sections
 
 
 def declarations(text):
@@ -306,7 +319,9 @@ class Manual:
         self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.between))
         self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
         self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
-        self.sections = self.top_sections()
+        lines = comment_lines(self.top)
+        about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
+        self.sections = sections_of(lines[about + 1:])
         self.common = dict(self.listed(self.sections.pop("ARGUMENTS")))
         self.errors = dict(self.listed(self.sections["ERRORS"]))
         self.signal_safe = re.search(r"signal handlers: ([^.]*)\.", " ".join(self.sections["THREADS"]))[1].split(", ")
@@ -316,20 +331,6 @@ class Manual:
             about, printed = "\n".join(comment_lines(comment)[1:]).split("It prints:\n")
             for name in re.findall(r"stint_\w+", about):
                 self.examples[name] = code, printed
-
-    def top_sections(self):
-        """The parts of the top comment that begin with words in capitals: their lines."""
-        lines = comment_lines(self.top)
-        sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
-        about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
-        for line in lines[about + 1:]:
-            match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
-            if match:
-                name = match[1]
-                sections[name] = []
-                line = line[match.end():]
-            sections[name].append(line)
-        return sections
 
     @staticmethod
     def listed(lines):
@@ -393,13 +394,16 @@ class Manual:
 
     def where_letters_stand(self, page, lines):
         """A paragraph for pages that cite a promise, or a part of the top comment."""
-        if re.search(r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(self.sections), " ".join(lines)):
+        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(self.sections)
+        if re.search(cited, " ".join(lines)):
             page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
 
     def neighbours(self, part, one):
-        """The pages of what a declaration speaks of."""
-        said = set(re.findall(r"stint_\w+", one.comment + one.text)) & self.declared.keys() - {one.name}
-        return "stint", page_of(part), *sorted(said)
+        """The pages of what a declaration speaks of, and of enums that speak of it."""
+        said = set(re.findall(r"stint_\w+", one.comment + one.text))
+        enums = {other.name for other in self.declared.values()
+                 if other.kind == "enum" and re.search(one.name + r"\b", other.comment)}
+        return "stint", page_of(part), *sorted((said | enums) & self.declared.keys() - {one.name})
 
     def attributes(self, page, name, sections):
         safe = any(fnmatch.fnmatch(name, "stint_" + pattern) for pattern in self.signal_safe)
@@ -430,8 +434,10 @@ class Manual:
         page.tagged((["Xr", one.name, "3"], [self.about(one) + "."]) for one in found if one.name)
         for one in found:
             if not one.name:
-                page.macro("Pp")
-                page.comment(one.comment)
+                for name, lines in sections_of(comment_lines(one.comment)).items():
+                    if name != "DESCRIPTION":  # else it is of a declaration that is not stint's
+                        page.macro("Sh", name)
+                        page.block(lines)
         page.see_also("stint")
         return page
 

@@ -857,8 +857,8 @@ enum stint_verdict_flags {
 
 /* The answer to a request. */
 struct stint_verdict {
-    bool allowed; /* let it through */
-    uint32_t flags;
+    bool allowed;         /* let it through */
+    uint32_t flags;       /* enum stint_verdict_flags */
     uint32_t capacity;    /* most tokens the key can hold */
     uint32_t used;        /* tokens taken, those of this request included; no more than 2^32 - 1 is
                          * told. It is more than `capacity` while tokens are reserved, after a
@@ -1004,7 +1004,7 @@ enum stint_request_flags {
  *
  * It is for C and for C++, where compilers warn of initialisers that leave fields out. */
 struct stint_request {
-    stint_key key;
+    stint_key key;     /* who is limited */
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
@@ -1126,10 +1126,10 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 
 /* ---- Overrides and bans --------------------------------------------------------------------- */
 
-/* BANS begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is banned
- * for an hour. The three lie in one span of an hour (or of `within`), which begins with the first
- * refusal. The next span begins with the first refusal after the end of this one. So refusals at
- * minutes 0, 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
+/* BANS. They begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is
+ * banned for an hour. The three lie in one span of an hour (or of `within`), which begins with the
+ * first refusal. The next span begins with the first refusal after the end of this one. So refusals
+ * at minutes 0, 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
  *
  *     minute    0                   50   60   70   80   90                           150
  *     refused   1                   2         1    2    3: banned
