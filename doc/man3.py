@@ -7,7 +7,7 @@
 
 The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
 header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
-alone. What the comments look like (tests/project/manual.py holds them to it):
+alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
 
     text at the margin              a paragraph; the first sentence says in NAME what a page is about
       name  text                    an argument: two blanks before it, two or more behind it. What a
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 
 DATE = "November 26, 2026"
-WIDTH = 78
+WIDTH = 70  # before names are kept whole, which takes two characters each
 ABOUT = {  # what each part's page says of itself in its NAME
     "Opening": "open, share and resize a table of limits",
     "Policies": "limits, and how they change while a server runs",
@@ -53,6 +53,19 @@ def comment_lines(comment):
     """The lines of /* ... */, without what makes it a comment and without their common indent."""
     lines = re.sub(r"^\s*/\*+ ?|\s*\*/$", "", comment).split("\n")
     return [lines[0]] + [re.sub(r"^\s*\* ?", "", line) for line in lines[1:]]
+
+
+def sections_of(lines):
+    """The parts of a comment, each of which begins with words in capitals: their lines."""
+    sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
+    for line in lines:
+        match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
+        if match:
+            name = match[1]
+            sections[name] = []
+            line = line[match.end():]
+        sections[name].append(line)
+    return sections
 
 
 def declarations(text):
@@ -115,7 +128,7 @@ def constants(body):
 def literal(text):
     """Text in which nothing is a command of roff."""
     text = text.replace("\\", "\\e")
-    return re.sub(r"^(?=[.'])", r"\\&", text)
+    return re.sub(r"^(?=[.'])|(?<=\.\.)$", r"\\&", text)  # nor a range's .. the end of a sentence
 
 
 def argument(text):
@@ -134,28 +147,33 @@ class Writer:
     def macro(self, *words):
         self.lines.append("." + " ".join(words))
 
+    def running(self, line):
+        """A line of running text, in which no name is cut in two."""
+        self.lines.append(re.sub(r"\b(?=\w+[_.]\w)", r"\\%", literal(line)))
+
     def text(self, words):
         """Running text: a line for each sentence at least, functions and constants as such."""
         line = ""
-        for word in words.split():
-            match = re.fullmatch(r"(\(?)(\w+)(\(\))?([.,;:)]*)", word)
-            macro = match and ("Fn" if match[3] or match[2] in self.functions else
+        for word in re.findall(r"(?:`[^`]*`|[^\s`])+", words):
+            match = re.fullmatch(r"(\(?)(\w+|`[^`]*`)(\(\))?([.,;:)]*)", word)
+            macro = match and ("Ql" if match[2][0] == "`" else
+                               "Fn" if match[3] or match[2] in self.functions else
                                "Dv" if re.fullmatch(r"STINT_[A-Z_0-9]+", match[2]) else None)
             if macro:
                 if line:
-                    self.lines.append(literal(line))
+                    self.running(line)
                 line = ""
-                self.macro(*filter(None, [macro, match[1], match[2], *match[4]]))
+                self.macro(*filter(None, [macro, match[1], argument(match[2].strip("`")), *match[4]]))
                 continue
             if line and len(literal(line)) + 1 + len(word) > WIDTH:
-                self.lines.append(literal(line))
+                self.running(line)
                 line = ""
             line = f"{line} {word}" if line else word
             if re.search(r"(?<!\.)[.!?][)\"]*$", word):  # a sentence's end, not the .. of a range
-                self.lines.append(literal(line))
+                self.running(line)
                 line = ""
         if line:
-            self.lines.append(literal(line))
+            self.running(line)
 
     def block(self, lines):
         """A comment's lines."""
@@ -169,7 +187,10 @@ class Writer:
             indent = len(line) - len(line.lstrip())
             item = re.match(r"( {0,5})- (?=\S)", line) or re.match(r"( {1,3})(\S+|[A-Z]+ \w+)  +(?=\S)", line)
             if item:
-                index = self.items(lines, index, bullets=item[0].endswith("- "))
+                bullets = item[0].endswith("- ")
+                if bullets and not first:
+                    self.macro("Pp")
+                index = self.items(lines, index, bullets)
             elif indent >= 4:
                 end = index
                 while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) >= 4):
@@ -298,7 +319,9 @@ class Manual:
         self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.between))
         self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
         self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
-        self.sections = self.top_sections()
+        lines = comment_lines(self.top)
+        about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
+        self.sections = sections_of(lines[about + 1:])
         self.common = dict(self.listed(self.sections.pop("ARGUMENTS")))
         self.errors = dict(self.listed(self.sections["ERRORS"]))
         self.signal_safe = re.search(r"signal handlers: ([^.]*)\.", " ".join(self.sections["THREADS"]))[1].split(", ")
@@ -308,20 +331,6 @@ class Manual:
             about, printed = "\n".join(comment_lines(comment)[1:]).split("It prints:\n")
             for name in re.findall(r"stint_\w+", about):
                 self.examples[name] = code, printed
-
-    def top_sections(self):
-        """The parts of the top comment that begin with words in capitals: their lines."""
-        lines = comment_lines(self.top)
-        sections, name = {"DESCRIPTION": []}, "DESCRIPTION"
-        about = lines.index("stint: a lock-free, in-process, fixed-window rate limiter.")  # as NAME says
-        for line in lines[about + 1:]:
-            match = re.match(r"([A-Z]{4,}(?: [A-Z]+)*)(?:\. +(?=\S)| \(.*\)$|$)", line)
-            if match:
-                name = match[1]
-                sections[name] = []
-                line = line[match.end():]
-            sections[name].append(line)
-        return sections
 
     @staticmethod
     def listed(lines):
@@ -359,8 +368,7 @@ class Manual:
         page.prototype(one.text)
         page.macro("Sh", "DESCRIPTION")
         page.block(sections["DESCRIPTION"])
-        if re.search(r"\b[A-Z]{5,}\b|\([A-I]\)|promise", " ".join(lines)):
-            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
+        self.where_letters_stand(page, lines)
         if names:
             page.macro("Sh", "ARGUMENTS")
             page.tagged((["Fa", name], arguments.get(name) or said(self.common, name, one, "ARGUMENTS"))
@@ -384,10 +392,18 @@ class Manual:
         page.see_also(*self.neighbours(part, one))
         return page
 
+    def where_letters_stand(self, page, lines):
+        """A paragraph for pages that cite a promise, or a part of the top comment."""
+        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(self.sections)
+        if re.search(cited, " ".join(lines)):
+            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
+
     def neighbours(self, part, one):
-        """The pages of what a declaration speaks of."""
-        said = set(re.findall(r"stint_\w+", one.comment + one.text)) & self.declared.keys() - {one.name}
-        return "stint", page_of(part), *sorted(said)
+        """The pages of what a declaration speaks of, and of enums that speak of it."""
+        said = set(re.findall(r"stint_\w+", one.comment + one.text))
+        enums = {other.name for other in self.declared.values()
+                 if other.kind == "enum" and re.search(one.name + r"\b", other.comment)}
+        return "stint", page_of(part), *sorted((said | enums) & self.declared.keys() - {one.name})
 
     def attributes(self, page, name, sections):
         safe = any(fnmatch.fnmatch(name, "stint_" + pattern) for pattern in self.signal_safe)
@@ -408,6 +424,7 @@ class Manual:
         page.macro("Sh", "DESCRIPTION")
         page.comment(one.comment)
         page.members(one)
+        self.where_letters_stand(page, comment_lines(one.comment + one.text))
         page.see_also(*self.neighbours(part, one))
         return page
 
@@ -417,8 +434,10 @@ class Manual:
         page.tagged((["Xr", one.name, "3"], [self.about(one) + "."]) for one in found if one.name)
         for one in found:
             if not one.name:
-                page.macro("Pp")
-                page.comment(one.comment)
+                for name, lines in sections_of(comment_lines(one.comment)).items():
+                    if name != "DESCRIPTION":  # else it is of a declaration that is not stint's
+                        page.macro("Sh", name)
+                        page.block(lines)
         page.see_also("stint")
         return page
 

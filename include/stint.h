@@ -22,114 +22,120 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) By a token
- *     bucket (TOKEN BUCKETS below) it is spans: in every span of d ns of the nows that its requests
- *     are decided by, what is granted, less what is given back, is at most
- *     burst + d * limit / window (and max_reserved, if they ask for it). The exceptions are in the
- *     table below.
+ *     too. This holds for a key that has a slot (see G). What STINT_CHARGE charges is no grant. A
+ *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
+ *     tokens granted, less those given back, are at most burst + d * limit / window, and
+ *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
+ *     by. The exceptions are A1 to A3 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
- *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
- *     admitted; of a full bucket `burst` at once. The exceptions are in the table. None of them
- *     admits anything extra.
- *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
- *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
- *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
- *     STINT_DRAIN ask otherwise.) By a policy with a ban, a first refusal also counts a strike in a
- *     slot of its own, and refusals of a key that is banned only read.
+ *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
+ *     `limit` requests, and a full bucket exactly `burst` at once. The exceptions are B1 to B5
+ *     below. None of them admits anything extra.
+ *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
+ *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
+ *     of its slots). A key without a slot is given one for that bit, if there is room. If the
+ *     policy bans, the first refusal also counts a strike in a slot of its own. Refusals of a
+ *     banned key only read. (STINT_COUNT_REFUSED and STINT_DRAIN ask for more.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
- *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
- *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
- *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are,
- *     and reads the clock a bounded number of times, whatever it says.
+ *     of options.labels. So that its slots tell their keys, a table in a file takes at least 1.5 KB
+ *     for each policy that a tag can name. That is the power of two above max_policies: 128, so 192
+ *     KB, for 64 policies. A decision looks at a bounded number of cache lines, whatever the keys
+ *     are. It reads the clock a bounded number of times, whatever the clock says.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
  *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
  *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
  *     the verdict and counted.
- *  H  Time is an argument. The core reads a clock only if told to (STINT_NOW), or to check a time:
- *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
- *     that another has used. A slot's window never goes back because of a late thread. A real
- *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
- *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s; by a
- *     bucket until all of burst and max_reserved is back (or a window, if that is longer), 60 s and
- *     two ticks (20 ms). By `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays
- *     5 a window: it is held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A
- *     calendar policy's window counts as 31 or 366 days.)
+ *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). Else it reads one
+ *     only to check a time: to tell a late thread from a clock that was stepped back, and before a
+ *     key takes over a slot that another key has used. A slot's window never goes back because of a
+ *     late thread. A real backward step holds a key up for 60 s at most, beyond what its policy may
+ *     ask of it anyway. In all that is
+ *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
+ *       - by a smooth or an in-flight policy, for two windows and 60 s;
+ *       - by a bucket, until all of burst and max_reserved is back (or a window, if that is
+ *         longer), 60 s and two ticks (20 ms);
+ *       - with max_reserved, for (max_reserved + 1) / limit windows, rounded up, and 60 s:
+ *         201 windows by `5/s capacity=1000 reserve=1000`, by which a key owes up to 2,000 tokens
+ *         and pays 5 a window.
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
- *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
- *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or
- *     one in a file; in smaller ones the top bits, 7 of the 64 or as many as max_policies has,
- *     count for little.)
+ *     The secret is random per table. All 64 bits count in a table in a file, and in one of at
+ *     least 6,144 keys (with more than 64 max_policies: at least 96 keys for each). In a smaller
+ *     one the top bits count for little: 7 of the 64, or as many as max_policies has.
  *
- * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it pays for.
+ * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it is the price of.
  *
  *  A1  A key is reset. Tokens that were granted before can be given back after it, and are then
- *      granted once more. So can a token of B1 that its thread takes back after the reset.
- *          As many as were given back, and one for each such thread.
- *          A reset is one swap. It knows of no request that is under way.
- *  A2  A policy comes to carry tokens. A thread sleeps through that between its look at a key,
- *      which has used more than the limit (tokens of B1, a charge, a lowered limit), and the swap
- *      by which it begins the key's next window. If what is above the limit is given back
- *      meanwhile, and as much is taken by the new rule, that is not paid back.
- *          As much as was above the limit: of B1 one for each such thread.
- *          A swap compares how many tokens are used, not whose they are.
+ *      granted once more. The same goes for a token of B1 that its thread takes back after the
+ *      reset.
+ *      - How much: as many as were given back, and one for each such thread.
+ *      - Why: a reset is one swap. It knows of no request that is under way.
+ *  A2  A policy is changed so that tokens carry over. A thread sleeps through the change, between
+ *      its look at a key and the swap by which it begins the key's next window. The key has used
+ *      more than the limit (tokens of B1, a charge, a lowered limit). If what is above the limit is
+ *      given back meanwhile, and as much is taken by the new rule, the key never pays for what was
+ *      taken.
+ *      - How much: what was above the limit; of B1 one for each such thread.
+ *      - Why: a swap compares how many tokens are used, not whose they are.
  *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was set,
- *      changed or lifted. What they count by now may be more than what they took.
- *          As many tokens, by the rate of now, as are given back.
- *          A bucket is one instant. It does not know by which rate it came to be.
+ *      changed or lifted. At the present rate they may be worth more time than they took.
+ *      - How much: as many tokens, at the present rate, as are given back.
+ *      - Why: a bucket is one instant. It does not know by which rate it came to be.
  *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
  *      its add. A thread that added its token too late takes it back. Until then others can be
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
  *      it can be a FIRST_REFUSAL, and a strike.
- *          One for each such thread. If the thread is killed in between: until the window ends; or,
- *          if the policy comes to carry tokens meanwhile, until it is paid back. Of a striped key,
- *          if a refund took it meanwhile: one token of another stripe, until the window ends.
- *          One token is one atomic add, which never has to be tried again.
+ *      - How much: one for each such thread. If the thread is killed in between, until the window
+ *        ends; or, if the policy comes to carry tokens meanwhile, until it is paid back. Of a
+ *        striped key, if a refund took it meanwhile: one token of another stripe, until the window
+ *        ends.
+ *      - Why: one token is one atomic add, which never has to be tried again.
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
- *      ended and another key has the slot. That key is charged the token. So is the thread's own
- *      key in its next window, if a slot's end fell meanwhile: a policy was removed, an override
- *      lifted or shortened, a key replaced, or a bucket was given tokens back or reset.
- *          One, until that window ends (or it is paid back). stint_stats.stray_tokens counts those
- *          that are seen.
- *          Nobody waits for a thread that sleeps.
- *  B3  A thread sleeps through all that B2 names in the middle of a look. It can be refused by the
- *      count of the key that had the slot.
- *          One request.
- *          A refusal writes nothing.
+ *      ended and another key has the slot. That key is charged the token. Or the thread's own key
+ *      is charged it in its next window. That happens if the slot's end went back meanwhile: a
+ *      policy was removed, an override was lifted or shortened, a key was replaced, or a bucket was
+ *      given tokens back or was reset.
+ *      - How much: one, until that window ends (or it is paid back). stint_stats.stray_tokens
+ *        counts those that are seen.
+ *      - Why: nobody waits for a thread that sleeps.
+ *  B3  A thread sleeps in the middle of a look, while all that B2 names happens. The count of the
+ *      key that had the slot can then refuse it.
+ *      - How much: one request.
+ *      - Why: a refusal writes nothing.
  *  B4  stint_decide_all, and a request for several tokens of a striped key, take one by one. If
- *      others were faster, they give back what they took. Others can be refused for it meanwhile.
- *          What they had taken, for an instant.
- *          Nothing is locked, however many slots a request needs.
+ *      others were faster, they give back what they took. Until then others can be refused for it.
+ *      - How much: what they had taken, for an instant.
+ *      - Why: nothing is locked, however many slots a request needs.
  *  B5  The slots of a striped key are read one after the other, while tokens move between them.
- *          See struct stint_verdict.
- *          A hot key scales with the cores.
+ *      - How much: see STRIPED POLICIES in stint-deciding(3).
+ *      - Why: a hot key scales with the cores.
  *
  * TOKEN BUCKETS. `10/s burst=20` (stint_policy.burst) is a bucket of 20 tokens that fills by ten a
- * second, a token each T = window / limit, rounded up to a whole ns. So it fills slower than asked
- * by at most one part in T, never faster. A key that was never seen has a full one.
+ * second: a token each T = window / limit, rounded up to a whole ns. So it may fill slower than
+ * asked, by at most one part in T, and never faster. A key that was never seen has a full bucket.
  *
  *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
  *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
- *  - It goes by the nows of requests, in whatever order they come. To a caller that is late by D
- *    the bucket is D further from full. Callers whose clocks differ by D let D / T more through, in
- *    one instant, than one clock would. The default clock stands still for 1 to 10 ms
+ *  - It goes by the nows of requests, in whatever order they come. A caller that is late by D finds
+ *    the bucket further from full, by D. If clocks differ by D, callers get D / T tokens more in
+ *    one instant than by one clock. The default clock stands still for 1 to 10 ms
  *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
- *  - What is said of windows holds for a bucket as follows. verdict.window is the instant at which
+ *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
- *    strike) unless there was one since that instant last passed a multiple of `window`. Of a
- *    bucket that was full in between there may be another. `jitter` is another part of `window` for
- *    each instant.
+ *    strike) unless there was one since that instant last passed a multiple of `window`. If the
+ *    bucket was full in between, there may be another. The part of `window` that `jitter` adds is
+ *    another for each instant.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
- *    lowered, and more after it was raised. In a span in which they change, A holds with the longer
- *    of the two burst * T and the shorter T.
+ *    lowered, and more after it was raised. In a span with such a change, A holds with the longer
+ *    burst * T of the two and the shorter T.
  *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
- *    holds burst * T / T2 tokens, rounded down, but one at least. Of max_reserved it is the same. A
- *    request's own limit above the policy's is taken as the policy's: given back, such tokens could
- *    be more than were taken. An override of more than 10 million a second is as that. To a key
- *    that is barred or banned, and to one that is never refused, `used` is told by the policy's T.
+ *    holds burst * T / T2 tokens, rounded down, but one at least. The same goes for max_reserved. A
+ *    request's own limit above the policy's is taken as the policy's: else more could be given back
+ *    than was taken. An override of more than 10 million a second counts as 10 million. The `used`
+ *    of a key that is barred, banned or never refused goes by the policy's T.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -139,14 +145,14 @@
  *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
  *    the source).
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
- *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
- *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
- *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds
- *    the table full: a week and 60 s); one that nobody touched for longer than half of that is
- *    taken for a stepped clock, and starts anew.
- *  - A caller that is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
- *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
- *    was counted.
+ *    learns the secret, can make keys collide. The random secret stops all others.
+ *  - A window is known by 33 bits of 10 ms ticks, which repeat after 2.7 years. A slot that nobody
+ *    touched for so long may be taken for a live one, for at most one window and 60 s (by another
+ *    key that finds the table full: a week and 60 s). A slot that nobody touched for longer than
+ *    half of that looks as if the clock was stepped, and starts anew.
+ *  - A caller that is late by more than 1.36 years (2^32 ticks) is not recognised as late, and may
+ *    open a window again that was counted. That takes a clock that is set from 1970 to today in the
+ *    middle of a decision.
  *  - A token bucket that would be full after 2^64 ns, in the year 2554, refuses nothing.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
@@ -156,7 +162,7 @@
  * call. These may be called from signal handlers: key_*, now, take, decide*, prefetch, refund*,
  * reset. They are lock-free, as override* and label are. The others are for set-up and monitoring.
  * Up to 63 threads at a time have statistics of their own: of the process, or of all processes that
- * share the table. (It is fewer with more than 4,000 max_policies.) The others share counters,
+ * share the table. (It is fewer with more than 4,000 max_policies.) Further threads share counters,
  * which is as exact and some nanoseconds slower.
  *
  * ARGUMENTS (where a function says nothing else of one)
@@ -178,8 +184,8 @@
  *    size      bytes of it
  *    context   handed to the callback
  *
- * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
- * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
+ * SHARED TABLES. With options.path the table is a file. Any number of processes may use it at once.
+ * A process that is started again finds it as it was: a daily quota survives a deploy.
  * stint_open_in does the same in memory that the caller shares.
  *
  *  - The file is made whole or not at all, with options.mode and all its blocks reserved, and is
@@ -188,35 +194,36 @@
  *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
  *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
  *    given) must be those that it was made with; on_full, flags and clock are each process's own.
- *    stint_attach takes the table's shape, whatever it is. Anything
- *    that is not a whole table for these options, of this version's layout and this machine's byte
- *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
- *    never written to. stint_resize gives a table another shape.
+ *    stint_attach takes the table's shape, whatever it is. A file that is not a whole table for
+ *    these options, of this version's layout and this machine's byte order, is refused with -EPROTO
+ *    and never written to. stint_reason() says what is wrong and what to do. stint_resize gives a
+ *    table another shape.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
  *    for all. They stay when nobody uses them, until they are removed.
- *  - Windows that ended while nobody ran are over, as if somebody had watched. So are those that a
- *    wrong clock has left far ahead, when a file is opened that nobody else has open (unless most
- *    that are not over are: then it is this clock that is wrong).
+ *  - Windows that ended while nobody ran are over, as if somebody had watched. Windows that a wrong
+ *    clock has left far ahead are ended when a file is opened that nobody else has open. (If most
+ *    of those that are not over are far ahead, this clock is the wrong one, and none is ended.)
  *  - A process that is killed anywhere holds up no decision of another. What it had just taken
  *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
  *  - After a loss of power each page of a file on a disk is as old as when it was last written (on
- *    Linux 35 s, as a rule). Such a table is refused with -EPROTO, and must be removed; or it is
- *    used. Then what was granted after the oldest page was written may be granted once more, but
- *    no key is granted more than its limit in a window from there on. Keys may be refused for
- *    what others have used until their window is over. Overrides, bans, labels, statistics and
- *    changes of policies may be lost, or be back.
- *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If by
- *    more, windows that one has counted are over to the other, which begins them anew, by turns.
+ *    Linux 35 s, as a rule). Such a table may be refused with -EPROTO: then remove it. Else it is
+ *    used. What was granted after the oldest page was written may be granted once more, but from
+ *    there on no key is granted more than its limit in a window. Until its window is over, a key
+ *    may be refused for what others have used. Overrides, bans, labels, statistics and changes of
+ *    policies may be lost, or be back.
+ *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If
+ *    they differ by more, windows that one process counts are over for the other. Each in turn
+ *    begins them anew.
  *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
  *
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
  * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
- * nothing. A process that may read the file learns the table's secret (and can then make keys that
- * collide), which keys were asked for, as hashes, labels and notes. It can also hold the file's
- * lock (flock), which keeps others from opening it: let only those read that you trust with that.
+ * nothing. A process that may read the file learns the table's secret (with which it can make keys
+ * that collide), the hashes of the keys, the labels, and the notes. It can also hold the file's lock
+ * (flock), which keeps others from opening the file. Let only those read that you trust with that.
  * By such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
@@ -228,18 +235,18 @@
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
  * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
- * child may use the handle that it inherited (fork looks for free counters in the table, so that
- * the child need not). Other threads may be in the middle of any call. In the child they are not
- * there: in private memory what they were about is left as by a process that is killed. The
+ * child may use the handle that it inherited. (The fork itself looks for free counters in the
+ * table.) Other threads of the parent may be in the middle of any call. The child does not have
+ * these threads: what they were doing in private memory is left as a killed process leaves it. The
  * descriptor of the file is the limiter's for as long as it is open: a daemon that closes all
  * descriptors opens its limiters after that.
  *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
- * says which argument it was, and why. A pointer that must not be NULL is marked so (STINT_NONNULL)
- * where the function would crash; elsewhere NULL is -EINVAL.
+ * says which argument it was, and why. A NULL that is not allowed is -EINVAL, but for pointers that
+ * are marked STINT_NONNULL: by these the function would crash.
  *
- *    EINVAL   an argument is out of range, contradictory, or of no version that goes with this
- *             one (wrong `size`)
+ *    EINVAL   an argument is out of range, contradicts another, or is a struct of a version that
+ *             does not go with this one (wrong `size`)
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
  *    ENOSPC   max_policies ids of policies are taken, the file system of options.path has no room,
@@ -259,21 +266,20 @@
  *
  * Out pointers are written only on success.
  *
- * STRUCTS of other versions. A struct that begins with `size` grows at its end in later versions.
- * The _INIT macro sets the size, and all else to 0. So a program and a library go together, if the
- * versions do, whichever was compiled first:
+ * STRUCTS. A struct that begins with `size` grows at its end in later versions. Its _INIT macro
+ * sets the size, and all else to 0. So a program goes with a library of an earlier or a later
+ * version, if the two versions go together (STINT_VERSION):
  *
- *  - A program's struct that is smaller than the library's has 0 in all that it lacks. What is
- *    written to it is cut off at its size; stint_policy_parse refuses a text that says what has no
- *    room. stint_policy_get leaves it out, and stint_policy_change by that struct makes it 0.
- *  - In a program's struct that is larger, what the library does not know must be 0. The library
- *    writes 0 there.
+ *  - If the program's struct is smaller, the library takes the fields that it lacks for 0, and
+ *    writes no further than its size. stint_policy_parse refuses a text that sets such a field.
+ *    stint_policy_get leaves the field out, and stint_policy_change by that struct sets it to 0.
+ *  - If the program's struct is larger, the fields that the library does not know must be 0. The
+ *    library writes 0 to them.
  *  - A size that no version had is -EINVAL: one below the first version's, or above 4,096 bytes.
  *
- * Structs without a size never grow. Arrays are made of these alone: requests and verdicts, which
- * have reserved words for later versions, as struct stint_entry has. The library writes 0 to what
- * it does not use of them, and refuses a request whose reserved word is not 0.
- */
+ * Structs without a size never grow. Only these stand in arrays: requests and verdicts. They have
+ * reserved words for later versions; so has struct stint_entry. The library writes 0 to reserved
+ * words that it does not use, and refuses a request whose reserved word is not 0. */
 #ifndef STINT_H
 #define STINT_H
 
@@ -337,24 +343,25 @@ typedef uint64_t stint_key;
 /* ---- Opening ------------------------------------------------------------------------------- */
 
 /* What happens to a key that has no slot when every slot it may use holds a live key:
- * stint_options.on_full. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10
- * million was turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload
- * first-seen --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys
- * that are live by many at once crowd it: of a million pairs 10 were turned away with 3 policies
- * each, 20 to 40 with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up
- * to 4, and twice as large none with 7.
+ * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_keys live keys none
+ * of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
+ * --workload first-seen --keys 10M --load 0.7`). All policies of a key begin at the same line, so
+ * keys that are live by many policies crowd it. Of a million pairs 10 were turned away with 3
+ * policies for each key, 20 to 40 with 4, and 800 with 7. A max_keys a quarter larger turned none
+ * away with up to 4, one twice as large none with 7.
  *
- * What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
- * would be. Nobody is replaced for the mark of a refusal alone. */
+ * A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a
+ * request would be told. No key is replaced only to mark a refusal. */
 enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
-    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED: until the end of the window
-                             * that the key would be in, at least; by a bucket for T */
-    STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
-                             * STINT_REPLACED; promises A and B do not hold for the replaced key,
-                             * and a request of it that was under way may cost the new key a token
-                             * (B), which is not counted as stray */
+    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
+                             * the rest of the window that the key would be in; by a bucket it is T
+                             * (TOKEN BUCKETS) */
+    STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
+                             * marked STINT_REPLACED. A and B do not hold for the replaced key. A
+                             * request of it that is under way may cost the new key a token (B2),
+                             * which is not counted as stray */
 };
 
 /* Flags of stint_options, or-ed together. */
@@ -399,8 +406,8 @@ struct stint_options {
 
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  made with STINT_OPTIONS_INIT; max_keys is required; copied. With STINT_READ_ONLY the
- *            file must be there (-ENOENT), and nothing is made or changed: whoever may not start a
- *            server can find out by it whether the server would accept its table
+ *            file must be there (-ENOENT), and nothing is made or changed: so a user who may not
+ *            start a server can find out whether the server would accept its table
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
@@ -452,17 +459,16 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  * are left behind.
  *
  * The new table is made beside the old one, so the file system must have room for both. It takes
- * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
- * finds or leaves one of the two, whole. In the instant before the rename a file .NAME.resize is
- * beside it. One that a killed process has left is removed by the next stint_resize of the path.
- * Nobody may remove the table, or put another in its place, meanwhile.
- * Readers (STINT_READ_ONLY) do not hinder it, and go on reading the old table. So does whoever
- * opens another hard link to it.
+ * the old one's place by a rename. So whoever opens the path finds one of the two, whole, even if
+ * this process is killed. In the instant before the rename the new one is called .NAME.resize. If a
+ * killed process has left such a file, the next stint_resize of the path removes it. Nobody may
+ * remove the table, or put another in its place, meanwhile. Readers (STINT_READ_ONLY) do not hinder
+ * it, and go on reading the old table. So does whoever opens another hard link to it.
  *   path     of the table; not a symbolic link; its last name has at most 247 bytes
- *   options  max_keys, shards, max_policies, labels, mode: 0: as it was (but a number of shards
- *            that is the one chosen for the old size is chosen again for the new one). clock tells
- *            which keys are live. path must be NULL, and secret NULL or that of the table. on_full
- *            does not count. NULL: all as it was
+ *   options  max_keys, shards, max_policies, labels, mode: 0: as it was. (But if the old shards are
+ *            as many as stint chooses for the old size, it chooses anew.) clock tells which keys
+ *            are live. path must be NULL, and secret NULL or that of the table. on_full does not
+ *            count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
  * -ENOSPC (its live keys find no slots in a table of that size, or notes no room; or the file
  * system has none), -EINVAL (an argument is out of range, there are fewer max_policies than the
@@ -487,34 +493,35 @@ enum stint_policy_flags {
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
-     * of this one. No burst of twice the limit at a boundary, but up to 2 * limit - 1 in less than
-     * a window: 10 at the end of one, and 9 more in 1.81 s (`10/2s smooth`). A bucket with a small
-     * burst is stricter (TOKEN BUCKETS). limit at most 16,383. */
+     * of this one. It grants no burst of twice the limit at a boundary, but up to 2 * limit - 1 in
+     * less than the length of a window: by `10/2s smooth` 10 at the end of one window, and 9 more
+     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS). limit at most
+     * 16,383. */
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
-     * begins with a tick): the recipes of INCR and EXPIRE. What takes nothing and is not refused
-     * begins none; its verdict tells the window that would begin now. After a window the next
-     * request begins another, and no two of a key's have a tick in common, whoever is late (A; but
-     * for steps of the clock). */
+     * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
+     * refused begins none; its verdict tells the window that would begin now. After a window the
+     * key's next request begins another. Two windows of a key never have a tick in common, however
+     * late a caller is (A), unless the clock is stepped. */
     STINT_START_FIRST = 1 << 4,
     /* At most `limit` held at once, instead of granted per window: requests under way, connections,
-     * workers. A take holds `cost`, until stint_refund gives it back by the verdict's window: in
-     * any order, by any thread or process. The window is a lease: what nobody gives back, as its
-     * holder died, is forgotten by itself, one to two windows after it was taken. So nothing has to
-     * be cleaned up, and the window must be longer than the work. limit at most 16,383.
+     * workers. A take holds `cost` until stint_refund gives it back, with the verdict's window: in
+     * any order, by any thread or process. The window is a lease: what nobody gives back (its
+     * holder died, say) is forgotten by itself, one to two windows after it was taken. So nothing
+     * has to be cleaned up, and the window must be longer than the work. limit at most 16,383.
      *   - verdict.used is what is held now, with what this request took; remaining what is free.
      *   - Work that takes longer than its lease drops out of the count when that ends, between one
-     *     and two windows after its take; its refund then gives back nothing. Until then A holds:
-     *     no more than the limit is held and not forgotten. Long work takes anew in each window,
-     *     before it gives back what it had.
+     *     and two windows after its take; its refund then gives back nothing. A counts what is held
+     *     and not forgotten: it is never more than the limit. Work that takes longer than its
+     *     window takes anew in each window, and then gives back what it had.
      *   - The count never falls below 0. But nobody knows whose each hold is: a caller that gives
      *     back twice, or more than it took, frees another's.
      *   - retry_after is an upper bound, of one or two windows: by then what is held now is
      *     forgotten. It is mostly given back long before, so a client may ask again sooner.
-     *   - A caller whose `now` is ahead by a window drops what is held since the window before, as
-     *     if that lease were over; by two windows, all.
-     *   - One that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing:
-     *     `granted` is what is to be given back, by the verdict's window.
+     *   - A caller whose `now` is ahead by a window drops what was taken in the window before, as
+     *     if that lease were over. One that is ahead by two windows drops all.
+     *   - A request that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing.
+     *     In every case give back verdict.granted, with verdict.window.
      *   - STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST: nobody would hold
      *     what they take. Give `cost` back in parts, if you like; STINT_PARTIAL holds what is free.
      *
@@ -547,10 +554,10 @@ enum stint_calendar {
  * every new window: used = max(0, used - limit * windows passed). So unused tokens roll over up to
  * the capacity, and debts are paid. A key that was never seen has used nothing.
  *
- * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
- * all, and so do all flags of requests. STINT_OVERRIDES and `ban` go with all of this table but
- * stripes. STINT_IN_FLIGHT goes with nothing of it, nor with these two, nor with requests that are
- * STINT_DRAIN or STINT_CHARGE.
+ * The table says what goes together (+) and what does not (-: it is -EINVAL). STINT_SHADOW,
+ * near_limit and jitter go with everything, and so do all flags of requests. STINT_OVERRIDES and
+ * `ban` go with everything but stripes. STINT_IN_FLIGHT goes with nothing in the table, nor with
+ * STINT_OVERRIDES and `ban`, nor with requests that are STINT_DRAIN or STINT_CHARGE.
  *
  *                          capacity
  *                        below  above  reserved  stripes  refused  smooth  start  per-key  first
@@ -564,8 +571,7 @@ enum stint_calendar {
  *     STINT_START_FIRST    +      -       -         -        +       -       -       -
  *     calendar             +      -       -         -        +       -       +       -       -
  *
- * A burst goes with max_reserved, and with nothing else of this table, nor with a capacity that is
- * the limit. */
+ * `burst` goes with max_reserved, and with nothing else in the table. Its capacity must be 0. */
 struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
@@ -575,18 +581,17 @@ struct stint_policy {
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
     uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
-                                 * rate limiter the same field left out means without bound);
-                                 * capacity + max_reserved <= 2^28 */
-    uint32_t stripes;           /* split each key over so many slots, so that a hot key scales with
-                                 * the cores; a power of two <= 64; 0 or 1: off. At most the
-                                 * limit, and the capacity */
+                                 * rate limiter 0 has no bound); capacity + max_reserved <= 2^28 */
+    uint32_t stripes;           /* slots that each key is split over, so that a hot key scales with
+                                 * the cores; a power of two <= 64; 0 or 1: off. At most the limit,
+                                 * and the capacity */
     uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms; 0 with `calendar` */
-    int64_t start;              /* ns since the epoch at which one window starts, a multiple of
-                                 * 10 ms; 0: aligned to the epoch, so to UTC minutes and days, or
-                                 * where each key's windows start at an instant of their own. With
-                                 * `calendar`, by the clock of `offset`: months begin on this day of
-                                 * the month (1 .. 28) at this time of day, years in this month,
-                                 * too; 0: on the first (of January) at 00:00 there */
+    int64_t start;              /* ns since the epoch at which one window starts, a multiple of 10
+                                 * ms; 0: aligned to the epoch, so to UTC minutes and days. 0 with
+                                 * STINT_START_PER_KEY and STINT_START_FIRST. With `calendar`, by
+                                 * the clock of `offset`: months begin on this day of the month (1
+                                 * .. 28) at this time of day, years in this month, too; 0: on the
+                                 * first (of January) at 00:00 */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
                                  * STINT_SMOOTH | STINT_START_FIRST | STINT_IN_FLIGHT |
                                  * STINT_OVERRIDES */
@@ -597,25 +602,24 @@ struct stint_policy {
                           * do not all come back at once; 0: exact */
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
-    uint32_t ban_after;  /* windows, 1 .. 65,535: a key that was refused in so many of them, within
-                          * ban_within of the first, is banned; 0: 1. That must be longer than
-                          * ban_after - 2 windows: these lie between the first refusal and the last,
-                          * however near the two are (of a calendar the shortest, from a February
-                          * on). Else no key would be banned, and the policy is -EINVAL */
-    uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left;
-                          * 10 ms .. 366 days, a multiple of 10 ms; 0: none is. With
-                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. One that
-                          * has more to go than this and 60 s is void, if this was made shorter.
-                          * With STINT_SHADOW nobody is banned. Once the policy is no shadow any
-                          * more, what it noted of keys as a shadow is void: nobody is banned, and
-                          * nobody nearer to it, for what was let through. A ban from before it
-                          * became a shadow goes on */
+    uint32_t ban_after;  /* windows, 1 .. 65,535; 0: 1. A key that was refused in so many of them,
+                          * within ban_within of the first, is banned. ban_within must be longer
+                          * than ban_after - 2 windows, which lie between the first refusal and the
+                          * last (of a calendar the shortest, from a February on). Else no key could
+                          * be banned, and the policy is -EINVAL */
+    uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left; 10
+                          * ms .. 366 days, a multiple of 10 ms; 0: no key is banned. It needs
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. If `ban` is
+                          * made shorter, bans that have more than it and 60 s to go are void. A
+                          * shadow (STINT_SHADOW) bans nobody. Once the policy is no shadow any
+                          * more, what it noted of keys as a shadow is void: what was let through
+                          * counts for no ban. A ban from before it became a shadow goes on */
     uint32_t burst;    /* tokens, 1 .. 2^28: the policy is a token bucket that holds so many (TOKEN
-                          * BUCKETS); 0: it counts in windows. With max_reserved it is at most
-                          * 2^28, and fills within 366 days. limit at most 10 million a second */
+                          * BUCKETS); 0: it counts in windows. burst + max_reserved is at most 2^28,
+                          * and comes back within 366 days. limit at most 10 million a second */
     uint32_t reserved; /* 0 */
-    uint64_t ban_within; /* ns, as `ban`: a key is banned that was refused in ban_after windows
-                          * within this time of the first; 0: within `ban` */
+    uint64_t ban_within; /* ns, in the range of `ban`: how long after a first refusal others count
+                          * towards a ban (ban_after); 0: as long as `ban` */
 };
 
 #define STINT_POLICY_INIT                                                                          \
@@ -639,17 +643,17 @@ struct stint_policy {
  *     ban=10m                      after=COUNT             within=1h
  *     burst=COUNT
  *
- * A ban is a number and a unit, and stands for `overrides`, too. `after` and `within` go with it: a
- * key that was refused in so many windows (1) within that time (that of the ban) is banned. The
- * time must be longer than all but two of these windows.
+ * A ban is a number and a unit, and implies `overrides`. `after` and `within` go with it: a key is
+ * banned that was refused in `after` windows (left out: 1) in the time `within` (left out: that of
+ * the ban). That time must be longer than all but two of these windows.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
  *
  *   text    NUL-terminated
  *   policy  made with STINT_POLICY_INIT; receives all fields
- *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong; of two options that
- *           do not go together, the first character of the later one
+ *   wrong   on -EINVAL receives the character in `text` that is wrong; if two options do not go
+ *           together, the first character of the later one. May be NULL
  * Returns 0; -EINVAL (the text is wrong; stint_reason tells it in the words of the text). */
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
@@ -660,33 +664,35 @@ STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_po
  * buffer NULL). */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
-/* Adds a policy. It takes effect at once. One that is there, by name and by all its numbers, is not
- * added again.
+/* Adds a policy. It takes effect at once. If the same policy is there, by its name and all its
+ * numbers, this gives its id and adds none.
  *   policy  made with STINT_POLICY_INIT, by hand or by stint_policy_parse; copied
  *   id      receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
- * -EPROTO. */
+ * -EPROTO, -EROFS. */
 STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
 /* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). Each request reads the policy, those of one
- * batch too, so a lowered limit is obeyed from the next request on. A lowered limit of a striped
- * policy is exact from the next window on: until then, a request for one token is granted by any
- * stripe that is below its new share.
+ * left now; lowered to 5: none left in this window). Each request reads the policy anew, also in a
+ * batch, so a lowered limit is obeyed from the next request on. A lowered limit of a striped policy
+ * is exact from the next window on: until then, a request for one token is granted by any stripe
+ * that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one. All else may change, but a policy that has ever counted refusals cannot come
- *           to carry tokens over.
- *           For these stint_policies_apply replaces the policy
- * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
+ *           stays one. A policy that has ever counted refusals cannot come to carry tokens over.
+ *           All else may change. stint_policies_apply makes other changes, too: it replaces the
+ *           policy
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
 /* Says whether stint_policy_change would make this change, and makes none. It is for servers that
  * look at a whole configuration before they put it in force.
  *   policy  as for stint_policy_change
- * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
 STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                                         const struct stint_policy *policy);
 
@@ -695,12 +701,12 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * another id and nothing used.
  *
  * The id itself becomes free when a process opens the table's file and nobody else has it open. So
- * no process that decides ever holds an id that has become another policy's. One that only reads
- * (STINT_READ_ONLY), from before to after, may: let it ask by the name again. In private memory,
- * and in memory that was given (stint_open_in), the id stays taken.
+ * no process that decides ever holds an id that has become another policy's. A process that only
+ * reads (STINT_READ_ONLY) may, if it has the table open meanwhile: let it find the name again. In
+ * private memory, and in memory that was given (stint_open_in), the id stays taken.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
- * in the slot that it has seen, for the key that has the slot by then (B). That token is not
+ * in the slot that it has seen, for the key that has the slot by then (B2). That token is not
  * counted as stray.
  *   id  its id, or one that leads to it (stint_policies_apply)
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
@@ -743,27 +749,27 @@ struct stint_change {
  * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
  * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
  * with an id of its own, that counts anew. The old id leads to the new one from that instant on, in
- * every call. So servers that hold it go on, by the new policy, and those that have the new id
- * share its counts with them, to the token (A to I). Each request reads that anew, those of one
- * batch, too. A replacement takes one of max_policies; the old id becomes free as that of a removed
+ * every call. So servers that hold the old id go on by the new policy. They share its counts, to
+ * the token (A to I), with those that have the new id. Each request reads that anew, also in a
+ * batch. A replacement takes one of max_policies; the old id becomes free as that of a removed
  * policy does.
  *
  * What the old policy granted is not given back to the new one: a refund by the old id does nothing
- * if the old policy may have granted tokens in a window with that end, though the new one may have,
- * too.
+ * if the old policy may have granted tokens in a window with that end, even if the new one may
+ * have, too.
  *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
  *            and comments from a # at the line's beginning or after a blank, to the line's end. A
  *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
  *   flags    STINT_DRY_RUN | STINT_PRUNE
- *   wrong    NULL, or on -EINVAL and -ENOSPC of a line receives the character in `text` that is
- *            wrong, else NULL; stint_reason names the line
- *   told     NULL, or called with each line's change, in order, and with the removals, when all is
- *            done. What it is given is valid during the call. It may call any function
+ *   wrong    if a line is wrong (-EINVAL) or has no room (-ENOSPC), receives the character in
+ *            `text` that is; else NULL. stint_reason names the line. May be NULL
+ *   told     called when all is done, with each line's change, in order, and with the removals.
+ *            What it is given is valid during the call. It may call any function. May be NULL
  * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
  * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
  * is seen or not).
- * Cost: some microseconds for each policy. If some were removed or replaced since the table was
- * opened by somebody alone, also that of stint_policy_remove. */
+ * Cost: some microseconds for each policy. If policies were removed or replaced since somebody last
+ * opened the table alone, also that of stint_policy_remove. */
 STINT_API STINT_CHECKED int
 stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
                      const char **wrong,
@@ -803,7 +809,7 @@ STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_ke
 
 struct sockaddr; /* <sys/socket.h> */
 
-/* Makes a key of a client's address. It is made of the first bits, and of how many they are.
+/* Makes a key of a client's address. It is made of the address's first bits, and of their number.
  * IPv4-mapped IPv6 is IPv4. All addresses of another family (unix sockets) are one key.
  *   address  a sockaddr_in or sockaddr_in6; the port does not count
  *   prefix4  bits of an IPv4 address, 1 .. 32; 0: 32
@@ -818,8 +824,8 @@ STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
 /* Flags of stint_verdict, or-ed together. */
 enum stint_verdict_flags {
     /* The first refusal of this key in this window, exactly once: log it now and the log stays
-     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not, and
-     * of a striped policy that is removed or replaced at that instant perhaps none. */
+     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not. If
+     * a striped policy is removed or replaced at that instant, perhaps none has it. */
     STINT_FIRST_REFUSAL = 1 << 0,
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
@@ -832,15 +838,19 @@ enum stint_verdict_flags {
     STINT_UNKNOWN_POLICY = 1 << 4,
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
-    /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
-     * unknown to this version or do not go together, or not with its policy (STINT_IN_FLIGHT), its
-     * reserved word is not 0, it is a charge in a group, or one of a group of more than
-     * STINT_ALL_MAX or whose end falls. A bug of the caller's. */
+    /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. It is a bug of the
+     * caller's:
+     *   - its flags are unknown to this version, do not go together, or do not go with its policy
+     *     (STINT_IN_FLIGHT);
+     *   - its reserved word is not 0;
+     *   - it is a charge in a group;
+     *   - its group has more than STINT_ALL_MAX requests, or an end that falls;
+     *   - the limiter only reads (READERS). */
     STINT_BAD_REQUEST = 1 << 6,
-    /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time
-     * until the ban is over and the cost fits: a ban may end before its window does. With
-     * STINT_SHADOW nobody is banned: the request was let through, and would have been refused for
-     * it. */
+    /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
+     * time until the ban is over and the cost fits: a ban may end before its window does. With
+     * STINT_SHADOW nobody is banned: the request was let through, and would have been refused for a
+     * ban. */
     STINT_BANNED = 1 << 7,
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
@@ -848,51 +858,52 @@ enum stint_verdict_flags {
 
 /* The answer to a request. */
 struct stint_verdict {
-    bool allowed; /* let it through */
-    uint32_t flags;
+    bool allowed;         /* let it through */
+    uint32_t flags;       /* enum stint_verdict_flags */
     uint32_t capacity;    /* most tokens the key can hold */
     uint32_t used;        /* tokens taken, those of this request included; no more than 2^32 - 1 is
-                         * told. More than `capacity` while tokens are reserved, after a charge,
-                         * after the limit was lowered, where refusals are counted, and by one for
-                         * each thread that is refused at this instant and has its token still to
-                         * take back (B). Smooth: the sum that is compared with the limit. In
+                         * told. It is more than `capacity` while tokens are reserved, after a
+                         * charge, after the limit was lowered, and where refusals are counted; and
+                         * by one for each thread that is being refused and has not yet taken its
+                         * token back (B1). Smooth: the sum that is compared with the limit. In
                          * flight: what is held */
     uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
-    uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL, and with
-                         * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
-    uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund; 0:
-                         * none was (STINT_UNTRACKED). Of a bucket, when it is full */
+    uint32_t granted;     /* tokens this request took: the cost; with STINT_PARTIAL it may be less;
+                         * with STINT_CHARGE what was charged; 0 if refused, shadowed or only
+                         * looked */
+    uint64_t window;      /* end of the window that was charged, ns since the epoch. It is the
+                         * window's id, for a refund. 0: none was charged (STINT_UNTRACKED). Of a
+                         * bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
-                      * (and jitter), or gave back; STINT_NEVER if it is more than can ever fit.
-                      * What is too long for 64 bits is told as STINT_NEVER - 1.
-                      * Granted: 0, but for a reservation the ns to wait before its tokens are
-                      * there */
+                      * or gave back, and jitter; STINT_NEVER if it is more than can ever fit. What
+                      * is too long for 64 bits is told as STINT_NEVER - 1. Granted: 0; of a
+                      * reservation the ns to wait before its tokens are there */
     uint64_t reserved[2]; /* 0 */
 };
 
-/* Striped policies. A key's tokens are in several slots, which are read one after the other:
+/* STRIPED POLICIES. A key's tokens are in several slots, which are read one after the other:
  *
  *  - `used` and `remaining` of a granted request are those of its own stripe times the number of
  *    stripes. So the true remainder differs by at most the share of the other stripes, limit *
  *    (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals read
  *    all stripes, and are exact if nobody else decides meanwhile.
  *  - A request for one token takes it from the first stripe that has one, its own first.
- *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit
- *    of its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
+ *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit of
+ *    its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
  *    slot but for the mark of a first refusal (C). If it fits, it takes from stripe after stripe.
- *    If others were faster and it is short in the end, it gives back what it took. So two such
- *    requests at once can both be refused where one would have fitted, and others for what they
- *    held.
- *  - The sum of the stripes is no snapshot. A token that is given back in one stripe and taken in
- *    another while a request looks can be seen twice, and the request, for one token or for more,
- *    refused although it fits.
- *  - A request that meets the turn of a window in the middle starts over in the new one, and gives
- *    back what it had taken in the old one.
- *  - A request's own limit below the policy's is compared with the sum of the stripes, which
- *    concurrent requests may pass by what they take meanwhile. One above the policy's is taken as
- *    the policy's.
+ *    If others were faster and it is short in the end, it gives back what it took. So of two such
+ *    requests at once both can be refused though one would have fitted. Others can be refused for
+ *    what the two held meanwhile.
+ *  - The sum of the stripes is no snapshot. If a token is given back in one stripe and taken in
+ *    another while a request looks, the request can see it twice. Then it is refused although it
+ *    fits, even if it asks for one token.
+ *  - If a window ends in the middle of a request, the request gives back what it had taken in the
+ *    old one, and starts over in the new one.
+ *  - A request's own limit below the policy's is compared with the sum of the stripes. Concurrent
+ *    requests may pass it by what they take meanwhile. One above the policy's is taken as the
+ *    policy's.
  *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
  *    enough is it decided as one of a key without a slot. */
 
@@ -905,15 +916,17 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *            capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading.
+ *
  *            It may be late. If the key is in a newer window, the caller joins that. If that window
  *            began more than 60 s after `now`, the request is decided at the time of the clock
- *            instead (by the override, or the ban, that the key has at `now` or then). So is a
- *            request for a key without a slot, if some window of the table began more than 60 s
- *            after `now` (or 30 s: that is known to half a minute). If none did, because nobody has
- *            asked since, say, the key gets the window of `now`.
+ *            instead (by an override or a ban that the key has at `now` or at that time). A key
+ *            without a slot gets the window of `now`; but if some window of the table began more
+ *            than 60 s after `now`, its request, too, is decided at the time of the clock. (That
+ *            window's begin is known to half a minute: 30 s may be enough.)
+ *
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
- *            next decision on a full table slow, once; and a full table may then be called full
- *            although a slot that this caller opened could be taken
+ *            next decision on a full table slow, once. Then a table may be called full although a
+ *            slot that this caller opened could be taken
  * Returns verdict.allowed.
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
@@ -923,38 +936,39 @@ STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_
 
 /* Flags of stint_request, or-ed together. */
 enum stint_request_flags {
-    /* Look, take nothing, count nothing; allowed says whether the request would be. */
+    /* Look, take nothing, count nothing; verdict.allowed says whether the request would be let
+     * through. */
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
-    /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
+    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
-    /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back, or the
-     * bucket's refill. Granted, the caller waits verdict.retry_after before it does the work. */
+    /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
+     * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
     STINT_RESERVE = 1 << 3,
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
      * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
      * stint_policy_stats.charged counts it, and the key keeps its FIRST_REFUSAL. What is charged is
-     * no grant, so A does not speak of it: a key can have used more than its capacity.
-     *   - It charges the window of now. A plain key holds 2^28 tokens, a smooth one 16,383 in each
-     *     window, one whose tokens carry over its capacity and max_reserved together, a bucket its
-     *     burst and max_reserved. What is more is cut off: verdict.granted is what was charged.
+     * no grant, so A does not count it: a key can have used more than its capacity.
+     *   - It charges the window of now, up to what a key can hold: 2^28 tokens; by a smooth policy
+     *     16,383 in each window; where tokens carry over, capacity + max_reserved; by a bucket,
+     *     burst + max_reserved. What is more is cut off: verdict.granted is what was charged.
      *   - The next window of a plain policy begins with nothing used. Where tokens carry over, what
-     *     was charged is paid back as what was taken is: with max_reserved it can be a debt.
+     *     was charged is paid back like what was taken: with max_reserved it can be a debt.
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
-     *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
-     *     STINT_UNTRACKED, and allowed. A striped key can lack slots for some of its stripes. What
-     *     these should hold is not charged. The mark is the same: `granted` is what was charged,
-     *     and stays.
-     *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
-     *     request's own, or STINT_IN_FLIGHT (nor does the look take these); and as a part of
-     *     stint_decide_all or stint_decide_groups (which take the look).
+     *   - On a full table STINT_FULL_REPLACE replaces a key as ever. Else nothing is charged, and
+     *     the request is allowed and marked STINT_UNTRACKED. If a striped key lacks slots for some
+     *     of its stripes, what these should hold is not charged. The mark is the same, and
+     *     `granted` is what was charged, and stays.
+     *   - It is STINT_BAD_REQUEST with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
+     *     request's own, or STINT_IN_FLIGHT; so is the look. It is STINT_BAD_REQUEST in
+     *     stint_decide_all and stint_decide_groups; the look is not.
      *
      * STINT_PEEK | STINT_CHARGE is the look before a charge. It takes nothing, but it is a
      * decision: it is counted as allowed or refused, and its first refusal in a window is marked
-     * and told. Requests that run at the same time can pass the look together, and are then charged
-     * together: the count passes the limit by as many as that. Failed logins, at most so many a
-     * window for each user:
+     * and told. Requests that run at the same time can all pass the look, and are then all charged:
+     * the count can pass the limit by as many. Failed logins, at most so many a window for each
+     * user:
      *
      *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
      *     login.flags = STINT_PEEK | STINT_CHARGE;
@@ -966,11 +980,12 @@ enum stint_request_flags {
      *     } */
     STINT_CHARGE = 1 << 4,
     /* The request takes for work that may come to nothing, and settles when that is known: it gives
-     * back what was not due (stint_refund), or charges what is missing. Refused, it is nobody's
-     * failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key that has
-     * no slot gets none for it. All else is as without the flag: it is counted as refused, and
-     * STINT_COUNT_REFUSED and STINT_DRAIN take what they take. With STINT_PEEK | STINT_CHARGE a
-     * look that tells no first refusal; with other looks, and with charges, nothing.
+     * back what was not due (stint_refund), or charges what is missing. If it is refused, that is
+     * nobody's failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key
+     * that has no slot gets none for it. All else is as without the flag: it is counted as refused,
+     * and STINT_COUNT_REFUSED and STINT_DRAIN take what they take. With STINT_PEEK | STINT_CHARGE
+     * it makes the look tell no first refusal. With other looks, and with charges, it changes
+     * nothing.
      *
      * Failed logins, at most so many a window, however many are tried at once:
      *
@@ -990,14 +1005,13 @@ enum stint_request_flags {
  *
  * It is for C and for C++, where compilers warn of initialisers that leave fields out. */
 struct stint_request {
-    stint_key key;
+    stint_key key;     /* who is limited */
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
-                      * limits of their own: 1 .. 2^28 (smooth, in flight: 16,383; striped: the
-                      * policy's); more is taken as that. With what STINT_RESERVE may take
-                      * it is 2^28 at most, too. Of a bucket it is in place of the policy's limit.
-                      * 0: the policy's */
+                      * limits of their own; of a bucket, in place of the policy's limit. 1 .. 2^28
+                      * (smooth, in flight: 16,383; striped: the policy's); more is taken as that.
+                      * With what STINT_RESERVE may take it is 2^28 at most, too. 0: the policy's */
     uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE |
                       * STINT_TENTATIVE; others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
@@ -1014,16 +1028,16 @@ STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_re
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
 /* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
- * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one
- * may call stint_prefetch on each key at once. Each request reads its policy anew: a limit that is
- * lowered is obeyed from the next request on.
+ * of 16 costs a fraction of 16 calls, and one of 64 less. If you gather the requests one by one,
+ * call stint_prefetch on each key as soon as you have it. Each request reads its policy anew: a
+ * limit that is lowered is obeyed from the next request on.
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) STINT_NONNULL(1);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other work.
- */
+/* Fetches the cache line that a decision on this key will need. The caller does other work
+ * meanwhile. */
 STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
 
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
@@ -1032,22 +1046,23 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  * All are looked at first. If one does not fit, nothing is taken. If all fit they take in order,
  * those whose tokens carry over last. If another thread was faster and one is refused after all,
  * what the others took is given back, in the window in which it was taken. In between, a concurrent
- * caller can see those tokens taken, and be refused for them (B). Nobody is granted more than a
- * limit for it, unless the key is reset in between (A). (Given back after a boundary: where tokens
- * carry over, those of another than the last such request may have been carried, and stay taken.)
+ * caller can see those tokens taken, and be refused for them (B4). A holds for each limit, unless
+ * the key is reset in between (A1). (If a window ends before they are given back: where tokens
+ * carry over, those of all but the last such request may have been carried into the next window,
+ * and stay taken.)
  *
  * Several of one key and policy are judged one after the other.
  *   n         at most STINT_ALL_MAX; more are refused, each verdict marked STINT_BAD_REQUEST. 0 are
  *             allowed
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
- *             those with `allowed` false are what refused it, and the largest retry_after of these
- *             tells when the whole would fit, all parts of one key one after the other;
- *             STINT_NEVER if it never does (of a bucket's key with an override, each is told as
- *             if the others had its `limit`). Their `used` and `remaining` are told beside what
- *             earlier requests for the same key and policy would have taken. The others are allowed
- *             with `granted` 0, and tell what is used without this call
- * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,
- * or all if all were allowed, are counted in the statistics.
+ *             those with `allowed` false are what refused it. The largest retry_after of these
+ *             tells when the whole would fit, all requests of one key one after the other;
+ *             STINT_NEVER if it never does. (By a bucket, if the key has an override, each is told
+ *             as if the others had its `limit`.) Their `used` and `remaining` count what earlier
+ *             requests for the same key and policy would have taken. The others are allowed with
+ *             `granted` 0, and tell what is used without this call
+ * Returns whether all were allowed (shadowed ones count as allowed). If they were, the statistics
+ * count them all, else only those that were refused.
  * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts)
@@ -1059,8 +1074,8 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
  *   requests  [requests, requests + ends[groups - 1])
  *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
  *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
- *             one of none is allowed. An end may not be below the one before it, nor above the
- *             last one: that group and all after it are refused, marked STINT_BAD_REQUEST
+ *             one of none is allowed. If an end is below the one before it, or above the last one,
+ *             that group and all after it are refused, marked STINT_BAD_REQUEST
  *   groups    0 or more
  *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
@@ -1070,21 +1085,23 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
     STINT_NONNULL(1);
 
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
- * (STINT_IN_FLIGHT) it gives back what was held by work that is done.
- *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
+ * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted
+ * (STINT_COUNT_REFUSED) took no tokens: they stay counted.
+ *   policy  the id by which they were taken. If its policy was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
- *           back. Once the key has begun another window, nothing happens (but the last window of a
- *           smooth or in-flight policy still counts, and is given back to). Until then tokens are
- *           given back, and counted in stats.refunded, though the window may be over by the clock:
- *           only tokens that carry over are of use then. To a bucket is given back what has not
- *           come back by itself, by the limiter's clock: of the time tokens * T no more than what
- *           is left to `window`, and until it is full. (T: by the limit, or the override, of now.)
- *           A token of which a part was given back counts as one. The bucket does not know whose
- *           the time is: after an earlier take was given back, tokens of a later one may be given
- *           back that had come back by themselves
- * Counted refusals (STINT_COUNT_REFUSED) are none of the tokens taken, and stay counted.
+ *           back. Once the key has begun another window, nothing is given back. (By a smooth or
+ *           in-flight policy the last window still counts, and is given back to.) Until then tokens
+ *           are given back, and counted in stint_policy_stats.refunded, even if the window is over
+ *           by the clock: then only tokens that carry over are of use.
+ *
+ *           A bucket is given back what has not come back by itself, by the limiter's clock: the
+ *           time tokens * T, but no more than what is left to `window`, and no more than makes it
+ *           full. T (TOKEN BUCKETS) goes by the limit, or the override, of now. A token of which a
+ *           part was given back counts as one. The bucket does not know whose the time is: after an
+ *           earlier take was given back, tokens of a later one may be given back that had come back
+ *           by themselves
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -1110,39 +1127,40 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 
 /* ---- Overrides and bans --------------------------------------------------------------------- */
 
-/* BANS begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is banned
- * for an hour. The three lie within one span of an hour (or of `within`), that begins with the
- * first refusal. The next span begins with the first refusal after it. So refusals at minutes 0,
- * 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
+/* BANS. They begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is
+ * banned for an hour. The three lie in one span of an hour (or of `within`), which begins with the
+ * first refusal. The next span begins with the first refusal after the end of this one. So refusals
+ * at minutes 0, 50, 70 and 80 ban nobody, though 50, 70 and 80 are within an hour; one at 90 does:
  *
  *     minute    0                   50   60   70   80   90                           150
  *     refused   1                   2         1    2    3: banned
  *     spans     |------------------------|    |----.....
  *     ban                                               |------------------------------|
  *
- * The span, or the ban, of a late caller's refusal lasts until the clock's next tick at least. */
+ * If the caller is late, the span or the ban that its refusal begins lasts until the clock's next
+ * tick at least. */
 
 /* Gives a key another limit until an instant. It stands in place of the policy's capacity, and
- * beats request.limit. All else of the policy stays. Of several keys
- * that one request is judged by (stint_decide_all) it is this one's only: an override of a client
- * never loosens the limit of its network.
+ * beats request.limit. All else of the policy stays. If one request is judged by several keys
+ * (stint_decide_all), the override is this key's only: an override of a client never loosens the
+ * limit of its network.
  *
  * It holds for decisions that begin after this call, of all processes that share the table. It
  * survives restarts, and is over at its time by itself. The tokens that the key has used stay used.
  * A refusal's retry_after takes into account when the override ends. If that end is all that it
  * waits for, it has no jitter.
  *
- * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
- * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
- * it was set for. A decision that sleeps while the slot goes to another key's override, back and
- * there again, all cleared and set until the same instant, is by the other's. After a backward step
- * of the clock, one that would be 366 days and 60 s ahead, is void.)
+ * It takes a slot of the table, which is never replaced. (A stray token in it (B2) raises the limit
+ * by one. An override that is over, and that nobody touched for 2.7 years, may return for as long
+ * as it was set for. If a decision sleeps while its slot goes to another key's override, back, and
+ * to the other's again, all until the same instant, it goes by the other's. An override that ends
+ * more than 366 days and 60 s from now, after a backward step of the clock, is void.)
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
- *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too; 2^28 never
- *           refuses: what the count does not hold is not counted (as with STINT_CHARGE), and all is
- *           granted. So a refund may then give back tokens of other requests of the key. A smooth
- *           policy takes more than 16,383, but 2^28, as that
+ *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never
+ *           refuses: all is granted, and what the count does not hold is not counted (as with
+ *           STINT_CHARGE). A refund may then give back tokens of the key's other requests. A smooth
+ *           policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
@@ -1175,14 +1193,16 @@ STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, u
  *   limit  receives its tokens; may be NULL
  *   until  receives its end, ns since the epoch; may be NULL
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
- * Threads: any. Cost: that of a look. */
+ * Threads: any.
+ * Cost: that of a look. */
 STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
 /* Ends a key's override, or its ban, now.
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS. One that is over by the
- * clock is none, but is there again if the clock is set back to before its end.
- * Threads: lock-free. Cost: that of stint_reset. */
+ * clock counts as none, but is there again if the clock is set back to before its end.
+ * Threads: lock-free.
+ * Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
@@ -1199,7 +1219,7 @@ struct stint_stats {
     uint64_t untracked;      /* decisions on keys without a slot, the table being full */
     uint64_t replaced;       /* live keys that lost their slot (STINT_FULL_REPLACE) */
     uint64_t clock_steps;    /* slots and shards started anew after a backward step of the clock */
-    uint64_t stray_tokens;   /* the exception of promise B, as far as it was seen */
+    uint64_t stray_tokens;   /* tokens of exception B2, as far as they were seen */
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
     uint64_t resets;         /* calls of stint_reset that had something to forget */
     uint32_t shards;
@@ -1230,8 +1250,8 @@ struct stint_stats {
             0, 0, 0, 0, 0, 0, 0                                                                    \
     }
 
-/* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
- * decision, nor is a look, but for the one before a charge. */
+/* Counts of one policy. Every decision is in exactly one of the first three. Charges and looks are
+ * no decisions; only the look before a charge (STINT_PEEK | STINT_CHARGE) is. */
 struct stint_policy_stats {
     size_t size; /* sizeof(struct stint_policy_stats) */
     uint64_t allowed;
@@ -1276,11 +1296,11 @@ enum stint_entry_flags {
     /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
     /* This is no count: until `end` the key is banned (stint_policy.ban). STINT_ENTRY_OVERRIDE is
-     * set, too; of a limit that was set by hand it is set alone. */
+     * set, too. A limit that stint_override has set has STINT_ENTRY_OVERRIDE alone. */
     STINT_ENTRY_BAN = 1 << 4,
-    /* The ban would be if the policy were no shadow: it refuses nobody. */
+    /* The policy is a shadow: the ban refuses nobody. */
     STINT_ENTRY_SHADOW = 1 << 5,
-    /* This is no count: until `end` the key has `used` strikes, and more of them are a ban. Told by
+    /* This is no count: until `end` the key has `used` strikes; enough of them begin a ban. Told by
      * stint_each_of alone. */
     STINT_ENTRY_STRIKES = 1 << 6,
     /* This is no count: nothing is left of the key but its label. `policy` is UINT32_MAX. Told by
@@ -1296,15 +1316,15 @@ struct stint_entry {
     uint64_t used;   /* tokens, as a look at the key tells now */
     uint64_t end;    /* of the window, ns since the epoch. Of a key that has only a debt, the window
                       * of now; of a bucket, when it is full */
-    const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
-                            * known. Valid during the callback */
+    const char *label;        /* [label, label+label_length): any bytes, no NUL at the end; NULL:
+                               * none is known. Valid during the callback */
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
     uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
     uint64_t limit;           /* of STINT_ENTRY_OVERRIDE: 0: refused everything; 2^28: never */
-    uint64_t since;           /* ns since the epoch. STINT_ENTRY_BAN: of the refusal that began it;
-                               * STINT_ENTRY_STRIKES: of the first (by the length of the policy's
-                               * ban now). STINT_ENTRY_REFUSED: the key was refused after it. Else
-                               * 0 */
+    uint64_t since;           /* ns since the epoch. STINT_ENTRY_BAN: of the refusal that began it.
+                               * STINT_ENTRY_STRIKES: of the first strike (by the policy's present
+                               * ban). STINT_ENTRY_REFUSED: the key was refused after this instant.
+                               * Else 0 */
     uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
                                * key; 0: no label is known */
     const char *note;         /* of STINT_ENTRY_OVERRIDE: what stint_override_note was given, with a
@@ -1314,7 +1334,7 @@ struct stint_entry {
 };
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do
- * meanwhile is seen or not; a key that stays where it is is told once. Windows that are over are
+ * meanwhile may be seen or not; a key that keeps its slot is told once. Windows that are over are
  * left out, unless they leave a debt. Of a striped key the slots are added up, and told last. An
  * override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
@@ -1326,9 +1346,9 @@ STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
-/* Tells of one key what stint_each would; its strikes; and if there is neither, its label. For
- * servers that show a client, or whom they ask for it, all that the table has of it. What the key
- * may still take, stint_decide tells (STINT_PEEK), also by policies that have no entry of it.
+/* Tells of one key what stint_each would tell, and its strikes; if there is neither, its label. So
+ * a server can show all that the table has of a client. What the key may still take, a look tells
+ * (STINT_PEEK), also by policies that have no entry of it.
  *   key       as it is decided. In each of its entries it is whole, whatever the table is
  *   callback  as for stint_each
  * Returns 0; -EINVAL.
@@ -1340,10 +1360,10 @@ STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
                             void *context);
 
 /* Leaves a key's name for readers of the table, and counts one more window in which it was refused.
- * Call it once at each STINT_FIRST_REFUSAL. Names are kept in sets
- * of four, by key; in a full set the key that was refused in the fewest windows makes room, where
- * each day since its last one halves them. A torn name is never shown: a thread that is killed in
- * this call leaves the key without one until it is named again.
+ * Call it once at each STINT_FIRST_REFUSAL. Names are kept in sets of four, by key. In a full set
+ * the key that was refused in the fewest windows makes room; each day since its last refusal halves
+ * its number. A torn name is never shown: a thread that is killed in this call leaves the key
+ * without one until it is named again.
  *   key     as it was decided
  *   bytes   [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: escape control
  *           bytes before you print them. NULL only if length is 0
@@ -1357,7 +1377,8 @@ STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const vo
 enum stint_metrics_flags {
     /* Leave "# EOF" out: other families follow in the same text. */
     STINT_METRICS_NO_EOF = 1 << 0,
-    /* Do not look at every slot: without the gauges of what is in use, in microseconds. */
+    /* Do not look at every slot: it takes microseconds, and leaves out the gauges of what is in
+     * use. */
     STINT_METRICS_NO_SCAN = 1 << 1,
 };
 
@@ -1392,8 +1413,8 @@ enum stint_headers_style {
      *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
      */
     STINT_HEADERS_DRAFT = 1 << 0,
-    /* The older trio that most clients read today, of the verdict that stint_tightest gives
-     * (of those that stint_headers tells):
+    /* The older trio that most clients read today. It tells one verdict: of those that
+     * stint_headers tells, the one that stint_tightest gives.
      *
      *     X-RateLimit-Limit: 50
      *     X-RateLimit-Remaining: 0
@@ -1405,7 +1426,7 @@ enum stint_headers_style {
 
 /* Finds the verdict of one request that says most to the client. It is one that refused; else one
  * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
- * whose window ends last. Of those that are alike in having refused or not, a STINT_UNTRACKED one
+ * whose window ends last. Among those that refused, and among the others, a STINT_UNTRACKED one
  * comes last.
  *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
  * Returns its place, below n; 0 if n is 0. */
@@ -1426,8 +1447,8 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * bucket q is its burst, w the time in which all of it comes back, and t the time until it is full.
  *
  * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
- * begin. Nobody knows when others end. So it has neither w nor t; its refusal gives no Retry-After,
- * but for one that can never fit, which takes it away; and X-RateLimit is of the other verdicts.
+ * begin. Nobody knows when others end. So it has neither w nor t, and its refusal gives no
+ * Retry-After; one that can never fit takes Retry-After away. X-RateLimit is of the other verdicts.
  *
  *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
  *     RateLimit: "conns";r=0

@@ -93,8 +93,9 @@ uint64_t token_time(const struct stint_policy *policy) {
     return ceil_div(policy->window, policy->limit);
 }
 
-/* "A plain key holds 2^28 tokens, a smooth one 16,383 in each window, one whose tokens carry over
- * its capacity and max_reserved together, a bucket its burst and max_reserved." */
+/* "It charges the window of now, up to what a key can hold: 2^28 tokens; by a smooth policy 16,383
+ * in each window; where tokens carry over, capacity + max_reserved; by a bucket, burst +
+ * max_reserved." */
 uint32_t count_most(const struct stint_policy *policy) {
     if (looks_back(policy))
         return 16383;
@@ -114,9 +115,9 @@ static uint64_t shortest_between(const struct stint_policy *policy, uint64_t win
     return days[months < 13 ? months : 13] * DAY_NS;
 }
 
-/* "With max_reserved it is at most 2^28, and fills within 366 days. limit at most 10 million a
- * second". "A burst goes with max_reserved, and with nothing else of this table, nor with a
- * capacity that is the limit." */
+/* "burst + max_reserved is at most 2^28, and comes back within 366 days. limit at most 10 million a
+ * second". "`burst` goes with max_reserved, and with nothing else in the table. Its capacity must
+ * be 0." */
 static bool valid_bucket(const struct stint_policy *policy) {
     return policy->limit <= policy->window / LEAST_TOKEN && policy->capacity == 0 &&
            policy->start == 0 && policy->calendar == 0 && policy->stripes <= 1 &&
@@ -124,7 +125,7 @@ static bool valid_bucket(const struct stint_policy *policy) {
            (wide)count_most(policy) * token_time(policy) <= STINT_WINDOW_MAX;
 }
 
-/* "0: within `ban`" */
+/* "0: as long as `ban`" */
 static uint64_t ban_within(const struct stint_policy *policy) {
     return policy->ban_within ? policy->ban_within : policy->ban;
 }
@@ -142,7 +143,7 @@ bool model_valid(const struct stint_policy *policy) {
         policy->jitter > 100 ||
         (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
         return false;
-    /* "within ban_within of the first ... That must be longer than ban_after - 2 windows" */
+    /* "within ban_within of the first ... ban_within must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
         ban_within(policy) + bucket_time(policy) <= shortest_between(policy, policy->ban_after - 1))
         return false;
@@ -233,7 +234,7 @@ uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64
     return (uint64_t)((int64_t)now - into + window);
 }
 
-/* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket until all
+/* H: a backward step of the clock holds a key up "for its window and 60 s"; "by a bucket, until all
  * of burst and max_reserved is back (or a window, if that is longer), 60 s and two ticks". (It is
  * measured from tick to tick.) */
 bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
@@ -327,7 +328,7 @@ static uint32_t mark_moved(const struct stint_policy *policy, uint32_t mark, uin
     return passed || tick_passed ? OPEN : mark;
 }
 
-/* "Of a bucket that was full in between there may be another." */
+/* "If the bucket was full in between, there may be another." */
 static struct model_key bucket_filled(const struct stint_policy *policy, struct model_key key,
                                       uint64_t now) {
     const uint32_t mark = mark_moved(policy, key.refused, key.window, now);
@@ -399,7 +400,7 @@ uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
     return tick_from(now + ban_within(policy));
 }
 
-/* "a key that was refused in so many of them, within ban_within of the first, is banned". Each
+/* "A key that was refused in so many of them, within ban_within of the first, is banned". Each
  * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
@@ -424,7 +425,7 @@ struct model_by model_by(const struct stint_policy *policy) {
         .policy = policy, .charging = policy, .telling = policy, .near_limit = policy->near_limit};
 }
 
-/* "0 refuses everything, requests for no tokens too; 2^28 never refuses" */
+/* "0 refuses everything, requests for no tokens too. 2^28 never refuses" */
 static bool is_barred(const struct model_by *by) {
     return by->ruling && by->ruling->limit == 0;
 }
@@ -434,7 +435,8 @@ static bool is_endless(const struct model_by *by) {
 }
 
 /* "A limit of the request's own, or an override, changes T". "A request's own limit above the
- * policy's is taken as the policy's". "An override of more than 10 million a second is as that." */
+ * policy's is taken as the policy's". "An override of more than 10 million a second counts as 10
+ * million." */
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
@@ -443,8 +445,8 @@ static uint64_t token_by(const struct model_by *by, const struct stint_request *
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
 }
 
-/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. Of
- * max_reserved it is the same." */
+/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. The
+ * same goes for max_reserved." */
 static uint64_t tokens_in(const struct model_by *by, const struct stint_request *request,
                           uint32_t tokens) {
     const uint64_t own = token_by(by, request);
@@ -463,8 +465,8 @@ static uint32_t own_capacity(const struct model_by *by, const struct stint_reque
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
 
-/* An override's limit "stands in place of the policy's capacity, and beats request.limit."
- * "A smooth policy takes more than 16,383, but 2^28, as that." */
+/* An override's limit "stands in place of the policy's capacity, and beats request.limit." "A
+ * smooth policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28." */
 uint32_t model_capacity(const struct model_by *by, const struct stint_request *request) {
     if (!by->ruling)
         return own_capacity(by, request);
@@ -571,7 +573,7 @@ static uint64_t filled_in(const struct model_by *by, const struct stint_request 
     return ahead <= most ? 0 : (uint64_t)(ahead - most);
 }
 
-/* "Granted: 0, but for a reservation the ns to wait before its tokens are there" */
+/* "Granted: 0; of a reservation the ns to wait before its tokens are there" */
 static uint64_t there_in(const struct model_by *by, const struct stint_request *request,
                          const struct model_key *key, uint64_t cost, uint64_t capacity,
                          uint64_t now) {
@@ -652,8 +654,8 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and empty the key." "Refused tokens
- * count as used, up to 2^28." Returns the tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused
+ * tokens count as used, up to 2^28." Returns the tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
@@ -703,7 +705,7 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     if (fits && !charge && !endless && sum + cost > v->capacity) /* a reservation */
         v->retry_after = there_in(by, request, key, cost, v->capacity, now);
     if (fits && !peek) {
-        /* "what the count does not hold is not counted ... and all is granted" */
+        /* "all is granted, and what the count does not hold is not counted" */
         const uint64_t counted = endless ? least_of(cost, holds) : cost;
         add_used(by, request, counted, key);
         sum += counted;
@@ -731,8 +733,8 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     return answer;
 }
 
-/* "What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
- * would be. Nobody is replaced for the mark of a refusal alone." */
+/* "A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what
+ * a request would be told. No key is replaced only to mark a refusal." */
 enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_full,
                               const struct stint_request *request, uint64_t now) {
     struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -745,9 +747,10 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 }
 
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
- * the capacity". STINT_FULL_REFUSE: "it is refused ... until the end of the window that the key
- * would be in, at least; by a bucket for T". "`window` is 0 ... `granted` is what was let through
- * all the same." A charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
+ * the capacity". STINT_FULL_REFUSE: "it is refused ... Its retry_after is at least the rest of the
+ * window that the key would be in; by a bucket it is T". "`window` is 0 ... `granted` is what was
+ * let through all the same." A charge: "nothing is charged, and the request is allowed and marked
+ * STINT_UNTRACKED". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -789,8 +792,8 @@ static uint64_t told_wait(const struct model_answer *answer, uint64_t jitter) {
     return most_of(wait, answer->wait_least);
 }
 
-/* "the largest retry_after of these tells when the whole would fit, all parts of one key one after
- * the other": the longest wait of looks, each beside the whole costs of those before. */
+/* "The largest retry_after of these tells when the whole would fit, all requests of one key one
+ * after the other": the longest wait of looks, each beside the whole costs of those before. */
 static void wait_for_parts(const struct model_by *by, const struct stint_request *requests,
                            size_t n, uint64_t now, const struct model_key *key,
                            struct model_answer *whole) {
@@ -814,9 +817,9 @@ static void wait_for_parts(const struct model_by *by, const struct stint_request
 }
 
 /* "all of them take their tokens, or none does" "If the whole is refused, those with `allowed`
- * false are what refused it ... Their `used` and `remaining` are told beside what earlier requests
- * for the same key and policy would have taken. The others are allowed with `granted` 0, and tell
- * what is used without this call." */
+ * false are what refused it ... Their `used` and `remaining` count what earlier requests for the
+ * same key and policy would have taken. The others are allowed with `granted` 0, and tell what is
+ * used without this call." */
 bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
                         uint64_t now, bool granted, struct model_key *key,
                         struct model_answer *answers) {
@@ -853,8 +856,8 @@ bool model_decide_parts(const struct model_by *by, const struct stint_request *r
     return fit;
 }
 
-/* "The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time until
- * the ban is over and the cost fits." */
+/* "The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the time
+ * until the ban is over and the cost fits." */
 void model_ban(struct model_answer *answer, uint64_t now, uint64_t until) {
     answer->verdict.flags |= STINT_BANNED;
     answer->wait_least = until > now ? until - now : 0;
@@ -897,9 +900,10 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
     return true;
 }
 
-/* "To a bucket is given back what has not come back by itself, by the limiter's clock: of the time
- * tokens * T no more than what is left to `window`, and until it is full. (T: by the limit, or the
- * override, of now.) A token of which a part was given back counts as one." */
+/* "A bucket is given back what has not come back by itself, by the limiter's clock: the time tokens
+ * * T, but no more than what is left to `window`, and no more than makes it full. T (TOKEN BUCKETS)
+ * goes by the limit, or the override, of now. A token of which a part was given back counts as
+ * one." */
 static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64_t window,
                               uint64_t now, struct model_key *key) {
     const struct stint_request request = {0};
@@ -913,8 +917,8 @@ static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64
     return (uint32_t)ceil_div(from - key->window, token);
 }
 
-/* "Once the key has begun another window, nothing happens (but the last window of a smooth or
- * in-flight policy still counts, and is given back to)." */
+/* "Once the key has begun another window, nothing is given back. (By a smooth or in-flight policy
+ * the last window still counts, and is given back to.)" */
 uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
                       struct model_key *key) {
     const struct stint_policy *policy = by->policy;
