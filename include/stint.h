@@ -696,7 +696,8 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * The id itself becomes free when a process opens the table's file and nobody else has it open. So
  * no process that decides ever holds an id that has become another policy's. One that only reads
  * (STINT_READ_ONLY), from before to after, may: let it ask by the name again. In private memory,
- * and in memory that was given (stint_open_in), the id stays taken.
+ * and in memory that was given (stint_open_in), the id stays taken. stint_stats.gone_ids tells how
+ * many are.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
  * in the slot that it has seen, for the key that has the slot by then (B). That token is not
