@@ -222,9 +222,9 @@
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
  * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
  * nothing. A process that may read the file learns the table's secret (with which it can make keys
- * that collide), the hashes of the keys, the labels, and the notes. It can also hold the file's lock
- * (flock), which keeps others from opening the file. Let only those read that you trust with that.
- * By such a limiter
+ * that collide), the hashes of the keys, the labels, and the notes. It can also hold the file's
+ * lock (flock), which keeps others from opening the file. Let only those read that you trust with
+ * that. By such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
@@ -704,6 +704,7 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * no process that decides ever holds an id that has become another policy's. A process that only
  * reads (STINT_READ_ONLY) may, if it has the table open meanwhile: let it find the name again. In
  * private memory, and in memory that was given (stint_open_in), the id stays taken.
+ * stint_stats.gone_ids tells how many are.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
  * in the slot that it has seen, for the key that has the slot by then (B2). That token is not

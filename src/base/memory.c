@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -115,23 +116,25 @@ static int failed_file(const char *what) {
 
 const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
     struct stat ours;
-    char line[256];
+    char line[256], place[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
     FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
 
     (void)snprintf(said, HOLDER_SIZE, "another process");
-    while (locks != NULL && fgets(line, sizeof(line), locks) != NULL) {
-        unsigned major, minor;
-        unsigned long inode;
-        long process;
-        /* One that took the lock, and left it to its children, is gone. */
-        if (sscanf(line, "%*d: FLOCK %*s %*s %ld %x:%x:%lu", &process, &major, &minor, &inode) ==
-                4 &&
-            inode == ours.st_ino && makedev(major, minor) == ours.st_dev && process != getpid() &&
-            process > 0 && (kill((pid_t)process, 0) == 0 || errno == EPERM))
-            (void)snprintf(said, HOLDER_SIZE, "process %ld", process);
+    if (locks == NULL)
+        return said;
+    (void)snprintf(place, sizeof(place), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
+                   (unsigned long)ours.st_ino);
+    while (fgets(line, sizeof(line), locks) != NULL) {
+        if (strstr(line, ": FLOCK ") == NULL || (at = strstr(line, place)) == NULL)
+            continue;
+        *at = '\0';
+        const char *blank = strrchr(line, ' ');
+        const pid_t process = blank == NULL ? 0 : (pid_t)strtol(blank, NULL, 10);
+        /* One that took the lock, and left it to its children, may be gone. */
+        if (process > 0 && process != getpid() && (kill(process, 0) == 0 || errno == EPERM))
+            (void)snprintf(said, HOLDER_SIZE, "process %ld", (long)process);
     }
-    if (locks != NULL)
-        (void)fclose(locks);
+    (void)fclose(locks);
     return said;
 }
 

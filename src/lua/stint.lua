@@ -909,17 +909,19 @@ function limit:metrics(how)
         words[#words + 1] = string_of(name, "a label's name")
         words[#words + 1] = string_of(value, "a label's value")
     end
-    local labels = new("const char *[?]", #words + 1, words)
-    options.labels = #words > 0 and labels or nil
-    local length = C.stint_metrics(self.limiter, options, nil, 0)
-    while length >= 0 do
-        local room = length + 1
+    local room, length = 0
+    repeat
         local text = buffer_t(room)
+        -- Made last, so that nothing is collected before the call. What no word is for is not 0.
+        local labels = new("const char *[?]", #words + 1, words)
+        labels[#words] = nil
+        options.labels = #words > 0 and labels or nil
         length = C.stint_metrics(self.limiter, options, text, room)
         if length >= 0 and length < room then
             return str(text, length)
         end
-    end -- the counts have grown since they were measured
+        room = length + 1
+    until length < 0 -- the counts may have grown since they were measured
     return failure(length)
 end
 

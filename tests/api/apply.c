@@ -565,6 +565,23 @@ static bool count_entries(void *context, const struct stint_entry *entry) {
     return true;
 }
 
+/* Ids that became free while a handle only read are room for it, too. */
+TEST_IN_DIRECTORY(test_reader_sees_free_ids) {
+    struct stint_limiter *writer = open_few(2, path), *reader = NULL;
+    struct stint_options options = fixture_options(0, STINT_FULL_REFUSE);
+    options.path = path;
+    options.flags = STINT_READ_ONLY;
+    apply(writer, "1/m name=a\n2/m name=b", 0, NULL);
+    assert_int_equal(stint_attach(&options, &reader), 0);
+    assert_int_equal(stint_policies_apply(reader, "3/m name=c", STINT_DRY_RUN, NULL, NULL, NULL),
+                     -ENOSPC);
+    assert_int_equal(stint_policy_remove(writer, 0), 0);
+    stint_close(writer);
+    stint_close(open_few(2, path));
+    apply(reader, "3/m name=c", STINT_DRY_RUN, "+ c 4294967295 [3/minute name=\"c\"] [] 0\n");
+    stint_close(reader);
+}
+
 /* A handle that only reads applies nothing, tells what would be done, and is led to the policies of
  * now as all are. */
 TEST_IN_DIRECTORY(test_reader) {
