@@ -29,7 +29,7 @@ DATE = "November 26, 2026"
 WIDTH = 70  # before names are kept whole, which takes two characters each
 ABOUT = {  # what each part's page says of itself in its NAME
     "Opening": "open, share and resize a table of limits",
-    "Policies": "limits, and how they change while a server runs",
+    "Policies": "rate limits (windows, token buckets), and how they change while a server runs",
     "Keys": "what is limited: bytes, parts of them, addresses",
     "Deciding": "take tokens, look, charge and give back",
     "Overrides and bans": "keys with limits of their own for a while",
