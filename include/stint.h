@@ -36,11 +36,12 @@
  *     of its slots). A key without a slot is given one for that bit, if there is room. If the
  *     policy bans, the first refusal also counts a strike in a slot of its own. Refusals of a
  *     banned key only read. (STINT_COUNT_REFUSED and STINT_DRAIN ask for more.)
- *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
- *     of options.labels. So that its slots tell their keys, a table in a file takes at least 1.5 KB
- *     for each policy that a tag can name. That is the power of two above max_policies: 128, so 192
- *     KB, for 64 policies. A decision looks at a bounded number of cache lines, whatever the keys
- *     are. It reads the clock a bounded number of times, whatever the clock says.
+ *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, 64 for each of
+ *     options.labels, and 144 for each note (stint_override_note). So that its slots tell their
+ *     keys, a table in a file takes at least 1.5 KB for each policy that a tag can name. That is
+ *     the power of two above max_policies: 128, so 192 KB, for 64 policies. A decision looks at a
+ *     bounded number of cache lines, whatever the keys are. It reads the clock a bounded number of
+ *     times, whatever the clock says.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
@@ -1172,10 +1173,10 @@ STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32
                                            stint_key key, uint32_t limit, uint64_t until);
 
 /* Sets an override with a note: who set it, and why. stint_each and stint_each_of tell it
- * (stint_entry.note). The note is gone when the override is over, lifted, or set again, by
- * stint_override too. Whoever sees the override sees its note; a torn one is never shown. A thread
- * that is killed in this call may leave the override before without its note. Of two that set the
- * limit of one key at once, either's note may stay, or none.
+ * (stint_entry.note). The note is gone when the override is over, lifted, or set again (by
+ * stint_override, too). Whoever sees the override sees its note; a torn one is never shown. If a
+ * thread is killed in this call, an override that the key had may be left without its note. If two
+ * threads set a key's override at once, the note of either may stay, or none.
  *   policy  as for stint_override
  *   limit   as for stint_override
  *   until   as for stint_override
