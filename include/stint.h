@@ -35,7 +35,7 @@
  *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
  *     of its slots). A key without a slot is given one for that bit, if there is room. If the
  *     policy bans, the first refusal also counts a strike in a slot of its own. Refusals of a
- *     banned key only read. (STINT_COUNT_REFUSED and STINT_DRAIN ask for more.)
+ *     banned key only read. (With STINT_COUNT_REFUSED or STINT_DRAIN a refusal takes tokens.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, 64 for each of
  *     options.labels, and 144 for each note (stint_override_note). So that its slots tell their
  *     keys, a table in a file takes at least 1.5 KB for each policy that a tag can name. That is
@@ -580,7 +580,8 @@ struct stint_policy {
                                  * text notation, such as "100/minute". It stays when the
                                  * rate changes, but stint_headers tells the new rate */
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
-    uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
+    uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit, a window
+                                 * grants no more than this */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
                                  * rate limiter 0 has no bound); capacity + max_reserved <= 2^28 */
     uint32_t stripes;           /* slots that each key is split over, so that a hot key scales with
@@ -752,9 +753,9 @@ struct stint_change {
  * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
  * with an id of its own, that counts anew. The old id leads to the new one from that instant on, in
  * every call. So servers that hold the old id go on by the new policy. They share its counts, to
- * the token (A to I), with those that have the new id. Each request reads that anew, also in a
- * batch. A replacement takes one of max_policies; the old id becomes free as that of a removed
- * policy does.
+ * the token (A to I), with those that have the new id. Each request looks anew where its id leads,
+ * also in a batch. A replacement takes one of max_policies; the old id becomes free as that of a
+ * removed policy does.
  *
  * What the old policy granted is not given back to the new one: a refund by the old id does nothing
  * if the old policy may have granted tokens in a window with that end, even if the new one may

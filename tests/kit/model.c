@@ -48,8 +48,8 @@ bool is_bucket(const struct stint_policy *policy) {
     return policy->burst > 0;
 }
 
-/* "most tokens a key can hold; 0: limit; below the limit it caps"; "a token bucket that holds so
- * many" */
+/* "most tokens a key can hold; 0: limit; below the limit, a window grants no more than this"; "a
+ * token bucket that holds so many" */
 uint32_t capacity_of(const struct stint_policy *policy) {
     if (is_bucket(policy))
         return policy->burst;
