@@ -583,7 +583,8 @@ struct stint_policy {
     uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit, a window
                                  * grants no more than this */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
-                                 * rate limiter 0 has no bound); capacity + max_reserved <= 2^28 */
+                                 * rate limiter, leaving it out means no bound); capacity +
+                                 * max_reserved <= 2^28 */
     uint32_t stripes;           /* slots that each key is split over, so that a hot key scales with
                                  * the cores; a power of two <= 64; 0 or 1: off. At most the limit,
                                  * and the capacity */
