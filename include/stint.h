@@ -87,10 +87,10 @@
  *      its add. A thread that added its token too late takes it back. Until then others can be
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
  *      it can be a FIRST_REFUSAL, and a strike.
- *      - How much: one for each such thread. If the thread is killed in between, until the window
- *        ends; or, if the policy comes to carry tokens meanwhile, until it is paid back. Of a
- *        striped key, if a refund took it meanwhile: one token of another stripe, until the window
- *        ends.
+ *      - How much: one for each such thread, until it takes its token back. If it is killed before
+ *        that, until the window ends; if the policy comes to carry tokens meanwhile, until the
+ *        token is paid back. Of a striped key a refund may take that token: then it is one token of
+ *        another stripe, until the window ends.
  *      - Why: one token is one atomic add, which never has to be tried again.
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
  *      ended and another key has the slot. That key is charged the token. Or the thread's own key
@@ -357,8 +357,8 @@ enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
-                             * the rest of the window that the key would be in; by a bucket it is T
-                             * (TOKEN BUCKETS) */
+                             * the rest of the window that the key would be in; by a bucket, at
+                             * least T (TOKEN BUCKETS) */
     STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
                              * marked STINT_REPLACED. A and B do not hold for the replaced key. A
                              * request of it that is under way may cost the new key a token (B2),
@@ -1292,10 +1292,10 @@ enum stint_entry_flags {
     /* The top bits of `key` are 0 because they are not known, and there is no label: a table in
      * memory of fewer than 6,144 keys, or 96 for each of max_policies (I). */
     STINT_ENTRY_KEY_PART = 1 << 1,
-    /* A striped key of which too few slots are in use to tell what it is: `key` is the hash of one
-     * of them, and no request finds it. (A key that was refused in the window is always told, and
-     * so is one that has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key:
-     * `used` is what that slot holds. */
+    /* A striped key that uses too few slots to tell what key it is: `key` is the hash of one slot,
+     * and no request finds it. (The key itself is always told if it was refused in the window, or
+     * has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key: `used` is what that
+     * slot holds. */
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
     /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
@@ -1339,8 +1339,8 @@ struct stint_entry {
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do
  * meanwhile may be seen or not; a key that keeps its slot is told once. Windows that are over are
- * left out, unless they leave a debt. Of a striped key the slots are added up, and told last. An
- * override is told by itself, whether the key has used anything or not.
+ * left out, unless they leave a debt. The slots of a striped key are added up; such keys are told
+ * last. An override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
  * Returns 0; -EINVAL, -ENOMEM (64 bytes are taken meanwhile for each slot of a striped key).
