@@ -7,8 +7,7 @@
 #define ZONE_TEXT   2048  /* bytes; more than a zone is in JSON but for its names and policies */
 #define POLICY_TEXT 1024  /* bytes; more than a policy is in JSON, its name twice and escaped */
 #define TOP         20    /* keys that were refused most often */
-#define DAY         UINT64_C(86400000000000) /* ns */
-#define TOP_TEXT    1024                     /* bytes; more than one of them is in JSON */
+#define TOP_TEXT    1024  /* bytes; more than one of them is in JSON */
 
 /* Answers with a text. */
 static ngx_int_t ngx_http_stint_send(ngx_http_request_t *r, ngx_buf_t *b, const char *type) {
@@ -154,29 +153,6 @@ typedef struct {
     } of[TOP];
 } ngx_http_stint_top_t;
 
-/* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
- * the begin of the window. Since a bucket refused, its end has not passed a multiple of the window,
- * and it was empty then. */
-static uint64_t ngx_http_stint_refused_since(const ngx_http_stint_zone_t *zone,
-                                             const struct stint_entry *entry) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    uint64_t length;
-
-    if ((entry->flags & (STINT_ENTRY_REFUSED | STINT_ENTRY_BAN)) == 0 ||
-        stint_policy_get(zone->limiter, entry->policy, &policy) != 0) {
-        return 0;
-    }
-    length = (entry->flags & STINT_ENTRY_BAN) != 0     ? policy.ban
-             : policy.calendar == STINT_CALENDAR_MONTH ? 31 * DAY
-             : policy.calendar == STINT_CALENDAR_YEAR  ? 366 * DAY
-                                                       : policy.window;
-    if ((entry->flags & STINT_ENTRY_BAN) == 0 && policy.burst != 0) {
-        length +=
-            ((uint64_t)policy.burst + policy.max_reserved) * ngx_http_stint_token_time(&policy);
-    }
-    return entry->end > length ? entry->end - length : 1;
-}
-
 /* Whether a key stands before another: of equals the one that was refused last. */
 static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one, uint64_t since,
                                             const struct stint_entry *other, uint64_t other_since) {
@@ -191,12 +167,12 @@ static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one, uint6
 static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entry) {
     ngx_http_stint_top_t *top = context;
     ngx_uint_t place = 0, old = 0;
-    uint64_t since;
+    const uint64_t since =
+        (entry->flags & (STINT_ENTRY_REFUSED | STINT_ENTRY_BAN)) != 0 ? entry->since : 0;
 
     if (entry->label == NULL) {
         return true;
     }
-    since = ngx_http_stint_refused_since(top->zone, entry);
     while (old < top->n && top->of[old].entry.key != entry->key) {
         old++;
     }

@@ -12,6 +12,7 @@ import http.client
 import http.server
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -488,6 +489,41 @@ class Command(Filed):
             finally:
                 done.set()
                 worker.join()
+
+class Troubleshooting(Filed):
+    """doc/troubleshooting.md, on the zone of a running nginx."""
+
+    @staticmethod
+    def shape(text):
+        """Numbers, times and hashes are told apart by nothing; so are columns."""
+        text = re.sub(r"\b[0-9a-f]{16}\b", "HASH", text)
+        text = re.sub(r"[-+\d.,:]*\d( (d|h|min|s|ms|us|ns)\b)?( \d+ (h|min|s|ms|us|ns)\b)*", "N", text)
+        return [" ".join(re.sub(r"[#.]{40}", "BAR", line).split()) for line in text.splitlines()]
+
+    def test_each_line(self):
+        page = (pathlib.Path(__file__).parents[2] / "doc" / "troubleshooting.md").read_text()
+        [configuration] = re.findall(r"^```nginx\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        server = Server(module.MODULE)
+        place = f"{server.directory}/"
+        server.configure(configuration.replace("/run/stint/", place) +
+                         "set_real_ip_from 127.0.0.1; real_ip_header X-Client;",
+                         location("/api", "stint_limit api permin $remote_addr;") +
+                         location("/login", "stint_limit api login $remote_addr;"))
+        (server.directory / "stint").symlink_to(os.path.abspath(STINT))
+        environment = {**os.environ, "PATH": f"{server.directory}:{os.environ['PATH']}"}
+        until(lambda: time.time() % 60 < 55, "time enough for all in one minute")
+        with server:
+            for client, path, count in (("7", "/login", 6), ("8", "/login", 6), ("9", "/api", 103)):
+                for _ in range(count):
+                    server.get(path, headers={"X-Client": "192.0.2." + client})
+            for block in re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+                for command, _, expected in (part.partition("\n") for part in block.split("$ ")[1:]):
+                    done = subprocess.run(command.replace("/run/stint/", place), shell=True, env=environment,
+                                          capture_output=True, text=True, timeout=20)
+                    told = (done.stdout + done.stderr).replace(place, "/run/stint/")
+                    self.assertEqual(self.shape(told), self.shape(expected), f"{command}\n{told}")
+                    self.assertEqual(done.returncode, told.startswith("stint "), command)
+
 
 class InFlight(Upstream):
     """So many requests at once; whatever ends one makes room."""
