@@ -588,14 +588,17 @@ class Embedding(Case):
         self.need("cmake")
         self.write("main.c", PROGRAM)
         [text] = blocks_of("cmake")
-        self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
-                   "add_executable(server main.c)\n" + text)
-        build = self.directory / "build"
         compiler = next(word for word in shlex.split(CC) if not word.endswith("ccache"))
-        must("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + compiler,
-             env=self.environment)
-        must("cmake", "--build", build)
-        self.assertEqual(must(build / "server", env=self.running), ANSWER)
+        for way, lines in (("installed", text), ("static", text.replace("::stint)", "::stint-static)")),
+                           ("part", text.replace("find_package(stint 0.3 REQUIRED)",
+                                                 f'add_subdirectory("{SOURCE}" stint)'))):
+            self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
+                       "add_executable(server main.c)\n" + lines)
+            build = self.directory / way
+            must("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + compiler,
+                 f"-DCMAKE_PREFIX_PATH={self.destination}/usr/local;{self.destination}", env=self.environment)
+            must("cmake", "--build", build)
+            self.assertEqual(must(build / "server", env=self.running), ANSWER)
 
     def test_sanitizers_of_the_program(self):
         """They see the program, and find nothing: the library hands nothing from thread to thread."""
