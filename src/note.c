@@ -16,6 +16,7 @@
 
 #define NOTE_WORDS (STINT_NOTE_SIZE / sizeof(uint64_t))
 #define END_SHIFT  16
+static_assert(STINT_POLICIES_MAX < 1 << END_SHIFT, "a companion's id is below the end");
 
 static uint64_t whose_of(uint32_t companion, tick_t end) {
     return (uint64_t)end << END_SHIFT | companion;
@@ -85,7 +86,7 @@ bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, stint_k
 }
 
 static void place_free(struct note_place *place, const uint64_t seen[2]) {
-    const uint64_t nobody[2] = {0, 0};
+    const uint64_t nobody[2] = {seen[0], 0};
     (void)atomic_cas2_seq(place, seen, nobody); /* or it is another note's */
 }
 
@@ -137,9 +138,8 @@ bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, st
     return false;
 }
 
-uint64_t stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to) {
+bool stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to) {
     const tick_t now = tick_of(limiter_now(from));
-    uint64_t lost = 0;
 
     to->header->noted = from->header->noted;
     for (uint64_t i = 0; i < from->note_sets * NOTES_IN_SET; i++) {
@@ -150,12 +150,10 @@ uint64_t stint_notes_move(const struct stint_limiter *from, struct stint_limiter
             continue;
         struct note_set *set = set_of(to, place.key);
         const uint32_t found = place_find(set, companion_of(place.whose), place.key, now, seen);
-        if (found == NOTES_IN_SET) {
-            lost++;
-            continue;
-        }
+        if (found == NOTES_IN_SET)
+            return false;
         set->places[found] = place;
         set->texts[found] = old->texts[i % NOTES_IN_SET];
     }
-    return lost;
+    return true;
 }

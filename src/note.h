@@ -20,7 +20,6 @@ struct note_set {
     } texts[NOTES_IN_SET];
 };
 static_assert(sizeof(struct note_set) % CACHE_LINE == 0, "sets begin with a line");
-static_assert(STINT_POLICIES_MAX < 1 << 16, "a companion has 16 bits");
 
 /* Keys for each note of a table, and the fewest notes. An operator sets few limits by hand: 144
  * bytes for 1,024 keys are 0.4% of their lines. */
@@ -42,7 +41,7 @@ void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions
 bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, stint_key key,
                      tick_t end, char note[STINT_NOTE_SIZE + 1]);
 
-/* Moves all notes to a table that nobody uses yet. Returns how many find no room. */
-uint64_t stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to);
+/* Moves all notes to a table that nobody uses yet. Returns false if one finds no room. */
+bool stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to);
 
 #endif

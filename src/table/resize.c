@@ -151,12 +151,9 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
     counters_move(&move);
     stint_labels_move(from, to);
     watermarks_move(&move);
-    const uint64_t lost = stint_notes_move(from, to);
-    if (lost != 0)
-        return stint_failed_with(ENOSPC,
-                                 "options.max_keys is too small: %llu notes of overrides find no "
-                                 "place",
-                                 (unsigned long long)lost);
+    if (!stint_notes_move(from, to))
+        return stint_failed(ENOSPC, "options.max_keys is too small: a note of an override finds no "
+                                    "place");
     return 0;
 }
 

@@ -9,7 +9,7 @@
 
 #define MANY  "1/minute overrides name=p"
 #define LATER (T0 + HOUR)
-#define KEY   STINT_KEY_GLOBAL /* as the key of a place that is free */
+#define KEY   STINT_KEY_GLOBAL /* as the key of a place that was never used */
 
 /* What is told of a key's override. */
 struct told {
@@ -88,12 +88,13 @@ TEST_OF(test_a_note_goes_with_its_override, 100, STINT_FULL_ADMIT, MANY) {
 
 /* In a full set there is no room, and nothing is changed. A place is free when its override is
  * lifted, or over. */
-TEST_OF(test_no_room, 4000, STINT_FULL_REFUSE, MANY) {
+static void fill_set(struct stint_limiter *limiter, uint32_t id, uint64_t set) {
     stint_key keys[NOTES_IN_SET + 1];
 
+    test_time = T0;
     for (uint64_t number = 0, count = 0; count <= NOTES_IN_SET; number++) {
         keys[count] = number_key(limiter, number);
-        count += part_of(mix(keys[count], 2), limiter->note_sets) == limiter->note_sets - 1;
+        count += part_of(mix(keys[count], 2), limiter->note_sets) == set;
     }
     const stint_key last = keys[NOTES_IN_SET];
     for (unsigned i = 0; i < NOTES_IN_SET; i++)
@@ -102,15 +103,41 @@ TEST_OF(test_no_room, 4000, STINT_FULL_REFUSE, MANY) {
     assert_int_equal(stint_override_note(limiter, id, last, 7, LATER, "x"), -ENOSPC);
     assert_reason("set the limit without a note");
     assert_int_equal(told_of(limiter, last).limit, 5);
-    assert_int_equal(stint_override_note(limiter, id, keys[3], 7, LATER, "y"), 0);
     assert_int_equal(stint_override_clear(limiter, id, keys[5]), 0);
+    assert_int_equal(stint_override_note(limiter, id, keys[9], 7, LATER, "y"), 0);
+    assert_int_equal(taken(limiter), NOTES_IN_SET - 1);
     assert_int_equal(stint_override_note(limiter, id, last, 7, T0 + MINUTE, "z"), 0);
     assert_note(limiter, last, "z");
     test_time = T0 + MINUTE;
     assert_int_equal(stint_override_note(limiter, id, keys[5], 5, LATER, "new"), 0);
     for (unsigned i = 0; i < NOTES_IN_SET; i++)
-        assert_note(limiter, keys[i], i == 3 ? "y" : i == 5 ? "new" : "x");
+        assert_note(limiter, keys[i], i == 9 ? "y" : i == 5 ? "new" : "x");
     assert_int_equal(taken(limiter), NOTES_IN_SET);
+}
+
+TEST(test_no_room) {
+    for (uint64_t last = 0; last < 2; last++) {
+        struct stint_limiter *limiter = open_limiter(4000, STINT_FULL_REFUSE);
+        const uint32_t id = add_text(limiter, MANY);
+        fill_set(limiter, id, last * (limiter->note_sets - 1));
+        assert_int_equal(stint_policy_remove(limiter, id), 0);
+        assert_int_equal(taken(limiter), 0);
+        stint_close(limiter);
+    }
+}
+
+/* Two threads that give a key its first note at one instant may give it two places. */
+TEST_OF(test_two_places, 100, STINT_FULL_ADMIT, MANY) {
+    struct note_set *set = &limiter->notes[part_of(mix(1, 2), limiter->note_sets)];
+
+    assert_int_equal(stint_override_note(limiter, id, 1, 5, LATER, "one"), 0);
+    assert_int_not_equal(set->places[0].whose, 0);
+    set->places[7] = set->places[0];
+    set->texts[7] = set->texts[0];
+    assert_int_equal(stint_override_note(limiter, id, 1, 5, LATER, "two"), 0);
+    assert_note(limiter, 1, "two");
+    assert_int_equal(stint_override_clear(limiter, id, 1), 0);
+    assert_int_equal(taken(limiter), 0);
 }
 
 /* ---- At each step ---------------------------------------------------------------------------- */
@@ -212,7 +239,7 @@ TEST_IN_DIRECTORY(test_resized) {
     resized.max_keys = KEYS / 10;
     resized.clock = options.clock;
     assert_int_equal(stint_resize(path, &resized), -ENOSPC);
-    assert_reason("notes of overrides find no place");
+    assert_reason("a note of an override finds no place");
     for (uint64_t keys = KEYS / 10; keys <= KEYS; keys *= 10) {
         test_time = T0 + MINUTE;
         options.max_keys = resized.max_keys = keys;
