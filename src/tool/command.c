@@ -39,7 +39,7 @@ static const struct {
     [OPTION_PARTIAL] = {"partial", NULL, 0, "take what is left if that is less than the cost"},
     [OPTION_FULL] = {"full", "WORD", 0, "on a full table: admit, refuse or replace [admit]"},
     [OPTION_NUMBER] = {"number", "N", 'n', "how many keys [10]"},
-    [OPTION_BY] = {"by", "WORD", 0, "used: tokens; refused: windows with refusals [used]"},
+    [OPTION_BY] = {"by", "WORD", 0, "used: tokens; refused: windows; policy: that refused [used]"},
     [OPTION_POLICY] = {"policy", "NAME", 0, "only keys under this policy"},
     [OPTION_INTERVAL] = {"interval", "SECONDS", 0, "between two looks [1]"},
     [OPTION_COUNT] = {"count", "N", 0, "how many looks; 0: without end [0]"},
@@ -243,7 +243,7 @@ static bool read_count(const char *text, uint64_t low, uint64_t high, uint32_t *
 /* One option and its value (NULL: none). Returns NULL, or what the value should have been. */
 static const char *read_option(struct arguments *arguments, size_t option, char *value) {
     static const char *const fulls[] = {"admit", "refuse", "replace"};
-    static const char *const bys[] = {"used", "refused"};
+    static const char *const bys[] = {"used", "refused", "policy"};
     size_t word;
 
     switch ((enum option_name)option) {
@@ -279,9 +279,10 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_NUMBER:
         return parse_count(value, 1, 1000000, &arguments->number) ? NULL : "a number from 1 to 1M";
     case OPTION_BY:
-        word = parse_word(value, bys, 2);
-        arguments->by_refused = word == 1;
-        return word < 2 ? NULL : "used or refused";
+        word = parse_word(value, bys, 3);
+        arguments->by_refused = word != 0;
+        arguments->by_policy = word == 2;
+        return word < 3 ? NULL : "used, refused or policy";
     case OPTION_POLICY:
         arguments->only_policy = value;
         return NULL;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct arguments;
 
@@ -70,7 +71,7 @@ struct arguments {
     size_t key_count;
 
     bool json, quiet, hex, hash, address, name, partial, dry_run, prune, no_scan, no_eof,
-        by_refused, clear;
+        by_refused, by_policy, clear;
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_keys, number, count, interval_ns;
@@ -96,6 +97,7 @@ int tool_watch(const struct arguments *arguments);
 int tool_policies(const struct arguments *arguments);
 int tool_metrics(const struct arguments *arguments);
 int tool_top(const struct arguments *arguments); /* entries.c */
+int top_print(const struct arguments *arguments, FILE *out);
 int tool_overrides(const struct arguments *arguments);
 int tool_bans(const struct arguments *arguments);
 int tool_dump(const struct arguments *arguments);

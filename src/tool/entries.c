@@ -164,9 +164,11 @@ static uint64_t rank(const struct listing *listing, const struct stint_entry *en
 
     if (!listing->arguments->by_refused)
         return override ? 0 : entry->used;
-    if (listing->chosen && !refused)
+    if ((listing->chosen || listing->arguments->by_policy) && !refused)
         return 0;
-    return entry->refused_windows != 0 ? entry->refused_windows : refused;
+    const uint64_t windows = entry->refused_windows != 0 ? entry->refused_windows : refused;
+    /* By policy: those of the first one first. */
+    return listing->arguments->by_policy ? (uint64_t)~entry->policy << 32 | windows : windows;
 }
 
 static int compare(uint64_t a, uint64_t b) {
@@ -274,7 +276,7 @@ static void print_top(struct report *report, struct listing *listing) {
     report_table_end(report);
 }
 
-int tool_top(const struct arguments *arguments) {
+int top_print(const struct arguments *arguments, FILE *out) {
     struct listing listing;
     struct report report;
     int code = listing_begin(&listing, arguments);
@@ -285,17 +287,22 @@ int tool_top(const struct arguments *arguments) {
         code = failure(arguments, "%s", reason());
     if (code == EXIT_GOOD) {
         keep_first(&listing);
-        report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
+        report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
         print_top(&report, &listing);
         report_end(&report);
         if (listing.count == 0 && !arguments->json)
-            puts(arguments->by_refused ? "no key is known to have been refused"
-                                       : "no key has used anything");
-        if (!all_written())
-            code = failure(arguments, "the keys cannot be written");
+            fputs(arguments->by_refused ? "no key is known to have been refused\n"
+                                        : "no key has used anything\n",
+                  out);
     }
     listing_end(&listing);
     return code;
+}
+
+int tool_top(const struct arguments *arguments) {
+    const int code = top_print(arguments, stdout);
+    return code != EXIT_GOOD || all_written() ? code
+                                              : failure(arguments, "the keys cannot be written");
 }
 
 /* ---- Overrides and bans ---- */

@@ -29,9 +29,11 @@ static const struct command commands[] = {
      .operands = "F",
      .options = OPTION(JSON) | OPTION(INTERVAL) | OPTION(COUNT),
      .failed = EXIT_FAILED,
-     .summary = "the same again and again",
+     .summary = "the same again and again, with the keys on a terminal",
      .about =
-         "Shows the status again and again: on a terminal in place, else a line for each look."},
+         "Shows the status again and again: on a terminal in place, with the keys that were\n"
+         "refused or use most; else as a line for each look. On a terminal s chooses by what keys\n"
+         "are sorted, p the policy; arrows scroll, q ends it."},
     {.name = "policies",
      .run = tool_policies,
      .operands = "F",

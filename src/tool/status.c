@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "common.h"
 #include "removed.h"
 #include "report.h"
+#include "screen.h"
 
 /* What the table counted up to an instant. */
 struct sample {
@@ -272,31 +272,196 @@ int tool_status(const struct arguments *arguments) {
 
 /* ---- Watch ---- */
 
-/* The status on a terminal: as many lines and columns of it as fit. */
-static void draw(const struct arguments *arguments, const struct sample *sample,
-                 const struct sample *before) {
-    struct winsize window = {0};
-    struct report report;
-    char *text;
-    size_t size;
-    FILE *out = must_have(open_memstream(&text, &size));
+/* What a terminal shows. */
+struct page {
+    struct arguments top; /* by what keys are sorted, and of which policy */
+    char *status, *keys;  /* lines of text */
+    size_t scrolled;      /* lines of the keys above those that are shown */
+    size_t shown;         /* lines of the keys, without their heading */
+};
 
+static size_t lines_of(const char *text) {
+    size_t lines = 0;
+
+    for (; (text = strchr(text, '\n')) != NULL; text++)
+        lines++;
+    return lines;
+}
+
+/* Renews what the page says of the keys. */
+static int page_keys(struct page *page) {
+    size_t size;
+    int code;
+
+    free(page->keys);
+    FILE *out = must_have(open_memstream(&page->keys, &size));
+    code = top_print(&page->top, out);
+    fclose(out);
+    return code;
+}
+
+static void page_status(struct page *page, const struct sample *sample,
+                        const struct sample *before) {
+    struct report report;
+    size_t size;
+
+    free(page->status);
+    FILE *out = must_have(open_memstream(&page->status, &size));
     report_begin(&report, out, REPORT_TEXT);
-    print_status(&report, arguments, sample, before);
+    print_status(&report, &page->top, sample, before);
     report_end(&report);
     fclose(out);
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_row == 0)
-        window = (struct winsize){.ws_row = 24, .ws_col = 80};
+}
+
+/* Writes a line, as much as fits. Returns the one after it. */
+static const char *draw_line(const char *line, unsigned columns) {
+    const size_t length = strcspn(line, "\n");
+
+    printf("%.*s\x1b[K\n", (int)(length < columns ? length : columns), line);
+    return line + length + (line[length] == '\n');
+}
+
+/* The status, in the upper half at most; the table's keys; what the keyboard's do. */
+static void draw(struct page *page) {
+    const struct screen_size size = screen_size();
+    const char *at = page->status;
+    unsigned row = 1;
+    char foot[128];
+
     fputs("\x1b[H", stdout); /* the first line and column */
-    const char *at = text;
-    for (unsigned row = 1; row < window.ws_row && *at != '\0'; row++) {
-        size_t length = strcspn(at, "\n");
-        fwrite(at, 1, length < window.ws_col ? length : window.ws_col, stdout);
-        fputs("\x1b[K\n", stdout); /* nothing is left of the line before */
-        at += length + (at[length] == '\n');
+    for (; *at != '\0' && row < (size.rows + 1) / 2; row++)
+        at = draw_line(at, size.columns);
+    if (row < size.rows)
+        at = draw_line("", size.columns), row++;
+    at = page->keys;
+    if (row < size.rows)
+        at = draw_line(at, size.columns), row++;
+    page->shown = size.rows - row;
+    const size_t lines = lines_of(at);
+    if (page->scrolled + page->shown > lines)
+        page->scrolled = lines > page->shown ? lines - page->shown : 0;
+    for (size_t i = 0; i < page->scrolled; i++)
+        at += strcspn(at, "\n") + 1;
+    for (; *at != '\0' && row < size.rows; row++)
+        at = draw_line(at, size.columns);
+    snprintf(foot, sizeof(foot), "s: sorted by %s   p: policy %s   arrows: scroll   q: quit",
+             page->top.by_policy    ? "policy"
+             : page->top.by_refused ? "refusals"
+                                    : "used",
+             page->top.only_policy == NULL ? "any" : page->top.only_policy);
+    printf("\x1b[J\x1b[%u;1H\x1b[7m%.*s\x1b[m", size.rows, (int)size.columns, foot);
+}
+
+/* The policy after the one that is asked for; after the last one any. */
+static const char *next_policy(const struct policies *policies, const char *name) {
+    bool next = name == NULL;
+
+    for (uint32_t id = 0; id < policies->count; id++) {
+        const struct stint_policy *policy = policies_at(policies, id);
+        if (policy == NULL)
+            continue;
+        if (next)
+            return policy->name;
+        next = strcmp(policy->name, name) == 0;
     }
-    fputs("\x1b[J", stdout); /* nor of the lines below */
-    free(text);
+    return NULL;
+}
+
+/* Does what a key asks for. Returns whether the keys are to be looked at again. */
+static bool page_key(struct page *page, int key, const struct policies *policies) {
+    static char name[sizeof(((struct stint_policy *)0)->name)]; /* the policies are read anew */
+    struct arguments *top = &page->top;
+
+    switch (key) {
+    case 's':
+        top->by_policy = top->by_refused && !top->by_policy;
+        top->by_refused = top->by_policy || !top->by_refused;
+        break;
+    case 'p':
+        top->only_policy = next_policy(policies, top->only_policy);
+        if (top->only_policy != NULL)
+            top->only_policy = strcpy(name, top->only_policy);
+        break;
+    case SCREEN_UP:
+        page->scrolled -= page->scrolled != 0;
+        return false;
+    case SCREEN_DOWN:
+        page->scrolled++;
+        return false;
+    case SCREEN_PAGE_UP:
+        page->scrolled -= page->scrolled < page->shown ? page->scrolled : page->shown;
+        return false;
+    case SCREEN_PAGE_DOWN:
+        page->scrolled += page->shown;
+        return false;
+    case SCREEN_BOTTOM:
+        page->scrolled = SIZE_MAX / 2;
+        return false;
+    case SCREEN_HOME:
+        page->scrolled = 0;
+        return false;
+    default:
+        return false;
+    }
+    page->scrolled = 0;
+    return true;
+}
+
+static bool is_there(const struct policies *policies, const char *name) {
+    for (uint32_t id = 0; id < policies->count; id++) {
+        const struct stint_policy *policy = policies_at(policies, id);
+        if (policy != NULL && strcmp(policy->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Looks again. A policy that is gone is no longer asked for. */
+static int page_look(struct page *page, struct sample *sample, struct sample *before) {
+    sample_free(before);
+    *before = *sample;
+    *sample = (struct sample){0};
+    int code = sample_take(sample, &page->top, true);
+    if (code != EXIT_GOOD)
+        return code;
+    if (page->top.only_policy != NULL && !is_there(&sample->policies, page->top.only_policy))
+        page->top.only_policy = NULL;
+    page_status(page, sample, before);
+    return page_keys(page);
+}
+
+/* It attaches anew for each look: the table may have been moved by a resize. */
+static int watch_screen(const struct arguments *arguments) {
+    struct page page = {.top = *arguments, .status = NULL};
+    struct sample sample = {0}, before = {0};
+    uint64_t looks = 0;
+    int event = SCREEN_TIME, code = EXIT_GOOD;
+
+    page.top.number = 1000;
+    page.top.by_refused = true;
+    screen_begin();
+    while (event != SCREEN_END && event != 'q') {
+        if (event == SCREEN_TIME) {
+            if (arguments->count != 0 && looks++ > arguments->count)
+                break;
+            code = page_look(&page, &sample, &before);
+        } else if (page_key(&page, event, &sample.policies)) {
+            code = page_keys(&page);
+        }
+        if (code != EXIT_GOOD)
+            break;
+        draw(&page);
+        event = screen_wait(sample.at_ns + arguments->interval_ns);
+    }
+    screen_end();
+    if (code != EXIT_GOOD) /* says why, which the screen took with it */
+        (void)sample_take(&before, arguments, false);
+    sample_free(&before);
+    sample_free(&sample);
+    free(page.status);
+    free(page.keys);
+    return code != EXIT_GOOD || all_written() ? code
+                                              : failure(arguments, "the page cannot be written");
 }
 
 static void print_line(const struct sample *sample, const struct sample *before) {
@@ -323,8 +488,8 @@ static void print_line(const struct sample *sample, const struct sample *before)
     putchar('\n');
 }
 
-/* Says what was seen, in the form that is asked for. Returns whether it could be written. */
-static bool show(const struct arguments *arguments, bool terminal, const struct sample *sample,
+/* Says what was seen, in a line. Returns whether it could be written. */
+static bool show(const struct arguments *arguments, const struct sample *sample,
                  const struct sample *before) {
     struct report report;
 
@@ -333,25 +498,23 @@ static bool show(const struct arguments *arguments, bool terminal, const struct 
         report_count(&report, "now", sample->now);
         print_status(&report, arguments, sample, before);
         report_end(&report);
-    } else if (terminal) {
-        draw(arguments, sample, before);
     } else {
         print_line(sample, before);
     }
     return all_written();
 }
 
-/* It attaches anew for each look: the table may have been moved by a resize. */
+/* Attaches anew for each look, as watch_screen does. */
 int tool_watch(const struct arguments *arguments) {
-    bool terminal = isatty(STDOUT_FILENO) != 0 && !arguments->json, written = true;
     struct sample before = {0}, sample = {0};
-    int code = EXIT_GOOD;
+    bool written = true;
+    int code;
 
     if (arguments->interval_ns == 0)
         return usage_error(arguments->command->name, "--interval '0': not more than 0 seconds");
-    code = sample_take(&before, arguments, terminal);
-    if (terminal && code == EXIT_GOOD)
-        written = show(arguments, terminal, &before, &sample);
+    if (isatty(STDOUT_FILENO) != 0 && !arguments->json)
+        return watch_screen(arguments);
+    code = sample_take(&before, arguments, false);
     for (uint64_t i = 0; code == EXIT_GOOD && written; i++) {
         if (arguments->count != 0 && i == arguments->count)
             break;
@@ -359,7 +522,7 @@ int tool_watch(const struct arguments *arguments) {
         code = sample_take(&sample, arguments, true);
         if (code != EXIT_GOOD)
             break;
-        written = show(arguments, terminal, &sample, &before);
+        written = show(arguments, &sample, &before);
         sample_free(&before);
         before = sample;
     }

@@ -12,7 +12,7 @@ _stint() {
     fi
     case $previous in
     --full) words="admit refuse replace" ;;
-    --by) words="used refused" ;;
+    --by) words="used refused policy" ;;
     --time) words="clf epoch none" ;;
     --format) words="table json" ;;
     *) words= ;;

@@ -12,6 +12,7 @@ import os
 import pty
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -170,7 +171,7 @@ class Usage(Tool):
                 ("--count 'x': not a number", "watch", "--count=x", self.table),
                 ("--number '0': not a number", "top", "-n0", self.table),
                 ("--number '2M': not a number", "top", "--number", "2M", self.table),
-                ("--by 'cost': not used or refused", "top", "--by=cost", self.table),
+                ("--by 'cost': not used, refused or policy", "top", "--by=cost", self.table),
                 ("--cost '-1': not 0 to 2^28", "take", "--cost=-1", self.table, "p", "k"),
                 ("--cost '268435457': not", "take", "--cost=268435457", self.table, "p", "k"),
                 ("--limit '0': not 1 to", "peek", "--limit=0", self.table, "p", "k"),
@@ -898,6 +899,8 @@ class Looking(Tool):
         self.assertGreater(looks[1]["now"], looks[0]["now"] + 40_000_000)
 
     def watch_on_terminal(self, *arguments, rows=24, columns=80):
+        """The watch on a terminal of its own. Returns its process, and what does: `typed` and more give
+        the lines of the page after a key, another size, a signal; None: it has left the terminal."""
         try:
             child, terminal = pty.fork()
         except OSError as error:
@@ -905,36 +908,82 @@ class Looking(Tool):
         if child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execv(STINT, [STINT, "watch", *arguments])
-        out = b""
-        while True:
-            try:
-                part = os.read(terminal, 4096)
-            except OSError:
-                break
-            if not part:
-                break
-            out += part
-        _, status = os.waitpid(child, 0)
-        os.close(terminal)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
-        return out.decode()
+        self.addCleanup(os.close, terminal)
+        seen = ""
+
+        def page(ends):
+            nonlocal seen
+            while not (found := re.search(ends, seen, re.DOTALL)):
+                try:
+                    seen += os.read(terminal, 4096).decode()
+                except OSError:  # it has ended
+                    return None
+            seen, text = seen[found.end():], seen[:found.end()].rpartition("\x1b[H")[2]
+            return re.sub(r"\x1b\[(K|J|7m|m)", "", re.sub(r"\x1b\[\d+;1H", "\r\n", text)).split("\r\n")
+
+        def typed(keys="", size=None):
+            if size is not None:
+                fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+            os.write(terminal, keys.encode())
+            return page(r"\x1b\[7m[^\x1b]*\x1b\[m")
+
+        def ended(code):
+            self.assertIsNone(page(r"\x1b\[7m[^\x1b]*\x1b\[m"))
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), code)
+            self.assertRegex(seen, r"\x1b\[\?25h\x1b\[\?1049l")  # the cursor, and the screen as it was
+            self.assertTrue(termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON))
+            return seen
+        return child, typed, ended
 
     def test_watch_on_a_terminal(self):
         self.fill()
-        out = self.watch_on_terminal("--interval=.2", "--count=2", self.table)
-        screens = out.split("\x1b[H")
-        self.assertEqual(screens[0], "")
-        self.assertEqual(len(screens), 4)
-        for screen in screens[2:]:
-            self.assertTrue(screen.endswith("\x1b[J"))
-            lines = screen.replace("\x1b[K", "").replace("\x1b[J", "").split("\r\n")
-            self.assertTrue(lines[0].startswith("Table "))
-            self.assertLessEqual(max(map(len, lines)), 80)
-        self.assertIn("login", screens[3])
-        small = self.watch_on_terminal("--interval=.3", "--count=1", self.table, rows=4, columns=20)
-        lines = small.split("\x1b[H")[-1].replace("\x1b[K", "").replace("\x1b[J", "").split("\r\n")
-        self.assertEqual(len(lines), 4)
-        self.assertLessEqual(max(map(len, lines)), 20)
+        for key in range(20):
+            self.good("take", "-q", self.table, "login", f"more{key}")
+        _, typed, ended = self.watch_on_terminal("--interval=9", self.table)
+
+        def keys(lines):
+            heading = next(i for i, line in enumerate(lines) if line.startswith("key "))
+            return [line for line in lines[heading + 1:-1] if line]
+        page = typed()
+        self.assertTrue(page[0].startswith("Table "))
+        self.assertLessEqual(max(map(len, page)), 80)
+        refused = keys(page)
+        self.assertRegex(page[-1], "sorted by refusals   p: policy any")
+        self.assertRegex(typed("s")[-1], "sorted by policy")
+        page = typed("s")
+        self.assertRegex(page[-1], "sorted by used")
+        self.assertGreater(len(keys(page)), len(refused))
+        first = [line.split()[0] for line in keys(page)]
+        down = [line.split()[0] for line in keys(typed("\x1b[B"))]
+        self.assertEqual(down[:-1], first[1:])
+        self.assertEqual([line.split()[0] for line in keys(typed("\x1b[A"))], first)
+        for there, back in ("\x1b[6~", "\x1b[5~"), ("\x1b[F", "\x1b[H"), ("\x1bOF", "\x1bOH"):
+            self.assertNotEqual([line.split()[0] for line in keys(typed(there))], first)
+            self.assertEqual([line.split()[0] for line in keys(typed(back))], first)
+        policies = [re.search(r"policy (\S+)", typed("p")[-1])[1] for _ in range(3)]
+        self.assertEqual(len(set(policies)), 3)
+        self.assertIn("login", policies)
+        for rows, columns in (9, 30), (3, 12), (1, 1), (40, 200):
+            page = typed(size=(rows, columns))
+            self.assertLessEqual(len(page), rows + 1)
+            self.assertLessEqual(max(map(len, page)), columns)
+        self.assertIsNone(typed("q"))
+        ended(0)
+
+    def test_watch_leaves_the_terminal(self):
+        self.fill()
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            child, typed, ended = self.watch_on_terminal("--interval=9", self.table)
+            typed()
+            os.kill(child, number)
+            ended(-number)
+        _, typed, ended = self.watch_on_terminal("--interval=.05", "--count=1", self.table)
+        self.assertEqual(len([typed(), typed()]), 2)
+        ended(0)
+        _, typed, ended = self.watch_on_terminal("--interval=.2", self.table)
+        typed()
+        os.unlink(self.table)
+        self.assertIn("there is no table", ended(1).partition("1049l")[2])
 
     def test_watch_follows_the_path(self):
         """A table that takes the place of another is seen; one that is gone ends the watch."""
@@ -981,8 +1030,11 @@ class Hostile(Tool):
         for shown in r"\x1b[31mred\x1b[0m", r"\x1b]0;title\x07", r"nul\x00nul", r"line\x0aline", \
                      r"\xff\xfe\x80", r"\xc2\x9b31m", r"\x7f\x08\x0d\x09":
             self.assertIn("  " + shown + "\n", out)
-        screen = Looking.watch_on_terminal(self, "--interval=.1", "--count=1", self.table)
-        self.assertRegex(screen, r"\A(?:[ -~\r\n]|\x1b\[[HKJ])*\Z")
+        _, typed, ended = Looking.watch_on_terminal(self, "--interval=9", self.table, rows=200, columns=200)
+        for key in "", "s", "s":
+            self.assertRegex("".join(typed(key)), r"\A[ -~]*\Z")
+        typed("q")
+        ended(0)
 
     def test_keys_that_name_themselves(self):
         """The text of a refused key is its name; several parts have a blank between."""
@@ -1240,7 +1292,7 @@ class Documents(Tool):
                                                             self.options(command)], command)
         self.assertIn("--limit", self.complete("replay", "--"))
         self.assertEqual(self.complete("take", "--full", "re"), ["refuse", "replace"])
-        self.assertEqual(self.complete("top", "--by", ""), ["used", "refused"])
+        self.assertEqual(self.complete("top", "--by", ""), ["used", "refused", "policy"])
         self.make()
         self.assertEqual(self.complete("status", "ta"), ["table"])
 
