@@ -77,6 +77,8 @@ static struct stint_policy draw_policy(uint32_t number) {
     if (below(4) != 0)
         snprintf(policy.name, sizeof policy.name, "policy %" PRIu32, number);
     policy = kind_drawn(kind, &policy, random_drawn, &draws);
+    if (policy.burst != 0 && policy.window > DAY)
+        policy.window = DAY; /* all comes back within 366 days by any limit */
     policy.near_limit = below(3) == 0 ? 1 + below(100) : 0;
     policy.jitter = below(3) == 0 ? below(101) : 0;
     return policy;
