@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "kit"))
 import commands
 
 SOURCE = Path(__file__).resolve().parents[2]
-OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", "-DBUILD_VERSION=2000", "-DSTINT_HAVE_STRERRORDESC",
+OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", "-DBUILD_VERSION=STINT_VERSION", "-DSTINT_HAVE_STRERRORDESC",
            f"-I{SOURCE}/include", f"-I{SOURCE}/src"]
 CHECKED = "stint_headers refuses NULL with a size"
 FAILS = "what failed has given the reason, and that is never 0: stint_failed is in another file"
