@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from driver import Failed, short
+from workloads import KINDS
 
 WIDTH, HEIGHT, CURVES_MAX = 880, 420, 16
 # Mid-tones, apart in hue and in lightness, legible on white and on black.
@@ -51,11 +52,16 @@ class Picture:
 
 # ---- From rows to curves ----
 
+def is_path(row):
+    return row.get("workload") in KINDS and KINDS[row["workload"]].is_path
+
+
 def in_series(row, series):
     """Whether the row belongs to the series, or to none (`stint-bench run`) and has all that is
     usual but for what the series changes."""
     return (row.get("series", series) == series and row.get("ns_per_op") is not None and
-            row.get("load") == 0.5 and row.get("policies") == 1)
+            row.get("load") == 0.5 and row.get("policies") == 1 and
+            not is_path(row))
 
 
 KEYS_CURVES = {"take": "take: one at a time", "batch": "batch: 16 in a call"}
@@ -164,35 +170,48 @@ def load_picture(rows):
     return picture
 
 
-def peers_picture(rows):
-    """Each peer has a line of the picture, in the order of the rows, and on it a point for each
-    number of keys and threads."""
-    picture = Picture("peers", "Decisions a second, stint beside others",
-                      "decisions a second, all threads together", across=True)
-    rows = [row for row in rows if "peer" in row]
-    lines = list(dict.fromkeys(row["label"] for row in rows))
-    absent = {row["label"] for row in rows if row["absent"]}
+def across(picture, rows, label, point, setup):
+    """Each label has a line of the picture, in the order of the rows, and on it a point of each
+    curve. `point` gives the curve's name, and x with its range."""
+    lines = list(dict.fromkeys(label(row) for row in rows))
     for row in rows:
         if row["ns_per_op"] is not None:
-            threads = row["threads"]
-            curve = picture.curve(f"{short(row['keys'])} keys, {threads} "
-                                  f"thread{'s' * (threads > 1)}")
-            second = threads * 1e9
-            curve.add(second / row["ns_per_op"], lines.index(row["label"]), second / row["ns_max"],
-                      second / row["ns_min"])
+            name, (x, *ends) = point(row)
+            picture.curve(name).add(x, lines.index(label(row)), *ends)
     # Points of one line stand one above the other.
     n = len(picture.curves)
     for i, curve in enumerate(picture.curves.values()):
         above = 0.6 * ((i + 0.5) / n - 0.5)
         curve.points = [(x, y + above, low, high) for x, y, low, high in curve.points]
-    labels = ",".join(quoted(label + " (not installed)" * (label in absent)) + f" {i}"
-                      for i, label in enumerate(lines))
+    labels = ",".join(f"{quoted(line)} {i}" for i, line in enumerate(lines))
     picture.setup = (
-        "set logscale x\nset autoscale xfix\nset offsets graph 0.03,graph 0.03,0,0\n"
-        "set xtics ('1k' 1e3,'10k' 1e4,'100k' 1e5,'1M' 1e6,'10M' 1e7,'100M' 1e8,'1G' 1e9,"
-        f"'10G' 1e10)\nset yrange [{len(lines) - 1}.5:-0.5]\nset ytics scale 0 ({labels})\n")
-    picture.height = 100 + 34 * len(lines)
+        f"set logscale x\nset autoscale xfix\nset offsets graph 0.03,graph 0.03,0,0\n{setup}"
+        f"set yrange [{len(lines) - 1}.5:-0.5]\nset ytics scale 0 ({labels})\n")
+    picture.height = 100 + (22 if n < 3 else 34) * len(lines)
     return picture
+
+
+def kinds_picture(rows):
+    def point(row):
+        return f"{short(row['keys'])} keys", (row["ns_per_op"], row["ns_min"], row["ns_max"])
+    return across(Picture("kinds", "What each kind of decision costs", "ns", across=True),
+                  list(filter(is_path, rows)),
+                  lambda row: row["workload"], point, "set xtics (5,10,20,50,100,200,500,1000)\n")
+
+
+def peers_picture(rows):
+    rows = [row for row in rows if "peer" in row]
+    absent = {row["label"] for row in rows if row["absent"]}
+
+    def point(row):
+        second = row["threads"] * 1e9
+        return (f"{short(row['keys'])} keys, {row['threads']} thread{'s' * (row['threads'] > 1)}",
+                [second / row[ns] for ns in ("ns_per_op", "ns_max", "ns_min")])
+    return across(Picture("peers", "Decisions a second, stint beside others",
+                          "decisions a second, all threads together", across=True), rows,
+                  lambda row: row["label"] + " (not installed)" * (row["label"] in absent), point,
+                  "set xtics ('1k' 1e3,'10k' 1e4,'100k' 1e5,'1M' 1e6,'10M' 1e7,'100M' 1e8,"
+                  "'1G' 1e9,'10G' 1e10)\n")
 
 
 # ---- From curves to SVG ----
@@ -262,7 +281,8 @@ def draw(picture, directory, caption):
 
 
 # Each takes the rows that it has a place for, which may be none.
-PICTURES = (keys_picture, threads_picture, tails_picture, load_picture, peers_picture)
+PICTURES = (keys_picture, kinds_picture, threads_picture, tails_picture, load_picture,
+            peers_picture)
 
 
 def draw_all(pictures, result, directory):

@@ -256,11 +256,13 @@ class Plot(commands.Case):
         result("peers", "--peer", "mutex", "--keys", "9,2k", "--threads", "1", "--seconds", "0.01",
                "--plot", self.path)
         result("load", "--rate", "1k", "--keys", "9", "--seconds", "0.1", "--plot", self.path)
+        result("run", "--workload", "bucket,cost-5", "--keys", "9,2k", "--seconds", "0.001", "--plot", self.path)
         pictures = sorted(os.listdir(self.path))
-        self.assertEqual(pictures, ["keys.svg", "load.svg", "peers.svg", "tails.svg"] +
+        self.assertEqual(pictures, ["keys.svg", "kinds.svg", "load.svg", "peers.svg", "tails.svg"] +
                          ["threads.svg"] * (CORES > 1))
         wanted = {"keys.svg": ["take", "batch", "1k", "10k", "floor: clock, hash, atomic add",
                                "floor: atomic add"],
+                  "kinds.svg": ["bucket", "cost-5", "9 keys", "2k keys", "ns"],
                   "load.svg": ["99.99%", "a decision", "begun after it was due"],
                   "peers.svg": ["stint, one at a time", "stint, 16 in a call", "uthash, one mutex",
                                 "9 keys, 1 thread", "2k keys, 1 thread",

@@ -600,6 +600,16 @@ class Embedding(Case):
             must("cmake", "--build", build)
             self.assertEqual(must(build / "server", env=self.running), ANSWER)
 
+    def test_ctypes(self):
+        stint = BUILD / "src" / "tool" / "stint"
+        if not stint.exists():
+            self.skipTest("the command is not built")
+        [text] = blocks_of("python")
+        table = self.directory / "table"
+        must(stint, "make", "--keys=1000", "--policies=-", table, input="2/day name=login\n")
+        program = self.write("ask.py", text.replace("/dev/shm/stint-ctypes", str(table)))
+        self.assertEqual(must(sys.executable, program, env=self.running), "[True, True, False]\n")
+
     def test_sanitizers_of_the_program(self):
         """They see the program, and find nothing: the library hands nothing from thread to thread."""
         example = (SOURCE / "tests" / "examples" / "limiter.cc").read_text()
