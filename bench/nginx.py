@@ -65,8 +65,8 @@ LIMITS["stint, two limits"] = {
     "many": LIMITS["stint"]["many"] + "stint_limit z wide $arg_key;",
     "refused": LIMITS["stint"]["refused"] + "stint_limit z wide $binary_remote_addr;",
 }
-# The look before, and a charge of 1 when the response is sent. In a policy without room all are refused by
-# the look.
+# A request takes 1 when it comes, and settles for 1 when its header is made. In a policy without room
+# none takes.
 LIMITS["stint, charge"] = {
     "http": LIMITS["stint"]["http"] + "map $status $charged { default 1; }",
     "one": "stint_limit z open $binary_remote_addr charge=$charged;",

@@ -280,11 +280,13 @@ class Paid(Upstream):
                 self.check_ways(server, name)
 
     def test_by_other_policies(self):
-        """A bucket, a policy with a ban, and several limits that are charged."""
+        """A bucket, a policy with a ban, several limits that are charged, and a shadow beside one."""
         for policy, more, http in (
                 (f"{LIMIT}{PER_LONG} burst={LIMIT}", "", ""), (f"{LIMIT}{PER_LONG} ban=1h", "", ""),
                 (f"9999{PER_LONG}", f'stint_limit z q "$uri $arg_way" charge=$failed;',
-                 f"stint_policy z {LIMIT}{PER_LONG} name=q;")):
+                 f"stint_policy z {LIMIT}{PER_LONG} name=q;"),
+                (f"{LIMIT}{PER_LONG}", f'stint_limit z q "$uri $arg_way" charge=$failed;',
+                 f"stint_policy z 1{PER_LONG} shadow name=q;")):
             with self.subTest(policy=policy), self.guarded(policy, more=more, http=http) as server:
                 self.check_ways(server, "basic")
 
