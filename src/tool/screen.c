@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -21,6 +22,7 @@ static volatile sig_atomic_t ended, resized, stopped;
 static sigset_t before;
 static struct termios saved;
 static bool keys; /* standard input is a terminal, whose keys are asked for */
+static bool entered;
 
 static void on_signal(int number) {
     if (number == SIGWINCH)
@@ -41,9 +43,13 @@ static void enter(void) {
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     }
     fputs("\x1b[?1049h\x1b[?25l", stdout); /* another screen, and no cursor */
+    entered = true;
 }
 
 static void leave(void) {
+    if (!entered)
+        return;
+    entered = false;
     fputs("\x1b[?25h\x1b[?1049l", stdout);
     fflush(stdout);
     if (keys)
@@ -54,6 +60,9 @@ void screen_begin(void) {
     struct sigaction action = {.sa_handler = on_signal}, old;
     sigset_t blocked;
 
+    /* What goes wrong is said when the screen is left, which goes before. */
+    setvbuf(stderr, NULL, _IOFBF, BUFSIZ);
+    atexit(leave);
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGWINCH);
     sigaddset(&blocked, SIGTSTP);

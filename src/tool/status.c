@@ -454,8 +454,6 @@ static int watch_screen(const struct arguments *arguments) {
         event = screen_wait(sample.at_ns + arguments->interval_ns);
     }
     screen_end();
-    if (code != EXIT_GOOD) /* says why, which the screen took with it */
-        (void)sample_take(&before, arguments, false);
     sample_free(&before);
     sample_free(&sample);
     free(page.status);
