@@ -88,7 +88,7 @@ KINDS = {
     "roll-over": path("take, by a policy with a capacity above its limit", roll_over=True,
                       goal=(1.3, 1.1)),
     "reservable": path("take, by a policy with max_reserved", policy="reserve=1", goal=(1.3, 1.1)),
-    "reserve": path("the same, by a request that may reserve", "decide", asks="reserve",
+    "reserve": path("the same, with STINT_RESERVE", "decide", asks="reserve",
                     policy="reserve=1", locked="clock+hash+cas", goal=(2, 1.6)),
     "shadow": path("take, by a policy that lets all through", policy="shadow", goal=(1.05, 1.05)),
     "counted": path("take, by a policy that counts what it refuses", policy="count-refused",
