@@ -661,6 +661,19 @@ class Builds(Case):
         self.assertEqual(must(program), ANSWER)
 
 
+    def test_distributed(self):
+        """The archive of a release builds, and passes tests."""
+        if not (SOURCE / ".git").exists():
+            self.skipTest("there is no repository to make it from")
+        self.build("-Dtests=false", "-Dbench=false", "-Dtool=disabled")
+        must(MESON, "dist", "-C", self.directory / "build", "--no-tests", "--allow-dirty")
+        [archive] = (self.directory / "build" / "meson-dist").glob("*.tar.xz")
+        must("tar", "-C", self.directory, "-xf", archive)
+        source = self.directory / archive.name.removesuffix(".tar.xz")
+        must(MESON, "setup", source / "build", source, "-Dbench=false", env={**os.environ, "CC": CC})
+        must(MESON, "test", "-C", source / "build", "--suite", "unit")
+
+
 class Versions(Case):
     """Programs and libraries of other versions: of each struct with a size, one field more or less."""
 
