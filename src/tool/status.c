@@ -426,6 +426,8 @@ static int page_look(struct page *page, struct sample *sample, struct sample *be
         return code;
     if (page->top.only_policy != NULL && !is_there(&sample->policies, page->top.only_policy))
         page->top.only_policy = NULL;
+    if (before->at_ns == 0) /* without names only refusals of windows that last are known */
+        page->top.by_refused = sample->stats.labels != 0;
     page_status(page, sample, before);
     return page_keys(page);
 }
@@ -438,7 +440,6 @@ static int watch_screen(const struct arguments *arguments) {
     int event = SCREEN_TIME, code = EXIT_GOOD;
 
     page.top.number = 1000;
-    page.top.by_refused = true;
     screen_begin();
     while (event != SCREEN_END && event != 'q') {
         if (event == SCREEN_TIME) {
