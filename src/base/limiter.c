@@ -90,7 +90,7 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
 }
 
 /* Whether a policy that is gone may have decided on a key in the window with this end. With windows
- * that begin with first requests it may have, in any. */
+ * that begin with first requests it may have in any window. */
 static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                            tick_t end) {
     const struct policy *policy = &limiter->policies[id];
