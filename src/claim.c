@@ -254,7 +254,6 @@ static bool claim_holds(struct decision *decision, const struct seen *claim,
     return !claim_gone(decision, claim);
 }
 
-/* Commits a claim with this request's charge. */
 enum progress stint_claim_resolve(struct decision *decision, const struct seen *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
@@ -283,8 +282,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     return DONE;
 }
 
-/* Commits a claim of a companion's. It ends when it says, but not before the claim would (I1). No
- * window is opened, and so none again: the watermark is not asked. */
+/* The slot ends at `end`, but not before the claim (I1). No window is opened, so none is opened
+ * again: the watermark is not asked. */
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest) {
     const tick_t claimed = end_of(state_id(claim->state), tick_of(decision->now));
@@ -360,8 +359,8 @@ static uint64_t slot_tokens(const struct decision *decision, const struct seen *
     return (rule.flags & TWO_COUNTS) == 0 ? count : (count & THIS_MASK) + (count >> THIS_BITS);
 }
 
-/* The pattern of the slots of a line among which none has used fewer tokens (UINT64_MAX: no slot
- * matches). It asks nothing of the ids, except that a range of all of them cannot be written. */
+/* The pattern of slots that have used at least `fewest` tokens (UINT64_MAX: no slot matches). Their
+ * ids do not matter, but a range of all ids cannot be written: one is left out. */
 static inline struct slot_pattern used_at_least(const struct table *table, uint64_t tag,
                                                 uint64_t fewest) {
     struct slot_pattern asked = others_of(table, tag);

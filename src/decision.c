@@ -35,8 +35,8 @@
  * is raised before (I7).
  *
  * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
- * slot is held against the clock by the longest (policy.length): one that is further ahead than
- * that was left by a step. One of a shorter month may be joined from so many days before it: after
+ * slot is held against the clock by the longest (policy.length): a step left one that is further
+ * ahead than that. The window of a shorter month may be joined some days before it begins. So after
  * a step of the clock into the month before, a key may stay in its window for up to 31 days, or
  * 366, and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,

@@ -298,8 +298,8 @@ enum look {
  *
  * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now: nothing has
  * to be computed. What confirms s confirms the end. A pending s is no window: its end is the
- * claim's. If it does not hold now, the window of now is the key's phase's, or one that would begin
- * with this request (decision.c, window_at). */
+ * claim's. If the slot's window does not hold now, the window of now is that of the key's phase, or
+ * begins with this request (decision.c, window_at). */
 static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
     const uint64_t state = seen->state;

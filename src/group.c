@@ -37,9 +37,8 @@ struct part {
         PART_DONE, /* nothing is to be written */
         PART_SWAP,
         PART_STRIKE, /* a swap that marks a first refusal, for which a strike is counted */
-        /* nothing, if the slot is what earlier parts make of it: decide again after them */
-        PART_AGAIN,
-        PART_LONG, /* it was only looked at: decide the long way; or it was */
+        PART_AGAIN,  /* nothing, by what an earlier part is to write: decide again after that */
+        PART_LONG,   /* it was only looked at: decide the long way; or it was decided so */
     } how;
     bool last;   /* what it takes may be carried: it could not be given back after a boundary */
     bool shadow; /* PART_STRIKE: by a policy that was a shadow */
@@ -342,7 +341,7 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
     return false;
 }
 
-/* Tells of a bucket what it is after tokens were given back. */
+/* Writes to a verdict what a bucket has after tokens were given back. */
 static void bucket_tell(struct stint_limiter *limiter, const struct stint_request *request,
                         struct stint_verdict *verdict) {
     const uint64_t now = verdict->window - verdict->reset_after;

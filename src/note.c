@@ -2,12 +2,12 @@
  * Notes of overrides. A key's hash picks a set of places, and the note is in one of them, with its
  * text beside (sealed.h).
  *
- * A place says whose the note is, and when that override ends. So the note of an override that was
- * replaced, or is over, is none of the next one, and its place is free at that tick by itself. One
- * that is lifted, or set without a note, gives it back at once.
+ * A place says whose the note is, and when that override ends. So another override of the key does
+ * not show it, and the place is free from that tick on. To lift an override, or to set one without
+ * a note, frees it at once.
  *
- * The note is written before its override (override_set.c). A thread that is killed in between
- * leaves a note of no override, whose place is free when that would have ended. */
+ * The note is written before its override (override_set.c). If the thread is killed in between, the
+ * place is free when the override would have ended. */
 #include "note.h"
 
 #include <string.h>
@@ -33,12 +33,6 @@ static bool any(const struct stint_limiter *limiter) {
 
 static struct note_set *set_of(const struct stint_limiter *limiter, stint_key key) {
     return &limiter->notes[part_of(mix(key, 2), limiter->note_sets)];
-}
-
-/* Loads key and whose, one after the other: a CAS compares both, a reader checks the seal. */
-static void place_load(const struct note_place *place, uint64_t seen[2]) {
-    seen[0] = atomic_load_acquire(&place->key);
-    seen[1] = atomic_load_acquire(&place->whose);
 }
 
 static bool is_own(const uint64_t seen[2], uint32_t companion, stint_key key) {

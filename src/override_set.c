@@ -59,9 +59,9 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
     };
 }
 
-/* The state that a slot is to have; `state` is its own, 0: the key has none. 0: it stays as it
- * is. `clock` was read after the slot was seen. No end is set that is over by that clock: the slot
- * may have had a later one (I1). `wish` may be over by now, or a late caller's. */
+/* Returns the state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has
+ * no slot. `clock` was read after the slot was seen. The end is not over by that clock, as the slot
+ * may have had a later one (I1). The end of `wish` may be: by now, or as its caller is late. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
     const tick_t now = tick_of(wish->now), next = tick_of(clock) + 1;
@@ -112,8 +112,8 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             /* Tag, state, tag again (M1). */
             if (atomic_load_acquire(&seen.slot->tag) != decision.tag)
                 continue;
-            /* Just now. Or the table has lost a page, and the slot is where the other search does
-             * not look: then it would never find it. */
+            /* It was committed just now. Or the table has lost a page, and only this search finds
+             * the slot. */
             committed = !state_pending(seen.state);
         }
         if (committed) {
@@ -145,9 +145,9 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
 /* Makes a key's slot say nothing, if it is an override or a ban in force; unless `all`, only if the
  * library wrote it. Returns whether it was.
  *
- * The slot ends with the next tick, and not before (I1). Until then it stays the key's, no strikes
- * in it, and the key's next override is written there. Tombstones would be free only then: a key
- * whose override is set and lifted by turns would use up its lines. */
+ * The slot ends with the next tick, and not before (I1). Until then it stays the key's, without
+ * strikes, and the key's next override is written there. Of tombstones, which are not free before
+ * that tick, a key whose override is set and lifted by turns would use up its lines. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, stint_key key,
                             bool all) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -228,7 +228,7 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
         .rest = STATE_REFUSED | count,
         .now = now,
     };
-    /* Before the override, which whoever sees it finds the note of: note.c. */
+    /* Before the override: whoever sees that finds its note (note.c). */
     if (note == NULL)
         stint_note_erase(limiter, ruled.companion, key);
     else if (!stint_note_write(limiter, ruled.companion, key, wish.end, note))
@@ -277,8 +277,8 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
 
 /* ---- By the library -------------------------------------------------------------------------- */
 
-/* A key that is banned is refused by that from then on, and gives no first refusal more. So a
- * thread that dies between the mark of a refusal and this loses one strike. */
+/* A banned key is refused by its ban, and gives no more first refusals. A thread that dies between
+ * the mark of a refusal and this loses one strike. */
 void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, stint_key key,
                   uint64_t now, struct stint_verdict *verdict) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);

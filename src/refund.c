@@ -18,10 +18,10 @@ struct giving {
  * changed since.
  *
  * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
- * count of that window; of two counts that may be the previous one's. In flight, too: what is held
- * since the window before is told by its end, and comes off that count. It takes no more than is
- * there. A verdict of no slot has no window (0) and gives nothing back: by now the key may have a
- * slot, with tokens of others. */
+ * count of that window. With two counts that may be the previous one: in flight, too, tokens that
+ * are held since the window before come off its count. A refund takes no more than is there. The
+ * verdict of a key without a slot has no window (0), and gives nothing back: by now the key may
+ * have a slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
@@ -168,8 +168,8 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
 }
 
 /* slot_near for a line that the caller has most likely just charged. It compares one tag after the
- * other: a load of 16 bytes that the last atomic add wrote 8 of would wait until that is in the
- * cache. A take and its refund are 21 ns, by stint_key_refund 32 (measured as in take.c). */
+ * other: a load of 16 bytes would wait until the 8 that the atomic add wrote are in the cache. A
+ * take and its refund are 21 ns, by stint_key_refund 32 (measured as in take.c). */
 static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, uint64_t hash,
                                                     uint64_t tag) {
     struct line *home = home_of(table, hash);

@@ -41,10 +41,9 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
  * again, never below the clock and 60 s, and the hints with it: a hint that begins later would open
  * a window without raising latest_begin (I7). Two do that:
  *   - a process that opens a table that nobody else uses (open.c), with the slots beyond it;
- *   - this function, once no slot of the table counts as over for being so far ahead. (A short
- *     month's may begin later than the clock and 60 s and not count as over: its policy's longest
- *     window reaches further back. By the clock at which it counts as over, latest_begin is too
- *     late, too.)
+ *   - this function, once no slot of the table counts as over for being so far ahead. (The slot of
+ *     a short month may begin later than the clock and 60 s, and not count as over: its policy's
+ *     longest window reaches further back. When it counts as over, latest_begin is too late, too.)
  *
  * After the second a slot may have a window that begins later than latest_begin says:
  *   - one that was opened behind the sweep, by a now far ahead of the clock;
@@ -167,8 +166,6 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
 
 /* ---- Find ------------------------------------------------------------------------------------ */
 
-/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
- * (I5). */
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines) {
     struct sequence sequence = sequence_of(table, hash);

@@ -253,7 +253,7 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
         if (used < gathered.total)
             used = gathered.total;
         whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
-        /* A charge may not be: a stripe without a slot has lost some of it. */
+        /* A stripe without a slot may have lost some of a charge. */
         const bool tracked = GUARD(CHARGE_WHOLE, is_charge(terms)) ? gathered.total == terms->cost
                                                                    : gathered.total != 0;
         whole->flags = gathered.flags & (tracked ? STINT_REPLACED : ~UINT32_C(0));

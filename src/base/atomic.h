@@ -16,11 +16,10 @@
  *             seq_cst gives, whose operations order nothing against relaxed loads: on aarch64 a
  *             load may be done before the store of an earlier ldaxr/stlxr.
  *
- * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the
- * fences here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write
- * operations are loops of ldxr/stxr, of no order at all, so each stands between two fences, both
- * `dmb ish`: a full barrier, as are its acquire and release fences. (Its variants for LSE do not
- * compile in 0.7.1; the loops are right on processors that have LSE, too.) */
+ * On x86-64 seq is the lock prefix. Plain loads and stores have the other orders, so a fence binds
+ * the compiler only. On aarch64 a read-modify-write of ConcurrencyKit is a loop of ldxr/stxr, which
+ * orders nothing: each stands between two fences. Every fence there is `dmb ish`, a full barrier.
+ * (Its variants for LSE do not compile in 0.7.1. The loops are right on processors with LSE.) */
 #ifndef STINT_ATOMIC_H
 #define STINT_ATOMIC_H
 
@@ -43,101 +42,84 @@
 
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
 
+#ifdef STINT_THREAD_SANITIZER
+#define WORD_LOAD(word)             __atomic_load_n(word, __ATOMIC_RELAXED)
+#define WORD_LOAD_32(word)          __atomic_load_n(word, __ATOMIC_RELAXED)
+#define WORD_STORE(word, value)     __atomic_store_n(word, value, __ATOMIC_RELAXED)
+#define WORD_STORE_32(word, value)  __atomic_store_n(word, value, __ATOMIC_RELAXED)
+#define WORD_FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
+#define WORD_ADD(word, value)       (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED)
+#define WORD_CAS(word, expected, desired)                                                          \
+    __atomic_compare_exchange_n(word, &(expected), desired, false, __ATOMIC_SEQ_CST,               \
+                                __ATOMIC_SEQ_CST)
+#else
+#define WORD_LOAD(word)                   ck_pr_load_64(word)
+#define WORD_LOAD_32(word)                ck_pr_load_32(word)
+#define WORD_STORE(word, value)           ck_pr_store_64(word, value)
+#define WORD_STORE_32(word, value)        ck_pr_store_32(word, value)
+#define WORD_FETCH_ADD(word, value)       ck_pr_faa_64(word, value)
+#define WORD_ADD(word, value)             ck_pr_add_64(word, value)
+#define WORD_CAS(word, expected, desired) ck_pr_cas_64(word, expected, desired)
+#endif
+
 /* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
  * so. */
 
+static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
+    return WORD_LOAD(word);
+}
+
+/* Nothing that follows in the program is done before this load. */
+static inline uint64_t atomic_load_acquire(const uint64_t *word) {
 #ifdef STINT_THREAD_SANITIZER
-
-static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
-/* Nothing that follows in the program is done before this load. */
-static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
-static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-
-static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-
-/* All that precedes in the program is visible to whoever loads this value with acquire. */
-static inline void atomic_store_release(uint64_t *word, uint64_t value) {
-    __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
-    return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST,
-                                       __ATOMIC_SEQ_CST);
-}
-
-static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
-    return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);
-}
-
-static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
-    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
-}
-
 #else
-
-static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
-    return ck_pr_load_64(word);
-}
-
-/* Nothing that follows in the program is done before this load. */
-static inline uint64_t atomic_load_acquire(const uint64_t *word) {
-    uint64_t value = ck_pr_load_64(word);
+    uint64_t value = WORD_LOAD(word);
     ck_pr_fence_acquire();
     return value;
+#endif
 }
 
 static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
     /* What ck_pr_load_32 is, but the compiler knows that the upper half of the register is 0. */
     uint64_t value;
     __asm__ volatile("movl %1, %k0" : "=r"(value) : "m"(*word) : "memory");
     return value;
 #else
-    return ck_pr_load_32(word);
+    return WORD_LOAD_32(word);
 #endif
 }
 
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
-    ck_pr_store_64(word, value);
+    WORD_STORE(word, value);
 }
 
 static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
-    ck_pr_store_32(word, value);
+    WORD_STORE_32(word, value);
 }
 
 /* All that precedes in the program is visible to whoever loads this value with acquire. */
 static inline void atomic_store_release(uint64_t *word, uint64_t value) {
+#ifdef STINT_THREAD_SANITIZER
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#else
     ck_pr_fence_release();
-    ck_pr_store_64(word, value);
+    WORD_STORE(word, value);
+#endif
 }
 
 static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
-    return ck_pr_cas_64(word, expected, desired);
+    return WORD_CAS(word, expected, desired);
 }
 
 static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
-    return ck_pr_faa_64(word, value);
+    return WORD_FETCH_ADD(word, value);
 }
 
 static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
-    ck_pr_add_64(word, value);
+    WORD_ADD(word, value);
 }
-
-#endif
 
 /* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences:
  * loads on which it must see plain accesses depend are acquires. */
@@ -159,8 +141,8 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
     return old;
 }
 
-/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one
- * instruction, which needs no integer register. */
+/* Whether a word differs from a value, or is less: a relaxed load and a comparison. On x86-64 this
+ * is one instruction, which needs no integer register. */
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 static inline int atomic_differs(const uint64_t *word, uint64_t value) {
     int differs;
@@ -183,10 +165,9 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
 }
 #endif
 
-/* Adds to a word that only this thread adds to, while others may read it. On x86-64 one instruction
- * without a lock prefix does: it cannot be torn by a signal handler of this thread that adds to the
- * same word, nor by a move of the thread to another core, and nobody else writes. Elsewhere an
- * atomic add is what keeps the signal handler apart. */
+/* Adds to a word that only this thread writes; others may read it. A signal handler of the thread
+ * may add to the same word. On x86-64 one instruction without a lock prefix is enough: neither the
+ * handler nor a move to another core can come in the middle. Elsewhere an atomic add is needed. */
 static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
     __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc");
@@ -196,10 +177,9 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 }
 
 /* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of
- * ldxp and stxp. If the store succeeds, both words were loaded, and are stored, at once. If they
- * differ from what is expected, the two may have been loaded at different instants; but at the
- * instant at which the one that differs was loaded, the pair was not as expected, which is all that
- * a failure says. */
+ * ldxp and stxp. If it succeeds, both words were loaded and stored at one instant. If it fails, the
+ * two may have been loaded at different instants. A failure says only that the pair was not as
+ * expected at some instant: that of the word that differs. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #ifdef STINT_THREAD_SANITIZER

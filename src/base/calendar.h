@@ -3,8 +3,8 @@
  * times before the epoch are ordinary numbers.
  *
  * Days are counted from the epoch, by the Gregorian calendar as if it had always been there. Months
- * are counted from March of the year 0. So a leap day is the last day of its year, and what comes
- * before a month in its year is the same in each year. */
+ * are counted from March of the year 0. So a leap day is the last day of its year, and as many days
+ * come before a month in each year. */
 #ifndef STINT_CALENDAR_H
 #define STINT_CALENDAR_H
 
@@ -72,8 +72,8 @@ static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
 
 /* The window that holds tick `now`, by a clock that is `offset` minutes ahead of UTC. Months begin
  * on the day of the month and at the time of `start`, which is a tick of that clock; years in its
- * month, too. As that day is CALENDAR_DAY_MAX at most, each month of windows begins in one of the
- * calendar, by as much later. */
+ * month, too. That day is CALENDAR_DAY_MAX at most. So every window begins in another month of the
+ * calendar, always by as much later than the month. */
 static inline struct span calendar_window(tick_t now, tick_t start, uint32_t calendar,
                                           int32_t offset) {
     const int64_t months = calendar == STINT_CALENDAR_YEAR ? 12 : 1;

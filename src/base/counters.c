@@ -47,8 +47,8 @@ static void number_release(void *number) {
 }
 
 static void thread_ends(void *number) {
-    /* Another destructor may decide after this. In the last round nobody would give a new number
-     * back. (Nor that of a thread that decides for the first time in that round.) */
+    /* Another destructor may decide after this. If this is the last round, nobody would give a new
+     * number back, so the thread takes none. (One that first decides in that round keeps one.) */
     stint_thread_number = NUMBER_NONE_LEFT;
     number_release(number);
 }
@@ -66,7 +66,7 @@ static void child_begin(void) {
     if (number > 0 && number < LANES_MAX)
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
-    /* Now: a decision may not ask the system which processes are dead. */
+    /* Lanes of the dead are looked for here, as a decision may not ask the system. */
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)

@@ -16,8 +16,8 @@
  *
  * A token bucket's count is ns: how far the instant at which it is full is ahead of now. A token is
  * `unit` ns. Its slot has the instant (bucket_full). */
-#ifndef STINT_CHARGE_H
-#define STINT_CHARGE_H
+#ifndef STINT_JUDGE_H
+#define STINT_JUDGE_H
 
 #include <assert.h>
 #include <stdbool.h>
@@ -107,7 +107,7 @@ static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
             (rule->flags & TWO_COUNTS) != 0);
 }
 
-/* Two counts, of the previous window and of this one. Of the first strays go. */
+/* Two counts, of the previous window and of this one. Stray tokens of the previous one are cut. */
 static ALWAYS_INLINE uint64_t two_counts(uint64_t previous, uint64_t current) {
     return (previous < SMOOTH_MAX ? previous : SMOOTH_MAX) << THIS_BITS | current;
 }
@@ -287,8 +287,8 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     terms->most = bucket_holds(terms->most * bucket->unit, unit);
 }
 
-/* A request's own limit where it counts: below the policy's. Given back, tokens of a larger one
- * could be more than were taken. */
+/* A request's own limit, if it is below the policy's; else 0. By a larger one a request could be
+ * given back more than it took. */
 static ALWAYS_INLINE uint32_t bucket_own(const struct bucket *bucket, uint32_t limit) {
     return limit < bucket->limit ? limit : 0;
 }
@@ -317,8 +317,8 @@ static ALWAYS_INLINE bool bucket_passed(uint64_t window, uint64_t from, uint64_t
 
 /* ---- Judge ----------------------------------------------------------------------------------- */
 
-/* Whether a request does not even fit into an empty count. `before`: that of a bucket takes what
- * comes before it at the same now. */
+/* Whether a request does not even fit into an empty count. What a bucket gives `before` it, at the
+ * same now, is not back by then. */
 static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
     return terms->cost > terms->room || terms->before > (terms->room - terms->cost) * terms->unit;
 }
@@ -416,7 +416,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     return (struct charge){count + taken * terms->unit, used + taken, used + taken, 0, false};
 }
 
-/* Sums of waits end just below STINT_NEVER. */
+/* Adds two waits. The sum is below STINT_NEVER. */
 static inline uint64_t wait_add(uint64_t one, uint64_t other) {
     uint64_t sum;
     return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;

@@ -26,8 +26,8 @@
 /* All that a decision reads of a policy. The hot way (take.c) reads the first line only. */
 struct policy {
     /* The end (tick) of the window of the last decision: a hint that saves the division. Any end of
-     * the policy's is safe if latest_begin has its begin (I7). Of a calendar policy, the window's
-     * days stand above the end (HINT_DAYS): February's end must not stand for 30 January's. */
+     * the policy's is safe if latest_begin has its begin (I7). A calendar policy's has the window's
+     * days above the end (HINT_DAYS): 30 January is not in the window that ends with February. */
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
@@ -230,10 +230,10 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
-/* Notes that a slot's end falls, but for steps of the clock (I1): that of a policy that is gone, of
- * a companion, or of a replaced key. The slot may have this end again, for another key. Until that
- * window is over, no thread that added a token takes it for its own key's (slot.c,
- * stint_slot_take_back). */
+/* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
+ * bucket. Steps of the clock are not noted. The slot may have this end again, for another key.
+ * Until that window is over, a thread that added a token to it does not take it for its own key's
+ * (slot.c, stint_slot_take_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */

@@ -36,7 +36,7 @@ static inline void set_up_pause(void) {
 
 struct memory {
     char *start; /* NULL: none yet */
-    size_t size; /* bytes: of the file that was opened, and then of what is mapped */
+    size_t size; /* bytes: of the opened file; once it is mapped, of that */
     int file;    /* of options.path, with a lock for as long as it is open; -1: none */
     bool mapped; /* it is ours to unmap */
     bool shared; /* other processes may use it */
@@ -56,7 +56,8 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 void stint_memory_free(struct memory *memory);
 
 /* Opens a file that is there, and locks it unless it is read only: `alone` if no other process has
- * it open. Once locked, it still has the name. -ENOENT, without a reason: there is none. */
+ * it open. When it is locked, the path still leads to it. -ENOENT, without a reason: there is no
+ * file. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
 /* Names another process that has a lock of the file, as far as the system tells: "process 1234", or
@@ -74,8 +75,8 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size);
  * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
-/* Gives the file that was made its name, once its first bytes, all that was written, are on the
- * disk: a crash leaves a whole table or none. -EEXIST, without a reason: another has the name. */
+/* Brings the first bytes of the file that was made, all that was written, to the disk. Then gives
+ * it its name: a crash leaves a whole table or none. -EEXIST, without a reason: another has it. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
 /* Puts a file that was made in the place of `old`, which has the path and is locked by this process

@@ -25,6 +25,14 @@ static inline uint64_t seal_of(uint64_t whose, const uint64_t *words, size_t cou
     return (seal & ~SEALED_LENGTH) | length;
 }
 
+/* Loads the two words that a place begins with, its key first. A CAS compares both; a reader checks
+ * the seal. */
+static inline void place_load(const void *place, uint64_t seen[2]) {
+    const uint64_t *words = place;
+    seen[0] = atomic_load_acquire(&words[0]);
+    seen[1] = atomic_load_acquire(&words[1]);
+}
+
 /* Loads the `count` words of a text. Returns whether they are whole, and `whose`. */
 static inline bool sealed_load(const uint64_t *seal, const uint64_t *bytes, size_t count,
                                uint64_t whose, uint64_t *words, uint64_t *length) {

@@ -58,7 +58,7 @@ static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
  * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. */
 #define PROBE_LINES 24
 
-/* What changes hands in a shard without the two claimers touching the same slot. */
+/* What the claimers of a shard tell each other, whatever slots they claim. */
 struct shard {
     /* A tick. A thread that takes over a used slot raises it to its now first. A thread that opens
      * a window for a key without a slot opens none that was over by then. */

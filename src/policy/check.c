@@ -8,16 +8,17 @@
 #include "base/judge.h"
 #include "policy/check.h"
 
+#define RANGE      " must be 1 to 2^28 (268,435,456)"
 #define PERCENTAGE "the percentage must be 1% to 100%"
 
 #define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
 #define FIELD(field, word)       VALUE("policy." #field, word, field)
+#define TOKENS(what)             KIND_NUMBER, 0, STINT_LIMIT_MAX, what RANGE, NULL
 #define FLAG(flag, word)                                                                           \
     { {#flag, word}, 0, KIND_FLAG, flag, 0, NULL, NULL }
 
 const struct policy_option stint_policy_options[] = {
-    [OPTION_LIMIT] = {FIELD(limit, "the limit"), KIND_NUMBER, 0, STINT_LIMIT_MAX,
-                      "the number of tokens must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_LIMIT] = {FIELD(limit, "the limit"), TOKENS("the number of tokens")},
     [OPTION_WINDOW] = {VALUE("policy.calendar", "a month or a year", window), KIND_TIME, 0, 0,
                        "the window must be 10 ms to 366 days",
                        "the window must be a multiple of 10 ms"},
@@ -25,12 +26,9 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_PER_KEY] = FLAG(STINT_START_PER_KEY, "start=per-key"),
     [OPTION_FIRST] = FLAG(STINT_START_FIRST, "start=first"),
     [OPTION_START] = {FIELD(start, "start="), KIND_START, 0, 0, NULL, NULL},
-    [OPTION_BURST] = {FIELD(burst, "burst="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
-                      "the burst must be 1 to 2^28 (268,435,456)", NULL},
-    [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
-                         "the capacity must be 1 to 2^28 (268,435,456)", NULL},
-    [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
-                        "the reserve must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_BURST] = {FIELD(burst, "burst="), TOKENS("the burst")},
+    [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), TOKENS("the capacity")},
+    [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), TOKENS("the reserve")},
     [OPTION_STRIPES] = {FIELD(stripes, "stripes="), KIND_NUMBER, 0, STRIPES_OF_KEY_MAX,
                         "the stripes must be 1 to 64", NULL},
     [OPTION_NEAR] = {FIELD(near_limit, "near="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},

@@ -11,8 +11,8 @@
 #include "base/counters.h"
 #include "policy/names.h"
 
-/* The process's lock guards all of it but `taken`, which the table's does. A reader takes none: it
- * leaves `taken` 0. */
+/* The process's lock guards all of it but `taken`, which the table's lock guards. A reader does not
+ * take that one, and leaves `taken` 0. */
 struct names {
     uint64_t forks;      /* stint_limiter_process_lock, when the index was begun */
     uint64_t lock_forks; /* and when the lock of private memory was made */

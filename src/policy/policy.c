@@ -49,7 +49,7 @@ static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
     return tick_of(full > window ? full : window) + 2;
 }
 
-/* Raises what bulk checks of a full table go by, and notes whether a rule ever counted refusals. */
+/* Raises what bulk checks of a full table go by. Notes a rule that counts refusals. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
 
@@ -127,7 +127,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     rule_write(limiter, id, &rule, 0, limiter_ban(limiter, id));
 }
 
-/* Makes an id free, which no slot and no other policy names. */
+/* Frees an id that no slot and no other policy names. */
 static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
 

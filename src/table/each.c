@@ -175,7 +175,7 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
 /* Whether the walk goes on after one slot. */
 enum told { GO_ON, STOP, NO_MEMORY };
 
-/* Says what a ban, or strikes, are that the library wrote. */
+/* Fills in an entry of what the library wrote: a ban, or strikes. */
 static void library_wrote(const struct telling *telling, bool strikes, struct stint_entry *entry) {
     const struct stint_limiter *limiter = telling->limiter;
     const struct ban ban = limiter_ban(limiter, entry->policy);

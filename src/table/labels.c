@@ -22,12 +22,6 @@ static struct label *label_set(const struct stint_limiter *limiter, stint_key ke
     return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
-/* Loads key and count, one after the other: a CAS compares both, a reader checks the seal. */
-static void place_load(const struct label *label, uint64_t seen[2]) {
-    seen[0] = atomic_load_acquire(&label->key);
-    seen[1] = atomic_load_acquire(&label->refused);
-}
-
 /* Loads the bytes of a label. Returns whether they are whole, and the key's. */
 static bool bytes_load(const struct label *label, stint_key key, uint64_t words[LABEL_WORDS],
                        uint64_t *length) {

@@ -302,8 +302,8 @@ static int header_check(const struct header *header, size_t size, bool any,
 
 /* Returns how many slots are so far ahead of the clock that they count as over
  * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over. `more`
- * receives how many more of the live slots are not ahead. Overrides, which open no window and tell
- * nothing of the clock, do not count, and stay. */
+ * receives the number of live slots that are not ahead, less that of those that are. Overrides do
+ * not count, and stay: they open no window, so they tell nothing of the clock. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;

@@ -95,8 +95,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Moves a slot of the old table, if it still counts. One that is far ahead does: opening has ended
- * such slots, unless the clock is behind (open.c, latest_lower). */
+/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: opening left it
+ * only if the clock is behind (open.c, latest_lower). */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t hash;

@@ -7,7 +7,7 @@
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
  *
- * Its end falls, which I1 forbids elsewhere. What I1 is for still holds for keys of other policies:
+ * Its end falls, which I1 forbids elsewhere. Keys of other policies keep what I1 is for:
  *   - The tombstone ends after the shard's watermark. All occupants before the key were over by
  *     then (claim.c, watermark_raise), so no end of theirs comes back.
  *   - A thread that still decides by the policy compares the tag in each swap, and commits no claim

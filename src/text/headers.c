@@ -37,9 +37,9 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     return 0;
 }
 
-/* The quota of a key per window is its capacity, which shows the limit of a single call, too. Where
- * tokens roll over or are reserved ahead, it is at most the policy's limit. A capacity of 0 is that
- * of a policy that was not there yet. */
+/* A key's quota per window: the verdict's capacity, which may be the request's own limit. Where
+ * tokens roll over or are reserved ahead, it is at most the policy's limit. A verdict of a policy
+ * that was not there yet has the capacity 0. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     if (policy->burst != 0)
         return verdict->capacity != 0 ? verdict->capacity : policy->burst;
