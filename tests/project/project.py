@@ -664,6 +664,7 @@ class Builds(Case):
 
     def test_distributed(self):
         """The archive of a release builds, and passes tests."""
+        self.need("git")
         if not (SOURCE / ".git").exists():
             self.skipTest("there is no repository to make it from")
         self.build("-Dtests=false", "-Dbench=false", "-Dtool=disabled")
