@@ -26,8 +26,9 @@ def library(source, of="*.[ch]"):
 
 
 def run(*command, timeout=150, **options):
-    """Returns returncode, stdout and stderr of a command that reads nothing."""
-    options.setdefault("stdin", subprocess.DEVNULL)
+    """Returns returncode, stdout and stderr of a command. It reads `input`, or nothing."""
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([str(part) for part in command], capture_output=True, text=True,
                           timeout=timeout, **options)
 

@@ -585,13 +585,14 @@ class Embedding(Case):
         self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
 
     def test_cmake(self):
-        self.need("cmake")
+        self.need("cmake", "musl-gcc")
         self.write("main.c", PROGRAM)
         [text] = blocks_of("cmake")
+        part = text.replace("find_package(stint 0.3 REQUIRED)", f'add_subdirectory("{SOURCE}" stint)')
         compiler = next(word for word in shlex.split(CC) if not word.endswith("ccache"))
-        for way, lines in (("installed", text), ("static", text.replace("::stint)", "::stint-static)")),
-                           ("part", text.replace("find_package(stint 0.3 REQUIRED)",
-                                                 f'add_subdirectory("{SOURCE}" stint)'))):
+        static = text.replace("::stint)", "::stint-static)")
+        for way, compiler, lines in (("installed", compiler, text), ("static", compiler, static),
+                                     ("part", compiler, part), ("musl", "musl-gcc", part)):
             self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
                        "add_executable(server main.c)\n" + lines)
             build = self.directory / way
@@ -663,6 +664,7 @@ class Builds(Case):
 
     def test_distributed(self):
         """The archive of a release builds, and passes tests."""
+        self.need("git")
         if not (SOURCE / ".git").exists():
             self.skipTest("there is no repository to make it from")
         self.build("-Dtests=false", "-Dbench=false", "-Dtool=disabled")
