@@ -3,11 +3,12 @@
  *
  *     0 left
  *     raised to 25, and one taken: 14 left
- *     policy.window cannot change: stint_policies_apply replaces a policy under its name, which then counts anew
+ *     policy.window cannot change
  *     removed: it is unknown
  */
 #include <stdio.h>
 #include <stint.h>
+#include <string.h>
 
 int main(void) {
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -35,7 +36,7 @@ int main(void) {
 
     policy.window *= 7;
     if (stint_policy_change_check(limiter, api, &policy) != 0)
-        printf("%s\n", stint_reason());
+        printf("%.*s\n", (int)strcspn(stint_reason(), ":"), stint_reason());
 
     if (stint_policy_remove(limiter, api) != 0)
         return 1;
