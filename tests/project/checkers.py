@@ -21,8 +21,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "kit"))
 import commands
 
 SOURCE = Path(__file__).resolve().parents[2]
-OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", "-DBUILD_VERSION=STINT_VERSION", "-DSTINT_HAVE_STRERRORDESC",
-           f"-I{SOURCE}/include", f"-I{SOURCE}/src"]
+MAJOR, MINOR, PATCH = map(int, re.findall(r"define STINT_VERSION_\w+ (\d+)",
+                                          (SOURCE / "include" / "stint.h").read_text()))
+OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", f"-DBUILD_VERSION={(MAJOR * 1000 + MINOR) * 1000 + PATCH}",
+           "-DSTINT_HAVE_STRERRORDESC", f"-I{SOURCE}/include", f"-I{SOURCE}/src"]
 CHECKED = "stint_headers refuses NULL with a size"
 FAILS = "what failed has given the reason, and that is never 0: stint_failed is in another file"
 PLACE = "place_find finds one: the first of a set counts less than UINT64_MAX"
