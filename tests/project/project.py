@@ -693,8 +693,8 @@ class Versions(Case):
             fields, more = change(struct, text[start:end])
             text = text[:start] + fields + text[end:]
             start = text.index(f"#define STINT_{struct.upper()}_INIT")
-            end = text.index("}\n", text.index("{ sizeof", start))
-            values = text[start:end].rstrip()
+            end = text.index("}\n", start)
+            values = re.sub(r"[\\\s]+", " ", text[start:end]).rstrip()
             for _ in range(-more):
                 values = values[:values.rindex(",")]
             text = text[:start] + values + ", 0" * more + " " + text[end:]
