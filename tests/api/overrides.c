@@ -450,6 +450,19 @@ TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter
     }
 }
 
+/* More than any key can have is never there, whatever the request may have when the override ends. */
+TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 overrides") {
+    const struct stint_request request = {.key = 1,
+                                          .policy = id,
+                                          .cost = STINT_LIMIT_MAX + 5,
+                                          .limit = STINT_LIMIT_MAX,
+                                          .flags = STINT_RESERVE};
+    struct stint_verdict verdict;
+    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + HOUR), 0);
+    assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
+    assert_true(verdict.retry_after == STINT_NEVER);
+}
+
 /* A shadow lets all through. Once it is none, nobody is banned for that, by whatever way he is
  * decided, nor nearer to a ban. A ban from before it became one goes on. */
 TEST(test_shadow_ends) {
