@@ -450,7 +450,7 @@ TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter
     }
 }
 
-/* More than any key can have is never there, whatever the request may have when the override ends. */
+/* More than any key can have is never there, whatever the request may have after the override. */
 TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 overrides") {
     const struct stint_request request = {.key = 1,
                                           .policy = id,
