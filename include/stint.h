@@ -1245,7 +1245,8 @@ struct stint_stats {
     uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
     uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
     uint32_t removed;      /* 1: the table's file has no name any more. It was removed, or another
-                            * took its place: who opens the path counts apart from this process */
+                            * took its place. This process counts apart from those that open the
+                            * path */
 };
 
 #define STINT_STATS_INIT                                                                           \
