@@ -147,19 +147,17 @@ typedef struct {
     ngx_uint_t n;
     struct {
         struct stint_entry entry;
-        uint64_t
-            since; /* ns; its policy refused it then or later; 0: it did not, as far as known */
         char label[STINT_LABEL_SIZE];
     } of[TOP];
 } ngx_http_stint_top_t;
 
 /* Whether a key stands before another: of equals the one that was refused last. */
-static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one, uint64_t since,
-                                            const struct stint_entry *other, uint64_t other_since) {
+static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one,
+                                            const struct stint_entry *other) {
     return one->refused_windows != other->refused_windows
                ? one->refused_windows > other->refused_windows
-           : since != other_since ? since > other_since
-                                  : one->used > other->used;
+           : one->since != other->since ? one->since > other->since
+                                        : one->used > other->used;
 }
 
 /* Puts one key more among them, if it belongs there. Each is there once, by the policy that refused
@@ -167,8 +165,6 @@ static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one, uint6
 static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entry) {
     ngx_http_stint_top_t *top = context;
     ngx_uint_t place = 0, old = 0;
-    const uint64_t since =
-        (entry->flags & (STINT_ENTRY_REFUSED | STINT_ENTRY_BAN)) != 0 ? entry->since : 0;
 
     if (entry->label == NULL) {
         return true;
@@ -176,11 +172,10 @@ static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entr
     while (old < top->n && top->of[old].entry.key != entry->key) {
         old++;
     }
-    if (old < top->n && since <= top->of[old].since) {
+    if (old < top->n && entry->since <= top->of[old].entry.since) {
         return true;
     }
-    while (place < top->n &&
-           !ngx_http_stint_top_before(entry, since, &top->of[place].entry, top->of[place].since)) {
+    while (place < top->n && !ngx_http_stint_top_before(entry, &top->of[place].entry)) {
         place++;
     }
     if (place > old || place == TOP) {
@@ -192,7 +187,6 @@ static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entr
     }
     ngx_memmove(&top->of[place + 1], &top->of[place], (old - place) * sizeof(top->of[0]));
     top->of[place].entry = *entry;
-    top->of[place].since = since;
     ngx_memcpy(top->of[place].label, entry->label, entry->label_length);
     return true;
 }
@@ -208,7 +202,7 @@ static u_char *ngx_http_stint_json_top(u_char *at, const ngx_http_stint_top_t *t
         at = ngx_sprintf(at, "%s{\"key\":", i == 0 ? "" : ",");
         at = ngx_http_stint_json(at, (u_char *)top->of[i].label, entry->label_length);
         at = ngx_sprintf(at, ",\"policy\":");
-        if (top->of[i].since != 0 &&
+        if (entry->since != 0 && /* it was refused, or is banned */
             stint_policy_get(top->zone->limiter, entry->policy, &policy) == 0) {
             /* A ban's entry is no count. */
             (void)stint_decide(top->zone->limiter, &look, STINT_NOW, &verdict);
