@@ -280,8 +280,7 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         return parse_count(value, 1, 1000000, &arguments->number) ? NULL : "a number from 1 to 1M";
     case OPTION_BY:
         word = parse_word(value, bys, 3);
-        arguments->by_refused = word != 0;
-        arguments->by_policy = word == 2;
+        arguments->by = (enum top_by)word;
         return word < 3 ? NULL : "used, refused or policy";
     case OPTION_POLICY:
         arguments->only_policy = value;

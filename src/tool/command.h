@@ -70,8 +70,8 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, name, partial, dry_run, prune, no_scan, no_eof,
-        by_refused, by_policy, clear;
+    bool json, quiet, hex, hash, address, name, partial, dry_run, prune, no_scan, no_eof, clear;
+    enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_keys, number, count, interval_ns;

@@ -159,16 +159,17 @@ enum { REFUSED_BY_IT = STINT_ENTRY_REFUSED | STINT_ENTRY_BAN };
 /* What keys are ordered by. A key without a name in the table was refused once at least if it was
  * refused in its present window. */
 static uint64_t rank(const struct listing *listing, const struct stint_entry *entry) {
+    const enum top_by by = listing->arguments->by;
     const bool override = (entry->flags & STINT_ENTRY_OVERRIDE) != 0;
     const bool refused = (entry->flags & REFUSED_BY_IT) != 0;
 
-    if (!listing->arguments->by_refused)
+    if (by == BY_USED)
         return override ? 0 : entry->used;
-    if ((listing->chosen || listing->arguments->by_policy) && !refused)
+    if ((listing->chosen || by == BY_POLICY) && !refused)
         return 0;
     const uint64_t windows = entry->refused_windows != 0 ? entry->refused_windows : refused;
     /* By policy: those of the first one first. */
-    return listing->arguments->by_policy ? (uint64_t)~entry->policy << 32 | windows : windows;
+    return by == BY_POLICY ? (uint64_t)~entry->policy << 32 | windows : windows;
 }
 
 static int compare(uint64_t a, uint64_t b) {
@@ -207,7 +208,7 @@ static void keep_first(struct listing *listing) {
 
     if (listing->count == 0)
         return;
-    if (listing->arguments->by_refused) {
+    if (listing->arguments->by != BY_USED) {
         qsort(kept, listing->count, sizeof(*kept), by_key);
         for (size_t i = 0; i < listing->count; i++)
             if (left == 0 || kept[i].entry.key != kept[left - 1].entry.key)
@@ -271,7 +272,7 @@ static void print_top(struct report *report, struct listing *listing) {
             look(listing, entry);
         report_row(report);
         print_entry(report, listing, entry,
-                    !listing->arguments->by_refused || (entry->flags & REFUSED_BY_IT) != 0);
+                    listing->arguments->by == BY_USED || (entry->flags & REFUSED_BY_IT) != 0);
     }
     report_table_end(report);
 }
@@ -291,8 +292,8 @@ int top_print(const struct arguments *arguments, FILE *out) {
         print_top(&report, &listing);
         report_end(&report);
         if (listing.count == 0 && !arguments->json)
-            fputs(arguments->by_refused ? "no key is known to have been refused\n"
-                                        : "no key has used anything\n",
+            fputs(arguments->by == BY_USED ? "no key has used anything\n"
+                                           : "no key is known to have been refused\n",
                   out);
     }
     listing_end(&listing);

@@ -326,6 +326,8 @@ static void draw(struct page *page) {
     const struct screen_size size = screen_size();
     const char *at = page->status;
     unsigned row = 1;
+    static const char *const sorted[] = {
+        [BY_USED] = "used", [BY_REFUSED] = "refusals", [BY_POLICY] = "policy"};
     char foot[128];
 
     fputs("\x1b[H", stdout); /* the first line and column */
@@ -345,24 +347,17 @@ static void draw(struct page *page) {
     for (; *at != '\0' && row < size.rows; row++)
         at = draw_line(at, size.columns);
     snprintf(foot, sizeof(foot), "s: sorted by %s   p: policy %s   arrows: scroll   q: quit",
-             page->top.by_policy    ? "policy"
-             : page->top.by_refused ? "refusals"
-                                    : "used",
-             page->top.only_policy == NULL ? "any" : page->top.only_policy);
+             sorted[page->top.by], page->top.only_policy == NULL ? "any" : page->top.only_policy);
     printf("\x1b[J\x1b[%u;1H\x1b[7m%.*s\x1b[m", size.rows, (int)size.columns, foot);
 }
 
-/* The policy after the one that is asked for; after the last one any. */
-static const char *next_policy(const struct policies *policies, const char *name) {
-    bool next = name == NULL;
-
-    for (uint32_t id = 0; id < policies->count; id++) {
-        const struct stint_policy *policy = policies_at(policies, id);
-        if (policy == NULL)
-            continue;
-        if (next)
-            return policy->name;
-        next = strcmp(policy->name, name) == 0;
+/* The first policy from an id on that has this name, or any (NULL); NULL: there is none. */
+static const struct stint_policy *policy_from(const struct policies *policies, uint32_t *id,
+                                              const char *name) {
+    for (; *id < policies->count; ++*id) {
+        const struct stint_policy *policy = policies_at(policies, *id);
+        if (policy != NULL && (name == NULL || strcmp(policy->name, name) == 0))
+            return policy;
     }
     return NULL;
 }
@@ -372,15 +367,18 @@ static bool page_key(struct page *page, int key, const struct policies *policies
     static char name[sizeof(((struct stint_policy *)0)->name)]; /* the policies are read anew */
     struct arguments *top = &page->top;
 
+    const struct stint_policy *policy;
+    uint32_t id = 0;
+
     switch (key) {
-    case 's':
-        top->by_policy = top->by_refused && !top->by_policy;
-        top->by_refused = top->by_policy || !top->by_refused;
+    case 's': /* refusals, policy, used */
+        top->by = (enum top_by)((top->by + 1) % (BY_POLICY + 1));
         break;
-    case 'p':
-        top->only_policy = next_policy(policies, top->only_policy);
-        if (top->only_policy != NULL)
-            top->only_policy = strcpy(name, top->only_policy);
+    case 'p': /* the next one; after the last one any */
+        if (top->only_policy != NULL && policy_from(policies, &id, top->only_policy) != NULL)
+            id++;
+        policy = policy_from(policies, &id, NULL);
+        top->only_policy = policy == NULL ? NULL : strcpy(name, policy->name);
         break;
     case SCREEN_UP:
         page->scrolled -= page->scrolled != 0;
@@ -407,27 +405,19 @@ static bool page_key(struct page *page, int key, const struct policies *policies
     return true;
 }
 
-static bool is_there(const struct policies *policies, const char *name) {
-    for (uint32_t id = 0; id < policies->count; id++) {
-        const struct stint_policy *policy = policies_at(policies, id);
-        if (policy != NULL && strcmp(policy->name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Looks again. A policy that is gone is no longer asked for. */
 static int page_look(struct page *page, struct sample *sample, struct sample *before) {
     sample_free(before);
     *before = *sample;
     *sample = (struct sample){0};
+    uint32_t id = 0;
     int code = sample_take(sample, &page->top, true);
     if (code != EXIT_GOOD)
         return code;
-    if (page->top.only_policy != NULL && !is_there(&sample->policies, page->top.only_policy))
+    if (policy_from(&sample->policies, &id, page->top.only_policy) == NULL)
         page->top.only_policy = NULL;
     if (before->at_ns == 0) /* without names only refusals of windows that last are known */
-        page->top.by_refused = sample->stats.labels != 0;
+        page->top.by = sample->stats.labels != 0 ? BY_REFUSED : BY_USED;
     page_status(page, sample, before);
     return page_keys(page);
 }
