@@ -16,34 +16,17 @@
 
 /* ---- The short way --------------------------------------------------------------------------- */
 
-/* The short way through find, claim and resolve while the table is young: claims a never-used slot
- * of the key's first two lines, which have not got the key, looks at these, and commits. Returns
- * STALE if it is not that simple, whatever state the claim is left in.
- *
- * Every request that would leave a count tries it, but two: one whose now is so late that the clock
+/* Every request that would leave a count tries it, but two: one whose now is so late that the clock
  * must be asked (latest_beyond), and a stripe's that must stay in its window (PART_SAME_WINDOW). A
- * request that leaves nothing ends here: the key has no slot, and there is one for it.
- *
- * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
- * claim has that bit. So a thread that finds this state in the slot finds this claim, whose key has
- * the tag, and the commit compares the state alone: on some processors that costs half of a
- * double-width CAS. Without the bit it could commit another key's claim of the same tick: one that
- * has replaced this key's slot, after somebody else had committed it. (Where nothing is replaced,
- * I1 keeps the two apart.) Nor can a stray add have changed `used`: nobody has seen room in this
- * slot before.
- *
- * Both lines are looked at, whichever the slot is in, and no branch asks which: at a load of 50%, 1
- * new key in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
+ * request that leaves nothing ends here: the key has no slot, and there is one for it. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
-    const uint64_t hash = decision->hash, tag = decision->tag;
     const tick_t now = tick_of(decision->now);
-    struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
-    uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
 
     /* Where a slot was never used, the key is nowhere behind it (I5). A caller that is so late that
      * the clock must be read goes the long way. */
-    if ((unused | unused_next) == 0 || (line_match(home, tag) | line_match(next, tag)) != 0 ||
+    if (!absent_near(table, decision->hash) ||
+        slot_near(table, decision->hash, decision->tag) != NULL ||
         GUARD(SHORT_LATEST, latest_beyond(decision->limiter, now)))
         return STALE;
     if (decision->end == 0)
@@ -51,41 +34,14 @@ enum progress stint_claim_short(struct decision *decision) {
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     if ((decision->terms.part & PART_SAME_WINDOW) != 0)
         return STALE;
-    if (leaves_nothing(decision)) { /* there is room for the key, which it does not need */
-        decision->flags = 0;
-        return DONE;
-    }
-    if (!decision->charge.fits)
-        return STALE;
-    struct slot *slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
-    /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
-    const bool displaced = unused == 0 && next != home;
-    const uint64_t never_used[2] = {0, 0};
-    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING | STATE_REFUSED)};
-    struct shard *shard = table_shard_of(table, hash);
-
-    INSTANT(INSTANT_ABSENT);
-    /* I6: the reach first, then the claim (M7). I2: the claim, then the look (M5). */
-    atomic_raise(&shard->reach, displaced);
-    if (!atomic_cas2_seq(slot, never_used, claim))
-        return STALE;
-    limiter_count_table(decision->limiter, COUNT_PLACED);
-    INSTANT(INSTANT_CLAIMED);
-    /* The look: a slot that is still never-used ends the sequence in these lines (I5). */
-    uint32_t in_home = line_match(home, tag), in_next = line_match(next, tag);
-    bool others = (match4_rest(in_home) | match4_rest(in_next)) != 0 ||
-                  (in_home != 0 && in_next != 0 && home != next); /* a shard may be one line */
-    if (GUARD(SHORT_LOOK, others) ||
-        GUARD(SHORT_UNUSED, (line_match(home, 0) | line_match(next, 0)) == 0))
-        return STALE;
-    atomic_fence_acquire(); /* M8: the look, then the watermark */
-    INSTANT(INSTANT_LOOKED);
-    if (GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now) ||
-        GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8: see stint_claim_resolve */
-        return STALE;
     decision->flags = 0;
-    /* I3. The state alone tells the claim: see above. */
-    return atomic_cas_seq(&slot->state, claim[1], decision_state(decision)) ? DONE : STALE;
+    if (leaves_nothing(decision)) /* there is room for the key, which it does not need */
+        return DONE;
+    return decision->charge.fits &&
+                   claim_unused(decision->limiter, decision->policy, decision->hash, decision->tag,
+                                now, decision_state(decision))
+               ? DONE
+               : STALE;
 }
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */

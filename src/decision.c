@@ -19,7 +19,7 @@
  *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
  *     before, to a now at which the old window was over. The commit's tick is at or after the
  *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
- *     stint_claim_short; M7, M8). So the new window begins at or after the end of the old one,
+ *     claim.h, claim_unused; M7, M8). So the new window begins at or after the end of the old one,
  *     however late its opener.
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a

@@ -8,7 +8,7 @@
  *   id       the end of the slot's window in ticks, 33 bits of it (window.h)
  *   pending  the slot is claimed, but nobody may count in it yet
  *   refused  the key was refused in this window: FIRST_REFUSAL has been given. In a pending slot it
- *            marks the slot's first claim (claim.c, stint_claim_short)
+ *            marks the slot's first claim (claim.h, claim_unused)
  *   used     tokens taken; of a bucket, how far into its end's tick it is full, ns (judge.h)
  *
  * A slot is in one of four states:
@@ -31,7 +31,7 @@
  * compares this table with the model.
  *
  *     from        to          how  by
- *     NEVER       PENDING     D    claim: claim.c, stint_claim_short, claim_slot
+ *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, claim_slot
  *                                  No other slot of the sequence has the key's tag.
  *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free
  *                                  It is over and carries nothing (search.c, slot_reusable). The
@@ -40,7 +40,7 @@
  *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
  *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_resolve, by anyone
  *                                  No other slot of the key is committed, or an earlier claim.
- *     PENDING     COMMITTED   S    resolve: claim.c, stint_claim_short, by the claimer
+ *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone

@@ -47,10 +47,7 @@ static inline size_t match4_offset(uint32_t match) {
 #endif
 }
 
-static inline uint32_t match4_rest(uint32_t match) {
-    uint32_t each = match & 0x1111;
-    return each & (each - 1);
-}
+#define MATCH4_EACH 0x11111111
 #else
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     uint32_t match = 0;
@@ -68,10 +65,14 @@ static inline size_t match4_offset(uint32_t match) {
     return (size_t)__builtin_ctzll(match) * 16;
 }
 
-static inline uint32_t match4_rest(uint32_t match) {
-    return match & (match - 1);
-}
+#define MATCH4_EACH 0x000f000f
 #endif
+
+/* All but the first. Two lines may be asked at once, one of them 16 bits higher. */
+static inline uint32_t match4_rest(uint32_t match) {
+    const uint32_t each = match & MATCH4_EACH;
+    return each & (each - 1);
+}
 
 /* What atomic_all_match asks of each of the two words of a pair. Low half: (half ^ flip) & mask <
  * below, where mask and below are less than 2^31. High half: base .. base + range - 1, mod 2^32. */

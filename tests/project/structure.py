@@ -161,8 +161,9 @@ class Protocol(unittest.TestCase):
                                           without_comments(text), re.MULTILINE))
                      for name, text in self.texts.items()}
         self.assertLessEqual({"stint_claim_short", "claim_cancel"}, functions["claim.c"])
+        self.assertLessEqual({"claim_unused"}, functions["claim.h"])
         named = set()
-        for name, rest in re.findall(r"\b(\w+\.c), (\w+(?:,\s+(?:\*\s+)?\w+_\w+)*)", table):
+        for name, rest in re.findall(r"\b(\w+\.[ch]), (\w+(?:,\s+(?:\*\s+)?\w+_\w+)*)", table):
             for function in re.findall(r"\w+", rest):
                 self.assertIn(function, functions[name], name)
                 named.add(function)
