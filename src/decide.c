@@ -57,7 +57,7 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
         return decide_absent(decision, seen, true);
     uint64_t left = tick_ns(decision->end) - decision->now;
     decision->charge = judge(&decision->terms, seen->count, left);
-    if (!slot_charge(decision, seen))
+    if (!slot_charge(decision, seen, true))
         return STALE;
     if (UNLIKELY(seen->stepped) && (decision->charge.count != 0 || decision->flags != 0))
         limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);

@@ -398,18 +398,30 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     return first_refusal || writes;
 }
 
+/* Whether a strike is to be counted after a decision. */
+static ALWAYS_INLINE bool strikes(const struct decision *decision) {
+    return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
+           (decision->terms.traits & STINT_OVERRIDES) != 0 &&
+           (decision->terms.part & PART_OVERRIDDEN) == 0 &&
+           limiter_ban(decision->limiter, decision->policy_id).word != 0;
+}
+
 /* Writes to the slot what was judged of it: one swap, if there is anything to write. Returns false
- * if the slot has changed since it was seen.
+ * if the slot has changed since it was seen, or a strike would have to follow and `strike` is
+ * false.
  *
  * A new window in place: the slot is the key's, and over. One CAS changes window and count
  * together, so of two threads that meet at a boundary one opens the window and the other counts in
  * it. A late thread may open a window that is over by the clock. That window is later than any that
  * this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice. */
-static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct seen *seen) {
+static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct seen *seen,
+                                      bool strike) {
     uint64_t next;
-    return slot_next(decision, seen, &next)
-               ? slot_swap(seen->slot, decision->tag, seen->state, next)
-               : slot_unchanged(seen->slot, seen->state, decision->terms.traits);
+    const bool writes = slot_next(decision, seen, &next);
+    if (!strike && strikes(decision))
+        return false;
+    return writes ? slot_swap(seen->slot, decision->tag, seen->state, next)
+                  : slot_unchanged(seen->slot, seen->state, decision->terms.traits);
 }
 
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
@@ -569,11 +581,11 @@ enum answer { REFUSED, ALLOWED, LEFT };
 static ALWAYS_INLINE enum answer slot_finish(struct decision *decision, const struct seen *seen,
                                              struct stint_verdict *verdict) {
     if (decision->charge.fits) {
-        if (UNLIKELY(!slot_charge(decision, seen)))
+        if (UNLIKELY(!slot_charge(decision, seen, false)))
             return LEFT;
         return decision_end(decision, verdict) ? ALLOWED : REFUSED;
     }
-    if (UNLIKELY(!slot_charge(decision, seen)))
+    if (UNLIKELY(!slot_charge(decision, seen, false)))
         return LEFT;
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }

@@ -21,7 +21,6 @@
  * later window, or with stripes. They are looked at by the long way, and then decided by it. So is
  * a part whose swap failed. If one is refused then, the tokens of the others are given back, each
  * in its own window (all_give_back). */
-#include "override_set.h"
 #include "refund.h"
 #include "search.h"
 #include "take.h"
@@ -36,12 +35,10 @@ struct part {
     enum {
         PART_DONE, /* nothing is to be written */
         PART_SWAP,
-        PART_STRIKE, /* a swap that marks a first refusal, for which a strike is counted */
-        PART_AGAIN,  /* nothing, by what an earlier part is to write: decide again after that */
-        PART_LONG,   /* it was only looked at: decide the long way; or it was decided so */
+        PART_AGAIN, /* nothing, by what an earlier part is to write: decide again after that */
+        PART_LONG,  /* it was only looked at: decide the long way; or it was decided so */
     } how;
-    bool last;   /* what it takes may be carried: it could not be given back after a boundary */
-    bool shadow; /* PART_STRIKE: by a policy that was a shadow */
+    bool last; /* what it takes may be carried: it could not be given back after a boundary */
 };
 
 /* A caller may ask for no verdicts. */
@@ -139,16 +136,12 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     const bool writes = slot_next(decision, seen, &part->next);
     /* No charge confirms a part that is refused or writes nothing: the state is loaded once
      * more. */
-    if ((!decision->charge.fits || (!writes && earlier == NULL)) &&
-        !slot_unchanged(slot, part->loaded, decision->terms.traits))
+    if (strikes(decision) || ((!decision->charge.fits || (!writes && earlier == NULL)) &&
+                              !slot_unchanged(slot, part->loaded, decision->terms.traits)))
         return false;
-    if (!writes) {
-        part->how = earlier == NULL ? PART_DONE : PART_AGAIN;
+    part->how = writes ? PART_SWAP : earlier == NULL ? PART_DONE : PART_AGAIN;
+    if (!writes)
         part->next = seen->state;
-    } else {
-        part->how = strikes(decision) ? PART_STRIKE : PART_SWAP;
-        part->shadow = (decision->terms.traits & STINT_SHADOW) != 0;
-    }
     decision->terms.part |= PART_SILENT; /* counted when all are charged */
     (void)decision_end(decision, verdict);
     return true;
@@ -202,13 +195,9 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
     case PART_DONE:
         return true;
     case PART_SWAP:
-    case PART_STRIKE:
-        if (UNLIKELY(!slot_swap(part->seen.slot, part->seen.tag, part->seen.state, part->next)))
-            break;
-        if (UNLIKELY(part->how == PART_STRIKE))
-            stint_strike(limiter, request->policy, part->shadow ? STINT_SHADOW : 0, request->key,
-                         now, verdict);
-        return true;
+        if (LIKELY(slot_swap(part->seen.slot, part->seen.tag, part->seen.state, part->next)))
+            return true;
+        break;
     default:
         break;
     }

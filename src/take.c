@@ -275,11 +275,7 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return LEFT;
     decision.charge = judge(&decision.terms, seen.count, tick_ns(decision.end) - decision.now);
-    const enum answer answer = slot_finish(&decision, &seen, verdict);
-    if (known.overrides && answer != LEFT && strikes(&decision))
-        stint_strike(limiter, request->policy, decision.terms.traits, request->key, decision.now,
-                     verdict);
-    return answer;
+    return slot_finish(&decision, &seen, verdict);
 }
 
 /* The six steps; if they leave the request, the long way. */
