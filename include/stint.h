@@ -226,9 +226,9 @@
  * that collide), the hashes of the keys, the labels, and the notes. It can also hold the file's
  * lock (flock), which keeps others from opening the file. Let only those read that you trust with
  * that. By such a limiter
- *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
- *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
- *    back nothing, and a reset does nothing;
+ *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE),
+ *    and stint_decide_all and _groups answer groups of these; all other requests and groups are
+ *    refused (STINT_BAD_REQUEST); refunds give back nothing, and a reset does nothing;
  *  - stint_policy_find and _get, stint_policies_apply with STINT_DRY_RUN, stint_stats_get,
  *    stint_policy_stats_get, stint_metrics, stint_headers, stint_each, stint_each_of and all that
  *    makes keys work as ever;

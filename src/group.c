@@ -280,7 +280,8 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
 /* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
  * the verdict of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
-                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
+                                const struct part *parts, size_t n, uint64_t now,
+                                struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = &verdicts[i];
@@ -289,8 +290,9 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         uint64_t would;
         if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
             continue;
-        if (counts(request) && (verdict->flags & STINT_UNTRACKED) != 0) {
-            /* Nothing to mark: a key without a slot was refused because the table is full. */
+        if (counts(request) &&
+            (parts[i].how == PART_DONE || (verdict->flags & STINT_UNTRACKED) != 0)) {
+            /* Nothing to mark: it was marked before, or the key has no slot in a full table. */
             decision_count(limiter, request->policy, verdict->flags, false);
         } else if (counts(request)) { /* told beside the tokens of earlier parts of the key */
             struct stint_verdict marked;
@@ -436,7 +438,7 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
         last |= parts[i].last;
     }
     if (!fit)
-        return all_refuse(limiter, requests, n, now, verdicts);
+        return all_refuse(limiter, requests, parts, n, now, verdicts);
     /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
@@ -536,30 +538,30 @@ static ALWAYS_INLINE void room_tell(struct stint_limiter *limiter, uint32_t poli
     (void)taken_end(&decision, used, 1, verdict);
 }
 
-/* Two or three parts. What is known of them stays in registers, and all adds come before the first
- * verdict: an add waits for the stores before it. 2 parts take 24 ns, by group_of_many 32 (measured
- * as in take.c). */
+/* One to three parts (`n` is constant). What is known of them stays in registers, and all adds come
+ * before the first verdict: an add waits for the stores before it. 2 parts take 24 ns, by
+ * group_of_many 32 (measured as in take.c). */
 static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
-                                              const struct stint_request *requests, bool three,
+                                              const struct stint_request *requests, size_t n,
                                               uint64_t now, struct stint_verdict *verdicts) {
     struct room a, b, c;
     uint64_t used_a, used_b, used_c;
 
-    if (!room_see(limiter, &requests[0], now, &a) || !room_see(limiter, &requests[1], now, &b) ||
-        UNLIKELY(a.slot == b.slot))
-        return LEFT;
-    if (three && (!room_see(limiter, &requests[2], now, &c) || UNLIKELY(a.slot == c.slot) ||
-                  UNLIKELY(b.slot == c.slot)))
+    if (!room_see(limiter, &requests[0], now, &a) ||
+        (n > 1 && (!room_see(limiter, &requests[1], now, &b) || UNLIKELY(b.slot == a.slot))) ||
+        (n > 2 && (!room_see(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
+                   UNLIKELY(c.slot == b.slot))))
         return LEFT;
     if (!room_take(limiter, &a, &used_a))
         return LEFT;
-    if (!room_take(limiter, &b, &used_b))
+    if (n > 1 && !room_take(limiter, &b, &used_b))
         return rooms_give_back(limiter, requests, (const struct room[]){a}, 1);
-    if (three && !room_take(limiter, &c, &used_c))
+    if (n > 2 && !room_take(limiter, &c, &used_c))
         return rooms_give_back(limiter, requests, (const struct room[]){a, b}, 2);
     room_tell(limiter, requests[0].policy, now, &a, used_a, verdict_at(verdicts, 0));
-    room_tell(limiter, requests[1].policy, now, &b, used_b, verdict_at(verdicts, 1));
-    if (three)
+    if (n > 1)
+        room_tell(limiter, requests[1].policy, now, &b, used_b, verdict_at(verdicts, 1));
+    if (n > 2)
         room_tell(limiter, requests[2].policy, now, &c, used_c, verdict_at(verdicts, 2));
     return ALLOWED;
 }
@@ -588,11 +590,20 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
 
 /* ---- What callers call ----------------------------------------------------------------------- */
 
+/* Whether a group is one of looks, which a read-only handle answers. */
+static bool all_look(const struct stint_request *requests, size_t n) {
+    while (n > 0 && (requests[n - 1].flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK)
+        n--;
+    return n == 0;
+}
+
 /* Any group of more than three, and what group_of_few leaves. */
 static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
         return all_bad(limiter, n, verdicts);
+    if (UNLIKELY(limiter->looking != NULL) && all_look(requests, n))
+        limiter = limiter->looking;
     return (n > 3 && LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT)) ||
            group_decide(limiter, requests, n, now, verdicts);
 }
@@ -603,11 +614,11 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
     enum answer answer = LEFT;
 
     if (n == 2)
-        answer = group_of_few(limiter, requests, false, now, verdicts);
+        answer = group_of_few(limiter, requests, 2, now, verdicts);
     else if (n == 3)
-        answer = group_of_few(limiter, requests, true, now, verdicts);
-    else if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
-        return stint_decide(limiter, requests, now, verdicts);
+        answer = group_of_few(limiter, requests, 3, now, verdicts);
+    else if (n == 1)
+        answer = group_of_few(limiter, requests, 1, now, verdicts);
     return LIKELY(answer != LEFT) || group_left(limiter, requests, n, now, verdicts);
 }
 

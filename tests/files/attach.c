@@ -439,15 +439,19 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
         forget_readings(&verdicts[i], &verdict, now);
         assert_verdict(&verdicts[i], &verdict, __LINE__);
     }
-    assert_int_equal(stint_decide_all(reader, requests, 1, now, verdicts), verdict.allowed);
-    assert_verdict(&verdicts[0], &verdict, __LINE__);
-    assert_false(stint_decide_all(reader, requests, 2, now, NULL));
-    assert_false(stint_decide_all(reader, requests, 2, now, verdicts));
-    assert_bad(&verdicts[0]);
-    assert_bad(&verdicts[1]);
+    for (size_t n = 1; n <= 3; n++) {
+        assert_int_equal(stint_decide_all(reader, requests, n, now, NULL), verdict.allowed);
+        assert_int_equal(stint_decide_all(reader, requests, n, now, verdicts), verdict.allowed);
+        for (size_t i = 0; i < n; i++) {
+            forget_readings(&verdicts[i], &verdict, now);
+            assert_verdict(&verdicts[i], &verdict, __LINE__);
+        }
+    }
     assert_int_equal(stint_decide_groups(reader, requests, ends, 3, now, verdicts),
-                     1u + verdict.allowed);
-    assert_bad(&verdicts[2]);
+                     verdict.allowed ? 3 : 1);
+    requests[1].flags ^= STINT_PEEK;
+    assert_false(stint_decide_all(reader, requests, 3, now, verdicts));
+    assert_bad(&verdicts[1]);
     assert_int_equal(stint_refund_all(reader, requests, verdicts, 3), 0);
     if (look) {
         (void)stint_decide(writer, request, now, &same);
