@@ -191,7 +191,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     uint64_t capacity = word >> 32;
     const uint64_t override =
         known.overrides && (traits & STINT_OVERRIDES) != 0 &&
-                override_possible(&limiter->table, request->key)
+                companion_possible(&limiter->table, request->key)
             ? stint_override_seen(limiter, request->policy, traits, request->key, now)
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;

@@ -23,12 +23,11 @@ uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t polic
                              uint32_t traits, uint64_t hash, uint64_t now) {
     const struct table *table = &limiter->table;
     const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
-    const uint64_t reach = filter_bit_has(filter_far(table, hash))
-                               ? atomic_load_acquire(&table_shard_of(table, hash)->reach) /* I6 */
-                               : 1;
     struct line *line = home_of(table, hash);
 
-    for (uint64_t i = 0; i <= reach && i < table->probe_lines; i++) {
+    /* Nearly every one is in its key's home line. */
+    for (uint64_t i = 0; i == 0 || (i < table->probe_lines && i <= companion_reach(table, hash));
+         i++) {
         for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
             uint64_t state = override_in(line_slot(line, match), tag);
             if (state != 0 && stint_override_holds(limiter, policy_id, traits, state, now))

@@ -86,12 +86,6 @@ struct override_told {
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
                          uint64_t now, struct override_told *told);
 
-/* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
- * and are there as long as it is (I6). */
-static ALWAYS_INLINE bool override_possible(const struct table *table, uint64_t hash) {
-    return filter_bit_has(filter_any(table, hash));
-}
-
 /* Looks for the override that is in force, by a policy of these traits, of a key that may have one.
  * Returns the state of its slot; 0: there is none. */
 uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,

@@ -252,7 +252,7 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
-    const uint64_t state = override_possible(&limiter->table, key)
+    const uint64_t state = companion_possible(&limiter->table, key)
                                ? stint_override_seen(limiter, ruled.policy, ruled.traits, key, now)
                                : 0;
     if (state == 0)

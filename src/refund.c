@@ -114,7 +114,7 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t poli
     if (!limiter_bucket(limiter, policy_id, traits, &bucket))
         return stint_key_refund(limiter, policy_id, key, tokens, window); /* it has just changed */
     const uint64_t override =
-        (traits & STINT_OVERRIDES) != 0 && override_possible(&limiter->table, key)
+        (traits & STINT_OVERRIDES) != 0 && companion_possible(&limiter->table, key)
             ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
             : 0;
     const uint32_t limit = override != 0 ? override_limit(override) : 0;
@@ -145,11 +145,47 @@ static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t po
                : tick_of(limiter_now(limiter)) >= end;
 }
 
+/* Whether a policy that is gone may have decided on a key in the window with this end. With windows
+ * that begin with first requests it may have in any window. */
+static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                           tick_t end) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const uint32_t flags = policy_rule(policy).flags;
+    const tick_t length = policy_length(policy);
+
+    /* Written before the policy was gone (M15). */
+    if (end > (tick_t)atomic_load_relaxed(&record->until))
+        return false;
+    if (record->calendar != 0)
+        return limiter_calendar_window(limiter, policy, end - 1).end == end;
+    if ((flags & (STINT_START_FIRST | RULE_BUCKET)) != 0)
+        return true;
+    tick_t start = policy->start;
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(key, length);
+    return (end - start) % length == 0;
+}
+
+/* The id of the policy that counts the tokens that a key took by this id in the window with that
+ * end. POLICY_NONE: none does, or a policy that is gone may have counted them. */
+static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                            tick_t end) {
+    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies &&
+                             policy_gone(&limiter->policies[id]);
+         steps++) {
+        if (GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
+            return POLICY_NONE;
+        id = stint_limiter_policy_after(limiter, id);
+    }
+    return stint_limiter_policy_now(limiter, id);
+}
+
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                           uint32_t tokens, uint64_t window) {
     if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
-    policy_id = stint_limiter_policy_then(limiter, policy_id, key, tick_of_end(window));
+    policy_id = policy_then(limiter, policy_id, key, tick_of_end(window));
     if (policy_id == POLICY_NONE)
         return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
@@ -201,7 +237,7 @@ static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, ui
 /* The policy is gone, or was never there. */
 static NOINLINE uint32_t refund_replaced(struct stint_limiter *limiter, uint32_t policy_id,
                                          stint_key key, uint32_t tokens, uint64_t window) {
-    uint32_t id = stint_limiter_policy_then(limiter, policy_id, key, tick_of_end(window));
+    uint32_t id = policy_then(limiter, policy_id, key, tick_of_end(window));
     return id == POLICY_NONE ? 0 : stint_refund(limiter, id, key, tokens, window);
 }
 

@@ -91,7 +91,7 @@ static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_
     *place = (struct place){.home = home_of(&limiter->table, key)};
     if (UNLIKELY(!window_hot(policy, now, &place->end)) &&
         (!window_ruled(policy, now, place->end) ||
-         GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key))))
+         GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key))))
         return LEFT;
     return take_at(limiter, policy_id, key, now, verdict, place);
 }

@@ -89,63 +89,30 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
     return (uint64_t)(window_end(0, policy->start, length) + length);
 }
 
-/* Whether a policy that is gone may have decided on a key in the window with this end. With windows
- * that begin with first requests it may have in any window. */
-static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
-                           tick_t end) {
-    const struct policy *policy = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const uint32_t flags = policy_rule(policy).flags;
-    const tick_t length = policy_length(policy);
-
-    /* Written before the policy was gone (M15). */
-    if (end > (tick_t)atomic_load_relaxed(&record->until))
-        return false;
-    if (record->calendar != 0)
-        return limiter_calendar_window(limiter, policy, end - 1).end == end;
-    if ((flags & (STINT_START_FIRST | RULE_BUCKET)) != 0)
-        return true;
-    tick_t start = policy->start;
-    if ((flags & STINT_START_PER_KEY) != 0)
-        start += key_phase(key, length);
-    return (end - start) % length == 0;
+uint32_t stint_limiter_policy_after(const struct stint_limiter *limiter, uint32_t id) {
+    if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
+        return POLICY_NONE;
+    /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
+    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
 }
 
-/* Goes from a policy to the one that decides in its place now. `then`: passes none that may have
- * decided on this key in the window with this end.
- *
- * No id is used again while a process that decides has the table. So no id comes twice on the way:
+/* No id is used again while a process that decides has the table. So no id comes twice on the way:
  * only a damaged table has more steps than policies. */
-static uint32_t policy_follow(const struct stint_limiter *limiter, uint32_t id, uint32_t *traits,
-                              bool then, stint_key key, tick_t end) {
+uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
+                                   uint32_t *traits) {
     *traits = 0;
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
-        if (limiter_policy(limiter, id) == NULL || /* its record may be being written, plainly */
-            (then && GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end))))
-            return POLICY_NONE;
-        /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
-        id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
+        id = stint_limiter_policy_after(limiter, id);
     }
     return POLICY_NONE;
 }
 
-uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
-                                   uint32_t *traits) {
-    return policy_follow(limiter, id, traits, false, 0, 0);
-}
-
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
     uint32_t traits;
-    return policy_follow(limiter, id, &traits, false, 0, 0);
-}
-
-uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
-                                   tick_t end) {
-    uint32_t traits;
-    return policy_follow(limiter, id, &traits, true, key, end);
+    return stint_limiter_policy_seen(limiter, id, &traits);
 }
 
 bool stint_limiter_clock_behind(const struct stint_limiter *limiter) {

@@ -420,10 +420,8 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits);
 
-/* The id of the policy that counts the tokens that a key took by this id in the window with that
- * end (tick). POLICY_NONE: none does, or a policy that is gone may have counted them. */
-uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
-                                   tick_t end);
+/* The id that took the place of a policy that is gone. POLICY_NONE: there is none. */
+uint32_t stint_limiter_policy_after(const struct stint_limiter *limiter, uint32_t id);
 
 /* The id of a policy's companion (override.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
-#include "base/judge.h"
+#include "base/table.h"
 
 #define SEALED_LENGTH UINT64_C(127) /* the bits of a seal that are the length, in bytes */
 

@@ -77,6 +77,58 @@ struct shard {
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
+/* ---- Hashes ---------------------------------------------------------------------------------- */
+
+/* Mixes a hash and a number: the finalizer of splitmix64. */
+static inline uint64_t mix(uint64_t hash, uint64_t number) {
+    uint64_t x = hash + number * UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+/* A part of `whole` that a hash picks: uniform in [0, whole). */
+static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)hash * whole >> 64);
+}
+
+/* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
+ * computed from the hash alone. */
+static inline tick_t key_phase(stint_key key, tick_t length) {
+    return (tick_t)part_of(mix(key, 1), (uint64_t)length);
+}
+
+/* The hash by which a stripe of a key is found. */
+static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
+    return stripe == 0 ? key : mix(key, stripe + 1);
+}
+
+/* From the hash of a stripe other than 0, its key's stripe_base and its number, added up. So the
+ * stripes of a key are told by hashes alone: they are close together, which others are not. */
+static inline uint64_t stripe_place(stint_key hash) {
+    uint64_t x = hash;
+    static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
+                      UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&
+                      UINT64_C(0x9E3779B97F4A7C15) * UINT64_C(0xF1DE83E19937733D) == 1,
+                  "the steps of mix, backwards");
+    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642B2D24D8EC3);
+    x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96DE1B173F119089);
+    x = x ^ x >> 30 ^ x >> 60;
+    return x * UINT64_C(0xF1DE83E19937733D) - 1;
+}
+
+/* The same of a key's stripe 0, by the key. */
+static inline uint64_t stripe_base(stint_key key) {
+    return key * UINT64_C(0xF1DE83E19937733D);
+}
+
+static inline stint_key stripe_base_key(uint64_t base) {
+    return base * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
 struct table {
     struct line *lines;
@@ -132,8 +184,22 @@ static inline struct filter_bit filter_far(const struct table *table, uint64_t h
                                                                           << (hash >> 8 & 63)};
 }
 
-static ALWAYS_INLINE bool filter_bit_has(struct filter_bit asked) {
-    return (atomic_load_acquire(asked.word) & asked.bit) != 0; /* I6 */
+static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
+    return (atomic_load_acquire(bit.word) & bit.bit) != 0; /* I6 */
+}
+
+/* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
+ * and are there as long as it is (I6). */
+static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t hash) {
+    const struct filter_bit bit = filter_any(table, hash);
+    return filter_bit_has(bit);
+}
+
+/* How many lines from home such a slot may be (I6). */
+static inline uint64_t companion_reach(const struct table *table, uint64_t hash) {
+    const uint64_t *reach = &table_shard_of(table, hash)->reach;
+    const struct filter_bit bit = filter_far(table, hash);
+    return filter_bit_has(bit) ? atomic_load_acquire(reach) : 1; /* I6 */
 }
 
 static inline void filter_bit_set(struct filter_bit bit) {
