@@ -92,7 +92,7 @@ struct outcome {
     unsigned plays;                /* until then, or of all */
 };
 
-/* Plays a scene with these guards (testing.h) taken away. Of the many plays of one with two threads
+/* Plays a scene with these guards (guards.h) taken away. Of the many plays of one with two threads
  * that are stopped, or of a table in a file, one in `one_in` is drawn by the seed; none, if it is
  * not SCHEDULABLE. */
 struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The library with a mistake in it: the stories of stories.c and the random histories of history.c
  * must find it out within seconds. mutants.py runs this program, once for all guards
- * of src/base/testing.h and once in each build of a patched library.
+ * of kit/guards.h and once in each build of a patched library.
  *
  *     mutants stories                        the stories that need a patched library
  *     mutants guards SEED GUARD...           takes each of these guards away

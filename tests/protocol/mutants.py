@@ -7,7 +7,7 @@ histories of history.c, or the test that is named here must find it out.
     mutants.py BUILD --write     writes the table of mutants/README.md, too
     mutants.py BUILD --for FILE  only those of a file of src/, with the function that each is in
 
-A guard of src/base/testing.h is taken away in test-mutants as it was built; from another test, by an object
+A guard of tests/kit/guards.h is taken away in test-mutants as it was built; from another test, by an object
 that is linked with it. A patch of tests/protocol/mutants is applied to a copy of src/, which is
 compiled as BUILD's was and linked with the rest.
 STINT_TEST_SEED=N is the seed of the first history."""
@@ -42,7 +42,7 @@ HEAD = ("| without | the mistake | story, or test, that shows it | histories unt
 
 def mistakes():
     """The mistake that each guard keeps out and that each patch lets in, by name."""
-    text = (SOURCE / "src" / "base" / "testing.h").read_text()
+    text = (SOURCE / "tests" / "kit" / "guards.h").read_text()
     found = dict(re.findall(r'^    X\((\w+),[\s\\]*"([^"]*)"\)', text, re.MULTILINE))
     for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
         found[patch.stem] = patch.read_text().split("\n", 1)[0]

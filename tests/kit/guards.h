@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * The instants at which a test may stop a thread, and the guards that it may take away. How the
+ * library uses them: src/base/testing.h, which alone includes this file. */
+#ifndef STINT_GUARDS_H
+#define STINT_GUARDS_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum stint_test_instant {
+    INSTANT_LOADED,  /* room was seen; the fetch-add comes next */
+    INSTANT_ABSENT,  /* a slot to claim was found; the claim comes next */
+    INSTANT_CLAIMED, /* a slot was claimed; the look at the others comes next */
+    INSTANT_LOOKED,  /* the claim stands; the commit comes next */
+    INSTANT_REFUND,  /* tokens are given back; the search for the slot comes next */
+    INSTANT_SET_UP,  /* a policy is written; its next word comes next */
+};
+
+/* The guards, and the mistake that each keeps out: what the code does without it. */
+#define STINT_TEST_GUARDS(X)                                                                       \
+    /* Charge: slot.h, take.c, stripes.c */                                                        \
+    X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
+    X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
+    X(TAKE_ROOM, "a swap without having seen room")                                                \
+    X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
+    X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
+    /* Find: search.c */                                                                           \
+    X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
+    X(FULL_LATE, "a late thread that became punctual does not search again")                       \
+    X(FULL_AGAIN, "the table is found full without another search for the key")                    \
+    /* Decide */                                                                                   \
+    X(FOUND_TAG, "no second look at the tag after the state")                                      \
+    X(FOUND_PENDING, "a claim that nobody has resolved is counted in")                             \
+    X(FOUND_STATE, "no second look at the state before a refusal")                                 \
+    X(KEY_PENDING, "the end of a claim is taken for that of a window of the key's own")            \
+    X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
+    X(COUNT_FADE, "what is held in flight since the window before fades")                          \
+    X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
+    X(BACK, "who added a token without room leaves it in the slot")                                \
+    X(BACK_TAG, "a token is taken back from another key")                                          \
+    X(BACK_WINDOW, "a token is taken back from a later window")                                    \
+    X(BACK_FALLEN,                                                                                 \
+      "a token that was added to a slot whose end fell is taken back from its key's next")         \
+    X(BACK_ZERO, "a token is taken back from a key that was reset")                                \
+    /* Overrides: override.c, override_set.c */                                                    \
+    X(OVERRIDE_TAG, "no second look at the tag of an override after its state")                    \
+    X(OVERRIDE_STATE, "no second look at the state of an override")                                \
+    X(OVERRIDE_SEEN, "a token without a look at the overrides")                                    \
+    X(OVERRIDE_FILTER, "an override is claimed before the filter says so")                         \
+    /* Claim and resolve */                                                                        \
+    X(PENDING, "a claim is committed without a look at the other slots")                           \
+    X(WATERMARK_RAISE, "the watermark is not raised before a used slot is taken")                  \
+    X(COMMIT_TAG, "a commit that waits for another key's claim in the slot to go")                 \
+    X(RIVAL_TAG, "no second look at a rival's tag after its state")                                \
+    X(RIVAL_COMMITTED, "a committed slot does not outrank a claim")                                \
+    X(RIVAL_EARLIER, "an earlier claim does not outrank a later one")                              \
+    X(RIVAL_LATER, "a later claim is left standing")                                               \
+    X(LATEST_RAISE, "a window that begins later than any before is opened without telling")        \
+    X(LATEST_AGAIN, "a thread that slept in its search does not notice that it is late")           \
+    X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
+    X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
+    X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
+    X(CLAIM_GONE, "a claim by a policy that is gone is committed")                                 \
+    X(SWEEP_FULL, "a slot that is swept shows room to a thread that has seen it before")           \
+    X(SWEEP_OVERRIDES, "overrides are swept before all slots of their policies")                   \
+    X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
+    /* A full table */                                                                             \
+    X(REPLACE_OWN, "a key replaces itself")                                                        \
+    X(REPLACE_FREE, "a tombstone or a claim is replaced")                                          \
+    /* Refund */                                                                                   \
+    X(REFUND_TAG, "no second look at the tag after the state of a refund")                         \
+    X(REFUND_WINDOW, "a refund into another window")                                               \
+    X(REFUND_FORGOTTEN, "two counts: a refund of a window that was forgotten")                     \
+    X(REFUND_ZERO, "a refund below zero")                                                          \
+    X(REFUND_NONE, "a refund by a verdict of no window")                                           \
+    X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
+    /* Token buckets: decision.h, claim.c, refund.c */                                             \
+    X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
+    X(BUCKET_CLAIM, "a late claim opens a bucket that is full before another's was")               \
+    X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
+    X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \
+    X(BUCKET_FALLS, "a bucket's end falls without telling")                                        \
+    /* Groups: group.c */                                                                          \
+    X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
+    /* Stripes: stripes.c */                                                                       \
+    X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
+    X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
+    X(CHARGE_WHOLE, "striped: a charge of which a stripe had no slot for a part is told as whole") \
+    /* Overrides: override.h, decision.c, judge.h */                                               \
+    X(COUNTED_ENDLESS, "a refused group gives back what a key without a limit did not count")      \
+    X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
+    X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
+    /* Groups: group.c */                                                                          \
+    X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
+    X(GROUPS_ENDS, "groups whose ends fall are not refused")                                       \
+    /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \
+    X(POLICY_LENGTH, "divided by a length of 0, of a policy whose id is free")                     \
+    X(READ_CALENDAR, "a calendar that there is not is read from a table")                          \
+    X(COUNT_GONE, "what a table counts falls with the id of a policy that is gone")                \
+    X(APPLY_EMPTY, "a text without a policy removes all")                                          \
+    X(STRUCT_PAGE, "a struct is read as far as its size says, whatever that is")
+
+enum stint_test_guard {
+#define STINT_TEST_GUARD(name, mistake) GUARD_##name,
+    STINT_TEST_GUARDS(STINT_TEST_GUARD)
+#undef STINT_TEST_GUARD
+        GUARDS_END,
+};
+/* A set of guards: a bit for each. */
+__extension__ typedef unsigned __int128 guard_set;
+static_assert(GUARDS_END <= 128, "a bit for each guard");
+
+extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
+extern void (*stint_test_step)(const void *word);                /* NULL: none */
+extern guard_set stint_test_removed;
+
+#define INSTANT(instant)                                                                           \
+    do {                                                                                           \
+        if (stint_test_hook != NULL)                                                               \
+            stint_test_hook(instant);                                                              \
+    } while (0)
+#define STEP(word)              (stint_test_step != NULL ? stint_test_step(word) : (void)0)
+#define GUARD_BIT(guard)        ((guard_set)1 << (guard))
+#define GUARDED(guard)          ((stint_test_removed & GUARD_BIT(GUARD_##guard)) == 0)
+#define GUARD(guard, condition) (GUARDED(guard) && (condition))
+
+#endif
