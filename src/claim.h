@@ -60,6 +60,10 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
  * simple. */
 enum progress stint_claim_short(struct decision *decision);
 
+/* Decides on a key that was found nowhere: it takes over a slot of its home line that is over.
+ * Returns false if it is not that simple. */
+bool stint_claim_over(struct decision *decision);
+
 /* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);
 

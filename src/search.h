@@ -95,6 +95,9 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 /* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
 
+/* Looks in the home line of a key that was found nowhere for a slot that it may take over. */
+bool stint_home_over(struct decision *decision, struct seen *seen);
+
 /* Whether a key that was found nowhere can have a slot that was never used. */
 bool stint_absent_far(const struct table *table, uint64_t hash);
 
