@@ -49,9 +49,13 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
         return false;
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);
-    if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now)) ||
-        UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) /* M8: see stint_claim_resolve */
+    if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now)))
         return false;
+    if (UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) { /* M8: see claim_gone */
+        const uint64_t tombstone[2] = {table_tombstone(table), state_of(now + 1, 0)};
+        (void)atomic_cas2_seq(slot, claim, tombstone); /* I2: nobody else cancels it */
+        return false;
+    }
     /* I3. The state alone tells the claim: see above. */
     return atomic_cas_seq(&slot->state, claim[1], state);
 }

@@ -35,7 +35,8 @@ struct part {
     enum {
         PART_DONE, /* nothing is to be written */
         PART_SWAP,
-        PART_AGAIN, /* nothing, by what an earlier part is to write: decide again after that */
+        PART_AGAIN, /* nothing, by what an earlier part is to write: decide again after that. Or a
+                     * strike is to be counted, which the long way does */
         PART_LONG,  /* it was only looked at: decide the long way; or it was decided so */
     } how;
     bool last; /* what it takes may be carried: it could not be given back after a boundary */
@@ -136,10 +137,13 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     const bool writes = slot_next(decision, seen, &part->next);
     /* No charge confirms a part that is refused or writes nothing: the state is loaded once
      * more. */
-    if (strikes(decision) || ((!decision->charge.fits || (!writes && earlier == NULL)) &&
-                              !slot_unchanged(slot, part->loaded, decision->terms.traits)))
+    if ((!decision->charge.fits || (!writes && earlier == NULL)) &&
+        !slot_unchanged(slot, part->loaded, decision->terms.traits))
         return false;
-    part->how = writes ? PART_SWAP : earlier == NULL ? PART_DONE : PART_AGAIN;
+    part->how = strikes(decision) ? PART_AGAIN
+                : writes          ? PART_SWAP
+                : earlier == NULL ? PART_DONE
+                                  : PART_AGAIN;
     if (!writes)
         part->next = seen->state;
     decision->terms.part |= PART_SILENT; /* counted when all are charged */
@@ -287,11 +291,12 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         struct stint_verdict *verdict = &verdicts[i];
         if (is_void(verdict))
             continue;
+        const bool fitted = verdict->allowed;
         uint64_t would;
-        if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
+        if (fitted && part_look(limiter, request, 0, now, verdict, &would))
             continue;
         if (counts(request) &&
-            (parts[i].how == PART_DONE || (verdict->flags & STINT_UNTRACKED) != 0)) {
+            ((!fitted && parts[i].how == PART_DONE) || (verdict->flags & STINT_UNTRACKED) != 0)) {
             /* Nothing to mark: it was marked before, or the key has no slot in a full table. */
             decision_count(limiter, request->policy, verdict->flags, false);
         } else if (counts(request)) { /* told beside the tokens of earlier parts of the key */
@@ -604,6 +609,8 @@ static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stin
         return all_bad(limiter, n, verdicts);
     if (UNLIKELY(limiter->looking != NULL) && all_look(requests, n))
         limiter = limiter->looking;
+    if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
+        return stint_decide_any(limiter, requests, now, verdicts);
     return (n > 3 && LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT)) ||
            group_decide(limiter, requests, n, now, verdicts);
 }

@@ -103,25 +103,25 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
     return back;
 }
 
-/* Gives back to a bucket what has not come back by itself: each token for as long as it takes by
- * the limit of now, or by the override. */
-static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t policy_id,
-                              uint32_t traits, uint64_t key, uint32_t tokens, uint64_t window) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    struct bucket bucket;
-    uint64_t most;
-
-    if (!limiter_bucket(limiter, policy_id, traits, &bucket))
-        return stint_key_refund(limiter, policy_id, key, tokens, window); /* it has just changed */
+/* The ns in which a token of a key's bucket comes back: by the limit of now, or by the override. */
+static uint64_t token_time(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                           uint64_t key, const struct bucket *bucket) {
     const uint64_t override =
         (traits & STINT_OVERRIDES) != 0 && companion_possible(&limiter->table, key)
             ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
             : 0;
     const uint32_t limit = override != 0 ? override_limit(override) : 0;
-    uint64_t unit =
-        limit == 0 || limit == STINT_LIMIT_MAX ? bucket.unit : bucket_unit(policy->window, limit);
-    if (UNLIKELY(unit == 0)) /* the table was written over */
-        unit = 1;
+    const uint64_t unit = limit == 0 || limit == STINT_LIMIT_MAX
+                              ? bucket->unit
+                              : bucket_unit(limiter->policies[policy_id].window, limit);
+    return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
+}
+
+/* Gives back to a bucket what has not come back by itself. */
+static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                              uint64_t unit, uint64_t key, uint32_t tokens, uint64_t window) {
+    uint64_t most;
+
     if (__builtin_mul_overflow(unit, tokens, &most))
         most = UINT64_MAX;
     const uint64_t back = bucket_move_back(limiter, policy_id, key, most, window);
@@ -176,7 +176,7 @@ static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, st
          steps++) {
         if (GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
             return POLICY_NONE;
-        id = stint_limiter_policy_after(limiter, id);
+        id = limiter_policy_after(limiter, id);
     }
     return stint_limiter_policy_now(limiter, id);
 }
@@ -185,14 +185,21 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
                           uint32_t tokens, uint64_t window) {
     if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
-    policy_id = policy_then(limiter, policy_id, key, tick_of_end(window));
-    if (policy_id == POLICY_NONE)
-        return 0;
-    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
+    struct bucket bucket;
+    uint32_t traits;
+
+    do { /* once more, if it has just changed */
+        policy_id = policy_then(limiter, policy_id, key, tick_of_end(window));
+        if (policy_id == POLICY_NONE)
+            return 0;
+        traits = (uint32_t)policy_traits(&limiter->policies[policy_id]);
+    } while ((traits & RULE_BUCKET) != 0 && !limiter_bucket(limiter, policy_id, traits, &bucket));
     if ((traits & RULE_BUCKET) != 0)
-        return bucket_refund(limiter, policy_id, (uint32_t)traits, key, tokens, window);
+        return bucket_refund(limiter, policy_id,
+                             token_time(limiter, policy_id, traits, key, &bucket), key, tokens,
+                             window);
     bool exists = (traits & TRAIT_EXISTS) != 0;
-    uint32_t stripes = exists ? traits_stripes((uint32_t)traits) : 0, back = 0;
+    uint32_t stripes = exists ? traits_stripes(traits) : 0, back = 0;
 
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++) {
         if (stripe == 1 && first_stripe_passed(limiter, policy_id, key, window))

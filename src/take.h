@@ -19,6 +19,10 @@ bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
 bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 
+/* Any request by any policy: the six steps, and the long way if they leave it. */
+bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request *request,
+                      uint64_t now, struct stint_verdict *verdict);
+
 /* A decision on `request` that has begun, to its end. If its policy is gone on the way, it is made
  * by the one in its place. */
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,

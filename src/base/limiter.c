@@ -89,13 +89,6 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
     return (uint64_t)(window_end(0, policy->start, length) + length);
 }
 
-uint32_t stint_limiter_policy_after(const struct stint_limiter *limiter, uint32_t id) {
-    if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
-        return POLICY_NONE;
-    /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
-    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
-}
-
 /* No id is used again while a process that decides has the table. So no id comes twice on the way:
  * only a damaged table has more steps than policies. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
@@ -105,7 +98,7 @@ uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
-        id = stint_limiter_policy_after(limiter, id);
+        id = limiter_policy_after(limiter, id);
     }
     return POLICY_NONE;
 }

@@ -412,6 +412,14 @@ static inline bool policy_gone(const struct policy *policy) {
 
 #define POLICY_NONE UINT32_MAX
 
+/* The id that took the place of a policy that is gone. POLICY_NONE: there is none. */
+static inline uint32_t limiter_policy_after(const struct stint_limiter *limiter, uint32_t id) {
+    if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
+        return POLICY_NONE;
+    /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
+    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
+}
+
 /* The id of the policy that decides for requests by this id: itself, or the newest in its place.
  * POLICY_NONE: there is none. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
@@ -419,9 +427,6 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
 /* The same id, and the traits that it had then. Read again, they may be 0: it was replaced. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits);
-
-/* The id that took the place of a policy that is gone. POLICY_NONE: there is none. */
-uint32_t stint_limiter_policy_after(const struct stint_limiter *limiter, uint32_t id);
 
 /* The id of a policy's companion (override.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {

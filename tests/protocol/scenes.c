@@ -361,8 +361,9 @@ TEST(test_stripes_refuse_nobody) {
 
 /* Several requests by one policy that fit one by one, but not one after the other. */
 TEST(test_all_of_one_key_refuse_nobody) {
-    static const char *const policies[] = {"8/20000s", "5/20000s capacity=8", "8/20000s reserve=1",
-                                           "8/20000s smooth", "8/20000s stripes=2"};
+    static const char *const policies[] = {"8/20000s",           "5/20000s capacity=8",
+                                           "8/20000s reserve=1", "8/20000s smooth",
+                                           "8/20000s stripes=2", "8/20000s ban=60000s after=3"};
     static const unsigned costs[][3] = {{4, 1, 0}, {1, 4, 0}, {2, 2, 1}, {3, 3, 3}, {4, 4, 4}};
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
         for (size_t j = 0; j < sizeof costs / sizeof costs[0]; j++) {
