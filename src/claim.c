@@ -142,19 +142,25 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
  * itself. */
 static bool claim_stands(const struct decision *decision, const struct seen *claim) {
     const struct table *table = &decision->limiter->table;
-    const uint32_t lines = sequence_reach(table, decision->hash);
-    struct search search = {.line = UINT32_MAX};
+    struct sequence sequence = sequence_of(table, decision->hash);
 
-    while ((search = stint_find_tag(table, decision->hash, decision->tag, search.line + 1, lines))
-               .slot != NULL) {
-        struct line *line = line_of(search.slot);
+    uint32_t lines = sequence_reach(table, decision->hash);
+
+    for (uint32_t i = 0; i < lines; i++) {
+        if (i >= UNUSED_LINES)
+            i = sequence_match(&sequence, i, lines, decision->tag);
+        if (i == lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
-            const uint32_t position = search.line * LINE_SLOTS + match4_index(match);
-            if (position != claim->position &&
-                !claim_outranks(decision, claim, line_slot(line, match), position))
+            struct slot *other = line_slot(line, match);
+            uint32_t position = i * LINE_SLOTS + (uint32_t)(other - line->slots);
+            if (position != claim->position && !claim_outranks(decision, claim, other, position))
                 return false;
         }
+        if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
+            break;
     }
     atomic_fence_acquire(); /* M8: the watermark is loaded after all of these */
     return true;

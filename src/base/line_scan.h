@@ -12,9 +12,9 @@
 #include "base/atomic.h"
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
- * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others.
- * No order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on
- * every x86-64).
+ * is equal; else match4_offset gives the offset in bytes of the first that is, and match4_rest the
+ * others. No order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load
+ * are, on every x86-64).
  *
  * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
  * that run out first while the processor works ahead of a miss. */
@@ -30,11 +30,6 @@ static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi32(halves, _mm_set1_epi32(-1)));
 }
 
-static inline uint32_t match4_index(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match) / 4;
-}
-
-/* The same in bytes. */
 static inline size_t match4_offset(uint32_t match) {
 #if defined(__x86_64__)
     /* What __builtin_ctzll compiles to, without the extension of its int, which costs a
@@ -56,11 +51,6 @@ static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     return match;
 }
 
-static inline uint32_t match4_index(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match);
-}
-
-/* The same in bytes. */
 static inline size_t match4_offset(uint32_t match) {
     return (size_t)__builtin_ctzll(match) * 16;
 }

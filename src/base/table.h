@@ -303,11 +303,6 @@ static inline struct slot *line_slot(struct line *line, uint32_t match) {
     return (struct slot *)((char *)line + match4_offset(match));
 }
 
-/* The line of a slot. */
-static inline struct line *line_of(struct slot *slot) {
-    return (struct line *)(void *)((char *)slot - (uintptr_t)slot % sizeof(struct line));
-}
-
 /* The slot of this line that has the tag, or NULL: a hint, which the loads that follow it check. */
 static inline struct slot *line_find(struct line *line, uint64_t tag) {
     uint32_t match = line_match(line, tag);
