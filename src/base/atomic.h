@@ -109,14 +109,6 @@ static inline void atomic_store_release(uint64_t *word, uint64_t value) {
 #endif
 }
 
-static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
-    return WORD_CAS(word, expected, desired);
-}
-
-static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
-    return WORD_FETCH_ADD(word, value);
-}
-
 static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
     WORD_ADD(word, value);
 }
@@ -129,14 +121,14 @@ static inline void atomic_fence_acquire(void) {
 
 static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
     ck_pr_fence_load_atomic();
-    bool swapped = atomic_cas_unordered(word, expected, desired);
+    bool swapped = WORD_CAS(word, expected, desired);
     ck_pr_fence_atomic_load();
     return swapped;
 }
 
 static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
     ck_pr_fence_load_atomic();
-    uint64_t old = atomic_fetch_add_unordered(word, value);
+    uint64_t old = WORD_FETCH_ADD(word, value);
     ck_pr_fence_atomic_load();
     return old;
 }
