@@ -27,8 +27,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
     const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
-    const uint64_t share =
-        (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    const uint64_t share = stripe_share(capacity, stripes, stripe);
     /* A hint, whose begin latest_begin has (I7). */
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     struct slot *slot = slot_near(&limiter->table, hash, tag);

@@ -218,9 +218,9 @@ static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous,
     return share + (rest != 0);
 }
 
-/* A stripe's tokens: the shares of all stripes add up to the capacity. */
+/* A stripe's tokens: the shares of all stripes, a power of two, add up to the capacity. */
 static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
-    return capacity / stripes + (stripe < capacity % stripes);
+    return (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
 }
 
 /* ---- Token buckets --------------------------------------------------------------------------- */
