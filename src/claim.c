@@ -143,15 +143,10 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
 static bool claim_stands(const struct decision *decision, const struct seen *claim) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-
+    struct line *line = sequence.home;
     uint32_t lines = sequence_reach(table, decision->hash);
 
-    for (uint32_t i = 0; i < lines; i++) {
-        if (i >= UNUSED_LINES)
-            i = sequence_match(&sequence, i, lines, decision->tag);
-        if (i == lines)
-            break;
-        struct line *line = sequence_line(&sequence, i);
+    for (uint32_t i = 0; i < lines; i++, line = sequence_next(&sequence, line)) {
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
             struct slot *other = line_slot(line, match);

@@ -190,13 +190,9 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines) {
     struct sequence sequence = sequence_of(table, hash);
+    struct line *line = sequence_line(&sequence, from);
 
-    for (uint32_t i = from; i < lines; i++) {
-        if (i >= UNUSED_LINES)
-            i = sequence_match(&sequence, i, lines, tag);
-        if (i == lines)
-            break;
-        struct line *line = sequence_line(&sequence, i);
+    for (uint32_t i = from; i < lines; i++, line = sequence_next(&sequence, line)) {
         struct slot *slot = line_find(line, tag);
         if (slot != NULL)
             return (struct search){slot, i};

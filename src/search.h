@@ -48,18 +48,6 @@ static inline uint32_t sequence_all_match(const struct sequence *sequence, uint3
     return from;
 }
 
-/* The number of the first line, from `from` on, in which a slot has the tag. Returns `lines` if
- * there is none before it. */
-static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t from,
-                                      uint32_t lines, uint64_t tag) {
-    struct line *line = sequence_line(sequence, from);
-    while (from < lines && line_match(line, tag) == 0) {
-        line = sequence_next(sequence, line);
-        from++;
-    }
-    return from;
-}
-
 /* Slot number `position` of the sequence. */
 static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
     return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
