@@ -142,11 +142,11 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
  * itself. */
 static bool claim_stands(const struct decision *decision, const struct seen *claim) {
     const struct table *table = &decision->limiter->table;
-    struct sequence sequence = sequence_of(table, decision->hash);
-    struct line *line = sequence.home;
+    struct line *line = home_of(table, decision->hash);
+    struct line *const end = shard_end(table, decision->hash);
     uint32_t lines = sequence_reach(table, decision->hash);
 
-    for (uint32_t i = 0; i < lines; i++, line = sequence_next(&sequence, line)) {
+    for (uint32_t i = 0; i < lines; i++, line = line_after(table, line, end)) {
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
             struct slot *other = line_slot(line, match);
@@ -337,7 +337,6 @@ enum least_used { LEAST, NONE, OWN };
 /* Finds the slot of the sequence with the fewest tokens used. */
 static enum least_used find_least_used(const struct decision *decision, struct seen *least) {
     const struct table *table = &decision->limiter->table;
-    struct sequence sequence = sequence_of(table, decision->hash);
     /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
      * no closer look. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M12 */
@@ -347,10 +346,10 @@ static enum least_used find_least_used(const struct decision *decision, struct s
     atomic_fence_acquire(); /* M9 */
     for (uint32_t i = 0; i < table->probe_lines; i++) {
         if (counts)
-            i = sequence_all_match(&sequence, i, table->probe_lines, &enough);
+            i = sequence_all_match(table, decision->hash, i, &enough);
         if (i == table->probe_lines)
             break;
-        struct line *line = sequence_line(&sequence, i);
+        struct line *line = sequence_line(table, decision->hash, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
             struct seen seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
             seen.tag = atomic_load_acquire(&seen.slot->tag); /* M15 */

@@ -7,50 +7,30 @@
 
 /* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
-/* The lines that a key may be in: its home line, and those after it, which go round in a shard. */
-struct sequence {
-    struct line *home;
-    struct line *shard_end;
-    uint64_t shard_lines;
-};
-
-static inline struct sequence sequence_of(const struct table *table, uint64_t hash) {
-    return (struct sequence){
-        .home = home_of(table, hash),
-        .shard_end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines],
-        .shard_lines = table->shard_lines,
-    };
+/* A line that a key may be in, counted from home. */
+static inline struct line *sequence_line(const struct table *table, uint64_t hash,
+                                         uint32_t number) {
+    struct line *line = home_of(table, hash) + number;
+    return line < shard_end(table, hash) ? line : line - table->shard_lines;
 }
 
-static inline struct line *sequence_line(const struct sequence *sequence, uint32_t number) {
-    struct line *line = sequence->home + number;
-    return line < sequence->shard_end ? line : line - sequence->shard_lines;
-}
-
-/* The line after one of them. */
-static inline struct line *sequence_next(const struct sequence *sequence, struct line *line) {
-    line++;
-    if (UNLIKELY(line == sequence->shard_end))
-        line -= sequence->shard_lines;
-    return line;
-}
-
-/* The number of the first line, from `from` on, whose slots do not all match the pattern. Returns
- * `lines` if there is none before it. */
-static inline uint32_t sequence_all_match(const struct sequence *sequence, uint32_t from,
-                                          uint32_t lines, const struct slot_pattern *asked) {
-    struct line *line = sequence_line(sequence, from);
+/* The number of the first line, from `from` on, whose slots do not all match the pattern;
+ * probe_lines: there is none. */
+static inline uint32_t sequence_all_match(const struct table *table, uint64_t hash, uint32_t from,
+                                          const struct slot_pattern *asked) {
+    struct line *line = sequence_line(table, hash, from), *const end = shard_end(table, hash);
     /* No order: what is seen live stays so (I1). */
-    while (from < lines && atomic_all_match(&line->slots[0].tag, asked)) {
-        line = sequence_next(sequence, line);
+    while (from < table->probe_lines && atomic_all_match(&line->slots[0].tag, asked)) {
+        line = line_after(table, line, end);
         from++;
     }
     return from;
 }
 
 /* Slot number `position` of the sequence. */
-static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
-    return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
+static inline struct slot *sequence_slot(const struct table *table, uint64_t hash,
+                                         uint32_t position) {
+    return &sequence_line(table, hash, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
 }
 
 static inline uint32_t sequence_length(const struct table *table) {

@@ -224,10 +224,19 @@ static inline void filter_mark(const struct table *table, uint64_t hash, uint64_
     words[far.word - filter] |= far.bit;
 }
 
-/* The line after one of a key's lines: they go round in the shard. */
-static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
-    struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
+/* The end of the lines of a key's shard. */
+static inline struct line *shard_end(const struct table *table, uint64_t hash) {
+    return &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
+}
+
+/* The line after one of a key's lines, which go round in the shard that ends there. */
+static inline struct line *line_after(const struct table *table, struct line *line,
+                                      struct line *end) {
     return line + 1 < end ? line + 1 : end - table->shard_lines;
+}
+
+static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
+    return line_after(table, line, shard_end(table, hash));
 }
 
 static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {

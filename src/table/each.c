@@ -414,11 +414,10 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
                               .callback = callback,
                               .context = context};
     const uint32_t reach = sequence_reach(table, key), policies = limiter_policy_count(limiter);
-    const struct sequence sequence = sequence_of(table, key);
     enum told told = GO_ON;
 
     for (uint32_t i = 0; i < reach * LINE_SLOTS && told == GO_ON; i++)
-        told = slot_each(&telling, 0, sequence_slot(&sequence, i));
+        told = slot_each(&telling, 0, sequence_slot(table, key, i));
     for (uint32_t id = 0; id < policies && told == GO_ON; id++)
         told = stripes_of(&telling, id);
     struct stint_entry left = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
