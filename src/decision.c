@@ -109,24 +109,39 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
     return after;
 }
 
+/* charge_wait of a key whose override is over in so many ns: it waits for the tokens, or for the
+ * end of the override. What a key has used never grows by itself, so what fits once fits from then
+ * on. */
+static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule, uint64_t over) {
+    const struct charge *charge = &waiting->charge;
+    const uint64_t least = waiting->untracked ? waiting->left : 0; /* for a slot of a full table */
+    const uint64_t wait = charge_wait(&waiting->terms, rule, charge, waiting->left);
+    const uint64_t then = over > least ? over : least;
+
+    if (wait < over && least < over)
+        return wait > least ? wait : least;
+    const struct terms after = terms_after(waiting, rule);
+    if ((after.traits & RULE_BUCKET) == 0 && charge->total + after.cost <= after.room)
+        return then;
+    const uint64_t fits = charge_wait(&after, rule, charge, waiting->left);
+    return fits > then ? fits : then;
+}
+
 uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
-    const struct terms *terms = &waiting->terms;
     const struct charge *charge = &waiting->charge;
     uint64_t wait;
 
-    if (UNLIKELY((terms->part & PART_OVERRIDDEN) != 0) && !charge->fits) {
+    if (UNLIKELY((waiting->terms.part & PART_OVERRIDDEN) != 0) && !charge->fits) {
         const uint64_t at = waiting->now;
         const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
         /* A late caller's request is decided at the clock's time, when its override may be over. */
         const uint64_t over = until > at ? until - at : 0;
-        const struct after_override then_by = {waiting->untracked ? waiting->left : 0, over,
-                                               terms_after(waiting, &rule)};
-        wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
+        wait = wait_over(waiting, &rule, over);
         if (wait == over)
             return wait; /* exact: there is no window for whose end all wait */
     } else {
-        wait = charge_wait(terms, &rule, charge, waiting->left);
+        wait = charge_wait(&waiting->terms, &rule, charge, waiting->left);
     }
     if (charge->fits)
         return wait;

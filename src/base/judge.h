@@ -107,18 +107,15 @@ static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
             (rule->flags & TWO_COUNTS) != 0);
 }
 
-/* Two counts, of the previous window and of this one. Stray tokens of the previous one are cut. */
-static ALWAYS_INLINE uint64_t two_counts(uint64_t previous, uint64_t current) {
-    return (previous < SMOOTH_MAX ? previous : SMOOTH_MAX) << THIS_BITS | current;
-}
-
 /* The count with which a window begins, `windows` >= 1 after the one that ended with `count`. */
 static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t count,
                                           uint64_t windows) {
     if (!rule_carries(rule))
         return 0; /* whatever it was: refused requests may have counted */
-    if ((rule->flags & TWO_COUNTS) != 0)
-        return windows == 1 ? two_counts(count & THIS_MASK, 0) : 0;
+    if ((rule->flags & TWO_COUNTS) != 0) {
+        const uint64_t previous = count & THIS_MASK; /* stray tokens of it are cut */
+        return windows == 1 ? (previous < SMOOTH_MAX ? previous : SMOOTH_MAX) << THIS_BITS : 0;
+    }
     /* No overflow: 2^28 tokens, 2^33 windows. */
     uint64_t paid = rule->limit * windows;
     return count > paid ? count - paid : 0;
@@ -310,11 +307,6 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
     return (int64_t)wait > 0 ? wait : 0;
 }
 
-/* Whether an instant has passed a multiple of a window. (A policy that is freed has no window.) */
-static ALWAYS_INLINE bool bucket_passed(uint64_t window, uint64_t from, uint64_t to) {
-    return from != to && (window == 0 || from / window != to / window);
-}
-
 /* ---- Judge ----------------------------------------------------------------------------------- */
 
 /* Whether a request does not even fit into an empty count. What a bucket gives `before` it, at the
@@ -477,30 +469,6 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
-}
-
-/* When the override of a key ends, and the limits after it. */
-struct after_override {
-    uint64_t least; /* ns to wait in any case: for a slot of a full table */
-    uint64_t over;  /* in so many ns */
-    struct terms terms;
-};
-
-/* charge_wait of a key that has an override: it waits for the tokens, or for the end of the
- * override. What a key has used never grows by itself, so what fits once fits from then on. */
-static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
-                                        const struct charge *charge, uint64_t left,
-                                        const struct after_override *then_by) {
-    const uint64_t over = then_by->over, least = then_by->least;
-    const uint64_t wait = charge_wait(terms, rule, charge, left);
-    const uint64_t then = over > least ? over : least;
-
-    if (wait < over && least < over)
-        return wait > least ? wait : least;
-    if ((terms->traits & RULE_BUCKET) == 0 && charge->total + terms->cost <= then_by->terms.room)
-        return then;
-    const uint64_t fits = charge_wait(&then_by->terms, rule, charge, left);
-    return fits > then ? fits : then;
 }
 
 #endif
