@@ -65,10 +65,6 @@ void stint_limiter_unlock(struct stint_limiter *limiter) {
     (void)pthread_mutex_unlock(&limiter->header->lock);
 }
 
-void stint_limiter_lock_mend(struct stint_limiter *limiter) {
-    (void)pthread_mutex_consistent(&limiter->header->lock);
-}
-
 int stint_limiter_shards_check(const struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 

@@ -337,8 +337,8 @@ static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
 
 /* Whether requests are decided by this id: its policy exists, and is no companion. */
 static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy *policy = limiter_policy(limiter, id);
-    return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
+    return id < limiter->max_policies &&
+           (policy_traits(&limiter->policies[id]) & TRAIT_EXISTS) != 0;
 }
 
 /* A whole copy of the rule. A writer writes the one that is not in use, and then the version. So a
@@ -450,8 +450,5 @@ void stint_limiter_lock_make(pthread_mutex_t *lock);
 int stint_limiter_lock(struct stint_limiter *limiter);
 
 void stint_limiter_unlock(struct stint_limiter *limiter);
-
-/* After EOWNERDEAD: says that all is whole again. A lock given back without it is dead. */
-void stint_limiter_lock_mend(struct stint_limiter *limiter);
 
 #endif

@@ -143,8 +143,7 @@ struct table {
 /* floor(hash / 2^64 * line_count): uniform, and the hash's top bits decide. As line_count is shards
  * * shard_lines, the shard is the hash's top shard_bits bits. */
 static inline uint64_t table_home(const struct table *table, uint64_t hash) {
-    __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)((wide)hash * table->line_count >> 64);
+    return part_of(hash, table->line_count);
 }
 
 static inline uint64_t table_shard(const struct table *table, uint64_t hash) {
@@ -191,15 +190,13 @@ static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
 /* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
  * and are there as long as it is (I6). */
 static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t hash) {
-    const struct filter_bit bit = filter_any(table, hash);
-    return filter_bit_has(bit);
+    return filter_bit_has(filter_any(table, hash));
 }
 
 /* How many lines from home such a slot may be (I6). */
 static inline uint64_t companion_reach(const struct table *table, uint64_t hash) {
     const uint64_t *reach = &table_shard_of(table, hash)->reach;
-    const struct filter_bit bit = filter_far(table, hash);
-    return filter_bit_has(bit) ? atomic_load_acquire(reach) : 1; /* I6 */
+    return filter_bit_has(filter_far(table, hash)) ? atomic_load_acquire(reach) : 1; /* I6 */
 }
 
 static inline void filter_bit_set(struct filter_bit bit) {

@@ -678,7 +678,7 @@ int stint_policies_lock(struct stint_limiter *limiter) {
     if (error == 0) {
         stint_policies_repair(limiter);
         stint_names_forget(limiter);
-        stint_limiter_lock_mend(limiter);
+        (void)pthread_mutex_consistent(&limiter->header->lock);
     } else { /* the lock is of no more use, and says so from now on */
         stint_limiter_unlock(limiter);
     }
