@@ -234,12 +234,12 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     else if (!stint_note_write(limiter, ruled.companion, key, wish.end, note))
         return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
                                     "nothing was changed: set the limit without a note");
-    uint64_t written;
-    const enum written what = companion_write(limiter, ruled, key, &wish, &written);
-    if (what == WRITTEN)
+    uint64_t state;
+    const enum written written = companion_write(limiter, ruled, key, &wish, &state);
+    if (written == WRITTEN)
         return 0;
     stint_note_erase(limiter, ruled.companion, key);
-    return what == NO_ROOM
+    return written == NO_ROOM
                ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
                                       "window of some key over")
                : stint_failed(ENOENT, "there is no policy of that id"); /* a moment ago */
@@ -294,27 +294,20 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
         .now = now,
         .after = ban.word & STINT_BAN_AFTER_MAX,
     };
-
-    uint64_t written;
+    uint64_t state;
 
     /* It was taken from the policy a moment ago. */
     if (ban.word == 0 || ruled.companion == POLICY_NONE)
         return;
-    switch (companion_write(limiter, ruled, key, &wish, &written)) {
-    case NO_ROOM:
+    const enum written written = companion_write(limiter, ruled, key, &wish, &state);
+    if (written == NO_ROOM)
         limiter_count(limiter, ruled.companion, COUNT_STRIKE_LOST);
+    if (written != WRITTEN || !override_banned(state))
         return;
-    case WRITTEN:
-        if (override_banned(written))
-            break;
-        return;
-    default:
-        return;
-    }
     limiter_count(limiter, ruled.companion, COUNT_BANNED);
     if (verdict == NULL)
         return;
-    const uint64_t left = tick_ns(end_of(state_id(written), tick_of(now))) - now;
+    const uint64_t left = tick_ns(end_of(state_id(state), tick_of(now))) - now;
     verdict->flags |= STINT_BANNED;
     if (verdict->retry_after < left)
         verdict->retry_after = left;

@@ -270,20 +270,17 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     return true;
 }
 
-/* Decides on a key of a striped policy. */
 void stint_stripes_settle(struct decision *whole) {
-    const struct terms *terms = &whole->terms;
-    const uint64_t cost = terms->cost;
+    const uint64_t cost = whole->terms.cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
+    bool settled, gone;
 
-    bool settled = false, gone = false;
-
-    while (!settled && !gone) { /* each round has a later `now` */
+    do { /* each round has a later `now` */
         whole->terms.cost = cost;
         settled = stripes_settle(whole, &now);
         /* If it is gone, swept stripes tell nothing, and no claim is committed. */
         gone = policy_traits(whole->policy) == 0; /* M8 */
-    }
+    } while (!settled && !gone);
     whole->terms.cost = cost;
     whole->now = now;
     if (UNLIKELY(gone))
