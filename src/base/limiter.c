@@ -104,18 +104,6 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
     return stint_limiter_policy_seen(limiter, id, &traits);
 }
 
-bool stint_limiter_clock_behind(const struct stint_limiter *limiter) {
-    tick_t longest = 0;
-
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
-        if (policy_reach(&limiter->policies[id]) > longest)
-            longest = policy_reach(&limiter->policies[id]);
-    /* I7, which nobody raises meanwhile. */
-    const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin);
-    return latest > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -
-                        longest - ALLOWANCE_TICKS;
-}
-
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         struct policy *policy = limiter_policy(limiter, id);

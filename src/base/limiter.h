@@ -278,10 +278,6 @@ static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
  * would pass for the last window of 64 bits of ns, whose end is beyond them. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
-/* Whether the clock is so far behind the windows of a table that their ids, of 33 bits, no longer
- * tell which are over. Nobody else uses the table. */
-bool stint_limiter_clock_behind(const struct stint_limiter *limiter);
-
 /* Makes hints begin at a tick at the latest. */
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
