@@ -296,7 +296,6 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     return FULL;
 }
 
-/* I3: there is one at most. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct seen *seen) {
     struct line *line = home_of(table, hash), *const end = shard_end(table, hash);

@@ -231,11 +231,6 @@ static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 
-/* The ns in which so many tokens come back. */
-static inline uint64_t bucket_time(uint64_t window, uint32_t limit, uint64_t tokens) {
-    return tokens * bucket_unit(window, limit);
-}
-
 /* The instant at which a bucket is full, ns. Its slot ends with the tick of it, and `used` is the
  * ns into that tick, in 24 bits. Stray tokens are ns that the client waits. */
 static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {

@@ -8,11 +8,6 @@
  *     | header | policies | records | counters, a row per lane | shards | lines          | labels |
  *     +--------+----------+---------+--------------------------+--------+----------------+--------+
  *
- *     line, 64 bytes                  slot, 16 bytes
- *     +------+------+------+------+   word 0  tag    what the slot is for
- *     | slot | slot | slot | slot |   word 1  state  window id 33 | pending 1 | refused 1 | used 29
- *     +------+------+------+------+
- *
  * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
  * of lines need not be a power of two and memory is 32 bytes per key to the line. All policies of a
  * key share its home line: a minute and an hour limit cost one cache miss. A key that finds its

@@ -215,7 +215,7 @@ static bool ban_can_come(const struct stint_policy *policy) {
                                 ? calendar_shortest(policy->calendar, between)
                                 : (tick_t)(policy->window / STINT_TICK_NS) * between;
     /* The instant at which a bucket is full may pass so many windows at once. */
-    const uint64_t bucket = bucket_time(policy->window, policy->limit, policy->burst);
+    const uint64_t bucket = policy->burst * bucket_unit(policy->window, policy->limit);
     const uint64_t within = policy->ban_within != 0 ? policy->ban_within : policy->ban;
     return tick_of(within) + tick_of(bucket) > shortest;
 }

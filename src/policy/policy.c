@@ -44,8 +44,8 @@ static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
 /* How far ahead of now a bucket's slot may be, ticks: until the bucket and its reserve are full, or
  * one token by an override of 1. */
 static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
-    const uint64_t full =
-        bucket_time(window, rule->limit, (uint64_t)rule->capacity + rule->max_reserved);
+    const uint64_t tokens = (uint64_t)rule->capacity + rule->max_reserved;
+    const uint64_t full = tokens * bucket_unit(window, rule->limit);
     return tick_of(full > window ? full : window) + 2;
 }
 

@@ -62,7 +62,7 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
 /* The ns in which the quota comes back. */
 static uint64_t quota_time(const struct stint_policy *policy) {
     return policy->burst == 0 ? policy->window
-                              : bucket_time(policy->window, policy->limit, policy->burst);
+                              : policy->burst * bucket_unit(policy->window, policy->limit);
 }
 
 /* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
