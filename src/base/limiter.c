@@ -65,16 +65,6 @@ void stint_limiter_unlock(struct stint_limiter *limiter) {
     (void)pthread_mutex_unlock(&limiter->header->lock);
 }
 
-int stint_limiter_shards_check(const struct stint_limiter *limiter) {
-    const struct table *table = &limiter->table;
-
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
-        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
-            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
-                                     (unsigned long long)shard);
-    return 0;
-}
-
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
                                   const struct policy *policy) {
     if (limiter_record(limiter, policy)->calendar != 0) {

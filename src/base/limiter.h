@@ -435,9 +435,6 @@ static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id
     return (limiter->records[id].flags & RECORD_COMPANION) != 0;
 }
 
-/* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
-int stint_limiter_shards_check(const struct stint_limiter *limiter);
-
 /* A lock for set-up as a new table has it. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 

@@ -597,7 +597,12 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     /* stint_policies_repair removes what is beyond the count. A reader decides by it. */
     uint32_t count =
         limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
+    const struct table *table = &limiter->table;
 
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
+            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
+                                     (unsigned long long)shard);
     /* Under the lock, as its writer (M12). */
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
@@ -672,9 +677,7 @@ int stint_policies_lock(struct stint_limiter *limiter) {
 
     if (error != EOWNERDEAD)
         return error;
-    error = stint_limiter_shards_check(limiter);
-    if (error == 0)
-        error = stint_policies_check(limiter);
+    error = stint_policies_check(limiter);
     if (error == 0) {
         stint_policies_repair(limiter);
         stint_names_forget(limiter);

@@ -399,18 +399,12 @@ static void filters_clean(struct stint_limiter *limiter) {
     }
 }
 
-/* Checks what decisions trust. */
-static int table_check(const struct stint_limiter *limiter) {
-    int error = stint_limiter_shards_check(limiter);
-    return error != 0 ? error : stint_policies_check(limiter);
-}
-
 /* Attaches to a table whose header is right. `alone`: nobody else uses it until this is done. */
 static int table_attach(struct stint_limiter *limiter, bool alone) {
     int error = alone ? 0 : stint_policies_lock(limiter);
     if (error != 0)
         return error;
-    error = table_check(limiter);
+    error = stint_policies_check(limiter);
     if (error == 0) {
         if (alone) { /* the lock's holder is gone, with the machine perhaps */
             pthread_mutex_t lock;
@@ -435,11 +429,11 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
 #define READ_TRIES 100
 
 static int table_look(struct stint_limiter *limiter) {
-    int error = table_check(limiter);
+    int error = stint_policies_check(limiter);
 
     for (unsigned tries = 0; error != 0 && tries < READ_TRIES; tries++) {
         set_up_pause();
-        error = table_check(limiter);
+        error = stint_policies_check(limiter);
     }
     return error;
 }
