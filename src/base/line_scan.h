@@ -31,15 +31,11 @@ static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
 }
 
 static inline size_t match4_offset(uint32_t match) {
-#if defined(__x86_64__)
     /* What __builtin_ctzll compiles to, without the extension of its int, which costs a
      * register. */
     uint64_t index;
     __asm__("rep bsfq %1, %0" : "=r"(index) : "r"((uint64_t)match) : "cc");
     return index * 4;
-#else
-    return (size_t)__builtin_ctzll(match) * 4;
-#endif
 }
 
 #define MATCH4_EACH 0x11111111
