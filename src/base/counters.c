@@ -147,30 +147,25 @@ bool stint_limiter_lanes_open(struct stint_limiter *limiter) {
     return true;
 }
 
-/* Takes a lane of a shared table for this thread, if one is left, and unless a signal handler of
- * the thread has just done so. */
-static void lane_claim(const struct stint_limiter *limiter, uint64_t number) {
+/* The lane of a thread number, or NULL: it shares lane 0. Takes one of a shared table, if one is
+ * left, and unless a signal handler of the thread has just done so. */
+static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t number) {
+    struct own_lanes *own = limiter->own;
     uint64_t *owners = limiter->header->lane_owners;
+    uint64_t *row = (uint64_t *)(void *)&own->rows[number];
 
+    if (own->rows[number] != NULL || number == NUMBER_NONE_LEFT ||
+        atomic_load_relaxed(&own->left) != LANES_TO_TRY)
+        return own->rows[number];
     for (uint32_t lane = 1; lane < limiter->lanes; lane++) {
         /* Acquires what its last owner has counted. */
         if (atomic_load_relaxed(&owners[lane]) != 0 || !atomic_cas_seq(&owners[lane], 0, process))
             continue;
-        uint64_t *row = (uint64_t *)(void *)&limiter->own->rows[number];
         if (!atomic_cas_seq(row, 0, (uintptr_t)lane_rows(limiter, lane)))
             atomic_store_release(&owners[lane], 0);
-        return;
+        return own->rows[number];
     }
-    (void)atomic_cas_seq(&limiter->own->left, LANES_TO_TRY, LANES_TAKEN);
-}
-
-/* The lane of a thread number, or NULL: it shares lane 0. */
-static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t number) {
-    struct own_lanes *own = limiter->own;
-
-    if (own->rows[number] == NULL && number != NUMBER_NONE_LEFT &&
-        atomic_load_relaxed(&own->left) == LANES_TO_TRY)
-        lane_claim(limiter, number);
+    (void)atomic_cas_seq(&own->left, LANES_TO_TRY, LANES_TAKEN);
     return own->rows[number];
 }
 
