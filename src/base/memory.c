@@ -20,20 +20,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 
-/* Makes the system give all pages now; what is in them stays. Returns false if it has none. */
-static bool populate(const struct memory *memory) {
-#ifdef MADV_POPULATE_WRITE
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
-    if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
-        return true;
-    if (errno != EINVAL) /* of a kernel before 5.14 */
-        return false;
-#endif
-    for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
-        atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
-    return true;
-}
-
 int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     if ((flags & STINT_PREFAULT) == 0)
         return 0;
@@ -44,10 +30,17 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
 #endif
         return 0;
     }
-    if (populate(memory))
+#ifdef MADV_POPULATE_WRITE
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
+    if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
         return 0;
-    return stint_failed(ENOMEM,
-                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
+    if (errno != EINVAL) /* of a kernel before 5.14 */
+        return stint_failed(
+            ENOMEM, "no memory to prefault the table: 32 bytes for each of options.max_keys");
+#endif
+    for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
+        atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
+    return 0;
 }
 
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
