@@ -43,9 +43,8 @@
  *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
- *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone
+ *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone; claim.h, claim_unused
  *                                  Another slot of the key is committed, or an earlier claim.
- *                                  Its policy is gone: claim.h, claim_unused, by the claimer.
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone

@@ -290,7 +290,8 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
 #define KNOWN(of_policy, of_flags)                                                                 \
     ((struct known){.traits = TRAIT_EXISTS | (of_policy), .flags = true, .of_request = (of_flags)})
 
-/* A look by a plain policy: 13.5 ns, by stint_decide_any 20.5. Of a key without a slot 16 for 59. */
+/* A look by a plain policy: 13.5 ns, by stint_decide_any 20.5. Of a key without a slot 16, for
+ * 59. */
 static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
                                  uint64_t now, struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));

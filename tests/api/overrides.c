@@ -1037,3 +1037,50 @@ TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
     assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
     assert_null(strstr(text, "policy=\"\""));
 }
+
+/* While a group is refused for another part, at each of its steps in turn, a charge uses up what
+ * the first part was judged by. That part is marked and counted, if it is refused. */
+static struct {
+    struct stint_limiter *limiter;
+    struct stint_request request;
+    uint64_t left; /* steps */
+    bool charged;
+} charging;
+
+static void charge_at_step(const void *word) {
+    (void)word;
+    if (charging.left-- != 0)
+        return;
+    stint_test_step = NULL;
+    charging.charged = stint_decide(charging.limiter, &charging.request, T0, NULL);
+}
+
+TEST(test_refused_since_it_was_judged) {
+    uint64_t refused = 0;
+    charging.charged = true;
+    for (uint64_t step = 0; charging.charged; step++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t banning = add_text(limiter, "2/hour ban=1h overrides name=b"),
+                       other = add_text(limiter, "1/hour name=o");
+        struct stint_verdict verdicts[2];
+        assert_true(stint_take(limiter, other, 1, 1, T0, NULL));
+        assert_true(stint_take(limiter, banning, 1, 1, T0, NULL));
+        charging.limiter = limiter;
+        charging.request =
+            (struct stint_request){.key = 1, .policy = banning, .cost = 5, .flags = CHARGE};
+        charging.left = step;
+        charging.charged = false;
+        stint_test_step = charge_at_step;
+        assert_false(stint_decide_all(limiter,
+                                      (const struct stint_request[]){STINT_REQUEST(1, banning, 0),
+                                                                     STINT_REQUEST(1, other, 1)},
+                                      2, T0, verdicts));
+        stint_test_step = NULL;
+        if (!verdicts[0].allowed)
+            assert_int_equal(verdicts[0].flags, FIRST | STINT_BANNED);
+        refused += !verdicts[0].allowed;
+        stint_close(limiter);
+    }
+    assert_true(refused > 0);
+}

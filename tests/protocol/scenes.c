@@ -454,6 +454,16 @@ TEST(test_no_more_of_a_removed_policy) {
     }
 }
 
+/* The policy of a key's first request goes while the request claims a slot. Nothing is left of the
+ * claim when the policy is swept. */
+TEST(test_claim_by_a_policy_that_goes) {
+    static const char *const others[] = {"remove s", "apply 8/10000s name=s"};
+    for (size_t i = 0; i < 2; i++)
+        (void)play(&(struct scene){others[i], .stops = 1, .of_policies = true,
+                                   .before = "add s 8/20000s; take s other", .a = "take s key",
+                                   .b = others[i], .after = "tidy"});
+}
+
 /* ---- Pairs of calls -------------------------------------------------------------------------- */
 
 /* What a thread does: the time is 2, and 12 is in the next window. */
