@@ -516,8 +516,8 @@ static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, s
 }
 
 /* The same of a key whose first two lines have other keys in all slots: it is far from home, or
- * takes over a slot that is over. churn at 10 million keys is 5.6 times a present key, by the long
- * way 6.2 (as take_new). */
+ * takes over a slot that is over. churn at 10 million keys is 410 ns, by the long way 490 (as
+ * take_new). */
 static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
     const uint64_t capacity =
