@@ -178,7 +178,7 @@ static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, st
             return POLICY_NONE;
         id = limiter_policy_after(limiter, id);
     }
-    return stint_limiter_policy_now(limiter, id);
+    return limiter_decides_by(limiter, id) ? id : POLICY_NONE;
 }
 
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,

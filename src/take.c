@@ -509,13 +509,14 @@ static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, s
                                   : take_left(limiter, policy, key, 1, now, verdict);
 }
 
+/* One token by the long way. */
 static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
     return stint_decide_long(limiter, &request, now, verdict);
 }
 
-/* The same of a key whose first two lines have other keys in all slots: it is far from home, or
+/* One token of a key whose first two lines have other keys in all slots: it is far from home, or
  * takes over a slot that is over. churn at 10 million keys is 410 ns, by the long way 490 (as
  * take_new). */
 static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, stint_key key,
