@@ -53,7 +53,7 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
         return false;
     if (UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) { /* M8: see claim_gone */
         const uint64_t tombstone[2] = {table_tombstone(table), state_of(now + 1, 0)};
-        (void)atomic_cas2_seq(slot, claim, tombstone); /* I2: nobody else cancels it */
+        (void)atomic_cas2_seq(slot, claim, tombstone); /* I2; fails if it was resolved */
         return false;
     }
     /* I3. The state alone tells the claim: see above. */

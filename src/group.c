@@ -289,11 +289,9 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = &verdicts[i];
-        if (is_void(verdict))
-            continue;
         const bool fitted = verdict->allowed;
         uint64_t would;
-        if (fitted && part_look(limiter, request, 0, now, verdict, &would))
+        if ((fitted && part_look(limiter, request, 0, now, verdict, &would)) || is_void(verdict))
             continue;
         if (counts(request) &&
             ((!fitted && parts[i].how == PART_DONE) || (verdict->flags & STINT_UNTRACKED) != 0)) {

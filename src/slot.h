@@ -44,7 +44,7 @@
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone; claim.h, claim_unused
- *                                  Another slot of the key is committed, or an earlier claim.
+ *                                  The policy is gone, or another slot is the key's.
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
