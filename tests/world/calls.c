@@ -356,12 +356,12 @@ static void call_reset(struct actor *actor) {
     const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
     call_begin(actor, F_RESET, &asked, 1);
     if (!actor->reads)
-        ledger_reset(name, key);
+        ledger_reset(name, key, true);
     const bool reset = stint_reset(actor->limiter, id_of(actor, name), world->keys[key]);
     trace(actor, "  %c key %u: %d", 'a' + name, key, reset);
     must(!actor->reads || !reset, "a reader resets nothing");
     if (!actor->reads)
-        ledger_reset(name, key);
+        ledger_reset(name, key, false);
     call_end(actor);
 }
 

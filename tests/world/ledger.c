@@ -36,6 +36,7 @@ struct of_key {
     bool given_by_dead; /* or given back */
     uint64_t strikes;   /* refusals that may ban it: by no shadow */
     unsigned resets;
+    unsigned resetting;   /* of these, how many are under way */
     uint64_t reset_stamp; /* when the last one began, or ended; UINT64_MAX: it never did */
     enum override_state override;
     uint32_t limit;
@@ -298,7 +299,7 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
         return;
     }
     struct entry *entry = entry_of(asked->name, asked->key, v->window);
-    entry->vague += of_key->reset_stamp >= actor->began;
+    entry->vague += of_key->resetting != 0 || of_key->reset_stamp >= actor->began;
     if ((asked->request.flags & STINT_CHARGE) != 0)
         entry->charged += v->granted;
     else if ((v->flags & STINT_OVERRIDDEN) != 0 && v->capacity == STINT_LIMIT_MAX)
@@ -437,7 +438,8 @@ void ledger_untold(const struct asked *asked) {
     world->names[asked->name].uncounted = true;
 }
 
-void ledger_reset(unsigned name, unsigned key) {
+void ledger_reset(unsigned name, unsigned key, bool begins) {
+    books->keys[name][key].resetting += begins ? 1 : -1u;
     books->keys[name][key].resets++;
     books->keys[name][key].reset_stamp = ++world->stamp;
     for (unsigned i = 0; i < books->entry_count; i++)

@@ -299,7 +299,7 @@ void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
                          uint64_t most);
 void ledger_asked(const struct asked *asked);  /* before it is decided */
 void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
-void ledger_reset(unsigned name, unsigned key);
+void ledger_reset(unsigned name, unsigned key, bool begins);
 void ledger_dead(const struct actor *actor);
 
 /* What is known of a key's override. While calls that change it overlap, nothing is; nor is it when
