@@ -311,7 +311,8 @@ static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
 }
 
-/* A request without flags by a token bucket. */
+/* A request without flags by a token bucket: 32 ns, by stint_decide_any 37. With take_bucket before
+ * it 27. (Intel Xeon, 2026-11-26: `run --workload bucket --keys 1000`.) */
 static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {
