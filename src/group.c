@@ -595,7 +595,7 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
 
 /* Whether a group is one of looks, which a read-only handle answers. */
 static bool all_look(const struct stint_request *requests, size_t n) {
-    while (n > 0 && (requests[n - 1].flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK)
+    while (n > 0 && !counts(&requests[n - 1]))
         n--;
     return n == 0;
 }

@@ -531,9 +531,7 @@ static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, st
     struct slot *slot = stint_slot_far(&limiter->table, key, decision.tag);
     if (slot != NULL)
         return take_full(limiter, policy, key, now, verdict, slot);
-    if (UNLIKELY(capacity == 0) ||
-        UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))) ||
-        UNLIKELY(!stint_claim_over(&decision)))
+    if (UNLIKELY(capacity == 0) || UNLIKELY(!stint_claim_over(&decision)))
         return take_long(limiter, policy, key, now, verdict);
     return decision_end(&decision, verdict);
 }
@@ -546,11 +544,12 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    const bool late = GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)));
 
+    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))))
+        return take_long(limiter, policy_id, key, now, verdict);
     if (UNLIKELY(!absent_near(&limiter->table, key)))
         return take_far(limiter, policy_id, key, now, verdict, end);
-    if (UNLIKELY(capacity == 0) || UNLIKELY(late) ||
+    if (UNLIKELY(capacity == 0) ||
         UNLIKELY(!claim_unused(limiter, policy, key, tag, tick_of(now), state_of(end, 1))))
         return take_long(limiter, policy_id, key, now, verdict);
     struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
