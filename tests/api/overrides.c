@@ -838,29 +838,43 @@ TEST(test_replaced) {
     stint_close(limiter);
 }
 
-/* While somebody asks, at each of his steps in turn, the policy is replaced by another that has
- * overrides, too. */
+/* What happens while somebody asks, at each of his steps in turn. */
 static struct {
     struct stint_limiter *limiter;
+    void (*what)(void);
     uint64_t left; /* steps */
-    bool replaced;
-} replacing;
+    bool happened;
+} meanwhile;
 
-static void replace_at_step(const void *word) {
+static void meanwhile_at_step(const void *word) {
     (void)word;
-    if (replacing.left-- != 0)
+    if (meanwhile.left-- != 0)
         return;
     stint_test_step = NULL;
-    replacing.replaced = true;
-    apply(replacing.limiter, "1/hour overrides name=p");
+    meanwhile.happened = true;
+    meanwhile.what();
+}
+
+/* From now on `what` happens at this step. */
+static void meanwhile_begin(struct stint_limiter *limiter, void (*what)(void), uint64_t step) {
+    meanwhile.limiter = limiter;
+    meanwhile.what = what;
+    meanwhile.left = step;
+    meanwhile.happened = false;
+    stint_test_step = meanwhile_at_step;
+}
+
+/* The policy is replaced by another that has overrides, too. */
+static void replace_it(void) {
+    apply(meanwhile.limiter, "1/hour overrides name=p");
 }
 
 TEST(test_replaced_meanwhile) {
     enum { SET, GET, CLEAR_IT, EACH, EACH_OF, CALLS };
 
     for (unsigned call = 0; call < CALLS; call++) {
-        replacing.replaced = true;
-        for (uint64_t step = 0; replacing.replaced; step++) {
+        meanwhile.happened = true;
+        for (uint64_t step = 0; meanwhile.happened; step++) {
             struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
             struct told_entries told = {0};
             uint32_t id, limit;
@@ -869,10 +883,7 @@ TEST(test_replaced_meanwhile) {
             apply(limiter, "1/minute overrides name=p");
             assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
             assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
-            replacing.limiter = limiter;
-            replacing.left = step;
-            replacing.replaced = false;
-            stint_test_step = replace_at_step;
+            meanwhile_begin(limiter, replace_it, step);
             if (call == SET)
                 error = stint_override(limiter, id, 1, 6, T0 + HOUR);
             else if (call == GET)
@@ -1038,27 +1049,18 @@ TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
     assert_null(strstr(text, "policy=\"\""));
 }
 
-/* While a group is refused for another part, at each of its steps in turn, a charge uses up what
- * the first part was judged by. That part is marked and counted, if it is refused. */
-static struct {
-    struct stint_limiter *limiter;
-    struct stint_request request;
-    uint64_t left; /* steps */
-    bool charged;
-} charging;
+static struct stint_request charge;
 
-static void charge_at_step(const void *word) {
-    (void)word;
-    if (charging.left-- != 0)
-        return;
-    stint_test_step = NULL;
-    charging.charged = stint_decide(charging.limiter, &charging.request, T0, NULL);
+static void charge_it(void) {
+    assert_true(stint_decide(meanwhile.limiter, &charge, T0, NULL));
 }
 
+/* While a group is refused for another part, a charge uses up what the first part was judged by.
+ * That part is marked and counted, if it is refused. */
 TEST(test_refused_since_it_was_judged) {
     uint64_t refused = 0;
-    charging.charged = true;
-    for (uint64_t step = 0; charging.charged; step++) {
+    meanwhile.happened = true;
+    for (uint64_t step = 0; meanwhile.happened; step++) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
         const uint32_t banning = add_text(limiter, "2/hour ban=1h overrides name=b"),
@@ -1066,12 +1068,8 @@ TEST(test_refused_since_it_was_judged) {
         struct stint_verdict verdicts[2];
         assert_true(stint_take(limiter, other, 1, 1, T0, NULL));
         assert_true(stint_take(limiter, banning, 1, 1, T0, NULL));
-        charging.limiter = limiter;
-        charging.request =
-            (struct stint_request){.key = 1, .policy = banning, .cost = 5, .flags = CHARGE};
-        charging.left = step;
-        charging.charged = false;
-        stint_test_step = charge_at_step;
+        charge = (struct stint_request){.key = 1, .policy = banning, .cost = 5, .flags = CHARGE};
+        meanwhile_begin(limiter, charge_it, step);
         assert_false(stint_decide_all(limiter,
                                       (const struct stint_request[]){STINT_REQUEST(1, banning, 0),
                                                                      STINT_REQUEST(1, other, 1)},
