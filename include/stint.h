@@ -26,7 +26,7 @@
  *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
  *     tokens granted, less those given back, are at most burst + d * limit / window, and
  *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by. The exceptions are A1 to A3 below.
+ *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A3 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
  *     `limit` requests, and a full bucket exactly `burst` at once. The exceptions are B1 to B5
@@ -48,11 +48,11 @@
  *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
  *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
  *     the verdict and counted.
- *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). Else it reads one
- *     only to check a time: to tell a late thread from a clock that was stepped back, and before a
- *     key takes over a slot that another key has used. A slot's window never goes back because of a
- *     late thread. A real backward step holds a key up for 60 s at most, beyond what its policy may
- *     ask of it anyway. In all that is
+ *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). It reads one in
+ *     three more cases: a slot's time looks too old or too new; a key takes over another key's
+ *     slot; a bucket has no room at the time that was given. A slot's window never goes back
+ *     because of a late thread. A real backward step of the clock adds at most 60 s to what the
+ *     policy may ask of a key anyway. The longest waits are then
  *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
  *       - by a smooth or an in-flight policy, for two windows and 60 s;
  *       - by a bucket, until all of burst and max_reserved is back (or a window, if that is
@@ -118,9 +118,15 @@
  *
  *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
  *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
- *  - It goes by the nows of requests, in whatever order they come. A caller that is late by D finds
- *    the bucket further from full, by D. If clocks differ by D, callers get D / T tokens more in
- *    one instant than by one clock. The default clock stands still for 1 to 10 ms
+ *  - Each request brings its own time, and requests may come in any order. A request that does not
+ *    fit at its own time is asked once more, at a later one: by the clock, or by the time at which
+ *    another key was done with the slot, each if it is within 60 s. A group is asked once more as a
+ *    whole. So nobody is refused because its clock was read a moment ago. A request that does not
+ *    fit then, either, is refused at its own time.
+ *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
+ *    s at most. What fits at the old time is told by that: the bucket is further from full. If
+ *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T
+ *    more are given back (stint_refund). The default clock stands still for 1 to 10 ms
  *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
  *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
@@ -924,7 +930,8 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *            It may be late. If the key is in a newer window, the caller joins that. If that window
  *            began more than 60 s after `now`, the request is decided at the time of the clock
  *            instead (by an override or a ban that the key has at `now` or at that time). A key
- *            without a slot gets the window of `now`; but if some window of the table began more
+ *            without a slot gets the window of `now`, or of the tick by which another key was done
+ *            with a slot near it, if that is later; but if some window of the table began more
  *            than 60 s after `now`, its request, too, is decided at the time of the clock. (That
  *            window's begin is known to half a minute: 30 s may be enough.)
  *
@@ -1142,7 +1149,8 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *     ban                                               |------------------------------|
  *
  * If the caller is late, the span or the ban that its refusal begins lasts until the clock's next
- * tick at least. */
+ * tick at least. If it is early, its refusal ends no ban and no span that goes on by the clock.
+ * Strikes, and a ban, take a slot of the table, as an override does. */
 
 /* Gives a key another limit until an instant. It stands in place of the policy's capacity, and
  * beats request.limit. All else of the policy stays. If one request is judged by several keys
@@ -1154,11 +1162,12 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  * A refusal's retry_after takes into account when the override ends. If that end is all that it
  * waits for, it has no jitter.
  *
- * It takes a slot of the table, which is never replaced. (A stray token in it (B2) raises the limit
- * by one. An override that is over, and that nobody touched for 2.7 years, may return for as long
- * as it was set for. If a decision sleeps while its slot goes to another key's override, back, and
- * to the other's again, all until the same instant, it goes by the other's. An override that ends
- * more than 366 days and 60 s from now, after a backward step of the clock, is void.)
+ * It takes a slot of the table. The slot is never replaced, and no other key gets it until 60 s
+ * after the override's end: another process' clock may be behind. (A stray token in it (B2) raises
+ * the limit by one. An override that is over, and that nobody touched for 2.7 years, may return for
+ * as long as it was set for. If a decision sleeps while its slot goes to another key's override,
+ * back, and to the other's again, all until the same instant, it goes by the other's. An override
+ * that ends more than 366 days and 60 s from now, after a backward step of the clock, is void.)
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never

@@ -46,26 +46,23 @@ enum progress stint_claim_short(struct decision *decision) {
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
 
-/* Raises the watermark of the key's shard to now, before a used slot is taken over. But not beyond
- * the clock and the allowance, so that no caller with a wrong `now` can spoil the windows of all
- * keys of the shard.
+/* Raises the watermark of the key's shard before a used slot is taken over: to the end of that
+ * slot. If its key was judged by it after the end, as it carried tokens, it was over by
+ * decision->over.
  *
- * The key may have had a slot before, whose window ended and which another key took. A thread with
- * a late `now` must not open that window again in a new slot. So a thread that takes over a used
- * slot first raises the watermark to its `now`, at which that slot was over. A commit looks at it
- * (commit_tick). */
-static void watermark_raise(struct decision *decision) {
+ * A key whose window ended may have lost its slot so. A thread of that key with a late `now` must
+ * not open the window again in a new slot. So a commit looks at the watermark (commit_tick). It is
+ * raised no further than that takes, as all keys of the shard without a slot begin no earlier. */
+static void watermark_raise(struct decision *decision, const struct seen *seen) {
     const struct table *table = &decision->limiter->table;
+    const tick_t over = tick_of(decision->over);
+    const bool late = seen->stepped || seen_carries(decision->limiter, seen);
+    const tick_t end = late ? over : end_of(state_id(seen->state), over);
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
-    /* Seen high enough, or raised, then the claim (M7). */
-    uint64_t seen = atomic_load_relaxed(watermark);
-    tick_t now = tick_of(decision->now);
 
-    if (LIKELY((tick_t)seen >= now) || !GUARDED(WATERMARK_RAISE))
-        return;
-    tick_t most = tick_of(limiter_now(decision->limiter)) + ALLOWANCE_TICKS;
-    tick_t raised = now < most ? now : most;
-    atomic_raise(watermark, (uint64_t)raised); /* M7 */
+    /* M7: seen high enough, or raised, then the claim. */
+    if ((tick_t)atomic_load_relaxed(watermark) < end && GUARDED(WATERMARK_RAISE))
+        atomic_raise(watermark, (uint64_t)end); /* M7 */
 }
 
 /* The tick in whose window a claim is committed: max(now, watermark, end of the claim - 1). The
@@ -75,13 +72,15 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
     uint64_t seen = atomic_load_acquire(watermark); /* M8 */
-    tick_t now = tick_of(decision->now), asked = now;
+    tick_t now = tick_of(decision->now);
     tick_t claimed = end_of(claim_id, now) - 1;
 
-    if (traits_striped(decision->terms.traits)) /* as in decide.c, look_ahead */
-        asked = tick_of(decision->asked);
-    if (UNLIKELY((tick_t)seen > asked + ALLOWANCE_TICKS || claimed > asked + ALLOWANCE_TICKS)) {
-        tick_t clock = stint_decision_read_clock(decision);
+    if (UNLIKELY((tick_t)seen > now || claimed > now)) {
+        const tick_t latest = (tick_t)seen > claimed ? (tick_t)seen : claimed;
+        /* A thread that is late by more than the allowance moves on. */
+        const tick_t clock = latest > now + ALLOWANCE_TICKS
+                                 ? stint_decision_read_clock(decision)
+                                 : tick_of(limiter_now(decision->limiter));
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
             /* Not over what somebody has raised since (M7). */
@@ -212,14 +211,14 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
 
     if (!claim_holds(decision, claim, &progress))
         return progress;
-    tick_t tick = commit_tick(decision, state_id(claim->state));
+    const tick_t tick = commit_tick(decision, state_id(claim->state));
+    /* A bucket that another key's slot was may be full by that tick, and not before. */
+    if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0) &&
+        tick > tick_of(decision->now))
+        decision->now = tick_ns(tick);
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
-    /* A bucket may be full by that tick, and not before. */
-    uint64_t count = 0;
-    if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0))
-        count = bucket_count(decision->end, 0, decision->now);
-    *charge = judge(&decision->terms, count, tick_ns(decision->end) - decision->now);
+    *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&
                  decision->end != decision->only_end)) {
@@ -250,7 +249,7 @@ static bool claim_slot(struct decision *decision, struct seen *seen) {
     /* I6: before the claim (M7). */
     atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
                  seen->position / LINE_SLOTS);
-    tick_t end = tick_of(decision->now) + 1;
+    tick_t end = tick_of(decision->over) + 1;
     const uint64_t expected[2] = {seen->tag, seen->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
 
@@ -268,7 +267,7 @@ static bool claim_slot(struct decision *decision, struct seen *seen) {
 bool stint_claim_free(struct decision *decision, struct seen *seen) {
     INSTANT(INSTANT_ABSENT);
     if (seen->tag != 0)
-        watermark_raise(decision);
+        watermark_raise(decision, seen);
     return claim_slot(decision, seen);
 }
 
@@ -389,7 +388,7 @@ enum progress stint_decide_full(struct decision *decision) {
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct seen seen;
         enum least_used found = find_least_used(decision, &seen);
-        const tick_t now = tick_of(decision->now);
+        const tick_t now = tick_of(decision->over);
         if (found == OWN)
             return STALE;
         if (found == LEAST) {

@@ -55,8 +55,7 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
         return STALE;
     if (look == LOOK_PENDING)
         return decide_absent(decision, seen, true);
-    uint64_t left = tick_ns(decision->end) - decision->now;
-    decision->charge = judge(&decision->terms, seen->count, left);
+    decision_judge(decision, seen);
     if (!slot_charge(decision, seen, true))
         return STALE;
     if (UNLIKELY(seen->stepped) && (decision->charge.count != 0 || decision->flags != 0))
@@ -82,11 +81,13 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
 }
 
 void stint_slot_settle(struct decision *decision) {
+    const uint64_t now = decision->now;
     struct seen seen;
     enum progress progress = stint_claim_short(decision);
 
-    /* Each round that ends STALE saw another thread's write, or moved its now to the clock's. */
+    /* Each round that ends STALE saw another thread's write. */
     while (UNLIKELY(progress == STALE)) {
+        decision->now = now;
         decision->end = window_of(decision);
         switch (stint_slot_find(decision, &seen)) {
         case FOUND:

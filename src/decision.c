@@ -77,6 +77,38 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     return window.end;
 }
 
+/* ---- 4  Look, judge -------------------------------------------------------------------------- */
+
+uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
+    const uint64_t *watermark = &table_shard_of(&limiter->table, hash)->watermark;
+    const uint64_t times[2] = {limiter_now(limiter),
+                               /* M8: of the claim whose slot was seen. */
+                               tick_ns((tick_t)atomic_load_relaxed(watermark))};
+    uint64_t late = 0;
+
+    for (uint32_t i = 0; i < 2; i++)
+        if (GUARD(BUCKET_AGAIN, times[i] > now + late && times[i] - now <= ALLOWANCE_NS))
+            late = times[i] - now;
+    return now + late;
+}
+
+void stint_bucket_again(struct decision *decision, struct seen *seen) {
+    const struct terms *terms = &decision->terms;
+
+    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 || never_fits(terms))
+        return;
+    const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
+    const uint64_t late = later - decision->now;
+    const uint64_t count = seen->count > late ? seen->count - late : 0;
+    const struct charge charge = judge(terms, count, 0);
+    if (!charge.fits)
+        return;
+    limiter_raise_latest_begin(decision->limiter, tick_of(later)); /* I7 */
+    decision->charge = charge;
+    decision->now = later;
+    seen->count = count;
+}
+
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
 
 /* The length of the window that is waited for, ns. */

@@ -14,8 +14,9 @@ struct decision {
     struct policy *policy;
     uint64_t hash;
     uint64_t tag;
-    uint64_t now; /* ns since the epoch */
-    tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
+    uint64_t now;  /* ns since the epoch */
+    uint64_t over; /* by which a slot that may be taken over is over (search.c) */
+    tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
@@ -32,8 +33,7 @@ struct decision {
 /* An internal flag of a decision that has come to nothing: its policy is gone. */
 #define DECISION_GONE STINT_UNKNOWN_POLICY
 
-/* What a decision has come to so far. STALE: the slots changed meanwhile, or its now moved; start
- * over. */
+/* What a decision has come to so far. STALE: the slots changed meanwhile; start over. */
 enum progress { DONE, STALE };
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
@@ -338,6 +338,22 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
                       : used;
     seen->refused = state & STATE_REFUSED;
     return LOOK_GOOD;
+}
+
+/* The time at which a bucket that refuses at `now` is asked once more: the later of the clock and
+ * the shard's watermark, as far as they are within the allowance of now. So nobody is refused for a
+ * clock that was read a moment ago, while another thread of the key, or of its shard, went on. */
+uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
+
+/* Judges a bucket that has no room at this now once more, at that time. If it has room then, the
+ * decision moves there. Else it stays at its own now. */
+void stint_bucket_again(struct decision *decision, struct seen *seen);
+
+/* Step 4: judges what was seen. */
+static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen *seen) {
+    decision->charge = judge(&decision->terms, seen->count, tick_ns(decision->end) - decision->now);
+    if ((decision->terms.traits & RULE_BUCKET) != 0 && !decision->charge.fits)
+        stint_bucket_again(decision, seen);
 }
 
 /* ---- 5  Charge ------------------------------------------------------------------------------- */

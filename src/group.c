@@ -59,7 +59,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     *took = 0;
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
-    decision.terms.part |= part;
+    decision.terms.part |= part | PART_THIS_NOW;
     const bool allowed = stint_decision_settle(&decision, request, verdict);
     *took = charge_counted(&decision.charge);
     return allowed;
@@ -73,6 +73,7 @@ static uint32_t look_open(struct decision *decision, struct stint_limiter *limit
     if (why == 0 && is_charge(&decision->terms)) /* it could not be refused */
         return STINT_BAD_REQUEST;
     decision->terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
+    decision->terms.part |= PART_THIS_NOW;
     return why;
 }
 
@@ -283,9 +284,10 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
 
 /* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
  * the verdict of a look. */
-static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
-                                const struct part *parts, size_t n, uint64_t now,
-                                struct stint_verdict *verdicts) {
+static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
+                                       const struct stint_request *requests,
+                                       const struct part *parts, size_t n, uint64_t now,
+                                       struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = &verdicts[i];
@@ -332,7 +334,7 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         if (wait != 0)
             verdict->retry_after = wait;
     }
-    return false;
+    return REFUSED;
 }
 
 /* Writes to a verdict what a bucket has after tokens were given back. */
@@ -354,9 +356,10 @@ static void bucket_tell(struct stint_limiter *limiter, const struct stint_reques
 
 /* Gives back what was counted of the parts, as one was refused after all. (A key that is never
  * refused is granted more than is counted.) */
-static NOINLINE bool all_give_back(struct stint_limiter *limiter,
-                                   const struct stint_request *requests, const struct part *parts,
-                                   size_t n, uint64_t taken, struct stint_verdict *verdicts) {
+static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
+                                          const struct stint_request *requests,
+                                          const struct part *parts, size_t n, uint64_t taken,
+                                          struct stint_verdict *verdicts) {
     size_t refused = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -389,7 +392,7 @@ static NOINLINE bool all_give_back(struct stint_limiter *limiter,
         verdict->window == 0 ? 0 : wait_together(limiter, requests, n, refused, now, verdicts);
     if (wait != 0)
         verdict->retry_after = wait;
-    return false;
+    return REFUSED;
 }
 
 /* Refuses requests that are no group: too many, or what is left where the ends of groups fall. */
@@ -400,25 +403,25 @@ static NOINLINE bool all_bad(struct stint_limiter *limiter, size_t n,
     return false;
 }
 
-/* What came of a group that was asked for anew. */
-enum again { NOT_REPLACED, AGAIN_REFUSED, AGAIN_ALLOWED };
+static enum answer group_by_replacements(struct stint_limiter *limiter,
+                                         const struct stint_request *requests, size_t n,
+                                         uint64_t now, struct stint_verdict *verdicts, bool again);
 
-static enum again group_by_replacements(struct stint_limiter *limiter,
-                                        const struct stint_request *requests, size_t n,
-                                        uint64_t now, struct stint_verdict *verdicts);
+static enum answer group_again(struct stint_limiter *limiter, const struct stint_request *requests,
+                               size_t n, uint64_t now, struct stint_verdict *verdicts);
 
 /* Counts the parts of a group that was allowed. */
-static bool all_count(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
-                      const struct stint_verdict *verdicts) {
+static enum answer all_count(struct stint_limiter *limiter, const struct stint_request *requests,
+                             size_t n, const struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
         if (counts(&requests[i]))
             decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
-    return true;
+    return ALLOWED;
 }
 
-/* Any group of STINT_ALL_MAX at most. */
-static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
-                         size_t n, uint64_t now, struct stint_verdict *verdicts) {
+/* Any group of STINT_ALL_MAX at most. If it does not fit and is asked `again`, LEFT. */
+static enum answer group_at(struct stint_limiter *limiter, const struct stint_request *requests,
+                            size_t n, uint64_t now, struct stint_verdict *verdicts, bool again) {
     struct stint_verdict own[STINT_ALL_MAX];
     struct part parts[STINT_ALL_MAX];
     uint64_t taken = 0; /* a bit for each request */
@@ -430,9 +433,10 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
         if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i]))) {
             if (requests[i].policy < limiter->deciding &&
                 policy_gone(&limiter->policies[requests[i].policy])) {
-                enum again again = group_by_replacements(limiter, requests, n, now, verdicts);
-                if (again != NOT_REPLACED)
-                    return again == AGAIN_ALLOWED;
+                const enum answer answer =
+                    group_by_replacements(limiter, requests, n, now, verdicts, again);
+                if (answer != LEFT)
+                    return answer;
             }
             (void)part_look(limiter, &requests[i], taken_before(requests, parts, i), now,
                             &verdicts[i], &parts[i].next);
@@ -440,8 +444,11 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
         fit &= verdicts[i].allowed;
         last |= parts[i].last;
     }
-    if (!fit)
-        return all_refuse(limiter, requests, parts, n, now, verdicts);
+    if (!fit) {
+        const enum answer answer = again ? LEFT : group_again(limiter, requests, n, now, verdicts);
+        return again || answer != LEFT ? answer
+                                       : all_refuse(limiter, requests, parts, n, now, verdicts);
+    }
     /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
@@ -463,9 +470,10 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 /* The policy of a part decides nothing. If it was replaced, asks anew by the policies that are
  * there now: parts of one key must find each other, whatever ids they have. Nothing was charged or
  * counted yet. (stint_decide_all would no longer be inlined if it called itself.) */
-static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
-                                                 const struct stint_request *requests, size_t n,
-                                                 uint64_t now, struct stint_verdict *verdicts) {
+static NOINLINE enum answer group_by_replacements(struct stint_limiter *limiter,
+                                                  const struct stint_request *requests, size_t n,
+                                                  uint64_t now, struct stint_verdict *verdicts,
+                                                  bool again) {
     struct stint_request by_now[STINT_ALL_MAX];
     bool replaced = false;
 
@@ -477,9 +485,34 @@ static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
         by_now[i].policy = id;
         replaced = true;
     }
-    if (!replaced)
-        return NOT_REPLACED;
-    return group_decide(limiter, by_now, n, now, verdicts) ? AGAIN_ALLOWED : AGAIN_REFUSED;
+    return replaced ? group_at(limiter, by_now, n, now, verdicts, again) : LEFT;
+}
+
+/* Asks once more, as a whole, for a group that does not fit and has buckets that refuse it
+ * (stint_bucket_later). LEFT: it does not fit then, either, and nothing was done. */
+static NOINLINE enum answer group_again(struct stint_limiter *limiter,
+                                        const struct stint_request *requests, size_t n,
+                                        uint64_t now, struct stint_verdict *verdicts) {
+    struct stint_verdict told[STINT_ALL_MAX];
+    uint64_t later = now;
+
+    for (size_t i = 0; i < n; i++) {
+        if (verdicts[i].allowed || !is_bucket(limiter, requests[i].policy))
+            continue;
+        const uint64_t then = stint_bucket_later(limiter, requests[i].key, now);
+        later = then > later ? then : later;
+    }
+    const enum answer answer =
+        later == now ? LEFT : group_at(limiter, requests, n, later, told, true);
+    if (answer != LEFT)
+        memcpy(verdicts, told, n * sizeof(*told));
+    return answer;
+}
+
+/* Any group of STINT_ALL_MAX at most. */
+static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
+                         size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    return group_at(limiter, requests, n, now, verdicts, false) == ALLOWED;
 }
 
 /* ---- One token each by plain policies -------------------------------------------------------- */

@@ -60,11 +60,13 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
 }
 
 /* Returns the state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has
- * no slot. `clock` was read after the slot was seen. The end is not over by that clock, as the slot
- * may have had a later one (I1). The end of `wish` may be: by now, or as its caller is late. */
+ * no slot. `clock` was read after the slot was seen. A caller whose now is early ends no ban and
+ * no span of strikes. The end is not over by that clock, as the slot may have had a later one (I1).
+ * The end of `wish` may be: by now, or as its caller is late. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
-    const tick_t now = tick_of(wish->now), next = tick_of(clock) + 1;
+    const uint64_t by = wish->now < clock ? wish->now : clock;
+    const tick_t now = tick_of(by), next = tick_of(clock) + 1;
     const tick_t until = wish->end > next ? wish->end : next;
     const tick_t end = end_of(state_id(state), now);
     const uint64_t shadow = (ruled.traits & STINT_SHADOW) != 0 ? OVERRIDE_BY_SHADOW : 0;
@@ -73,7 +75,7 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     if (wish->rest != 0)
         return state_of(until, wish->rest);
     if (state != 0) {
-        if (stint_override_holds(limiter, ruled.policy, ruled.traits, state, wish->now))
+        if (stint_override_holds(limiter, ruled.policy, ruled.traits, state, by))
             return 0; /* banned, or set by hand: no strikes */
         /* Strikes, unless their span is over, or void as that of a ban would be (H). */
         if ((state & STATE_REFUSED) == 0 && !override_void(state, ruled.traits) && end > now &&

@@ -120,15 +120,31 @@ bool stint_absent_far(const struct table *table, uint64_t hash) {
 
 /* ---- A slot that may be claimed -------------------------------------------------------------- */
 
+/* A caller's now may be early, and another process' clock behind, by the allowance each. So a slot
+ * is over by decision->over: the earlier of the caller's now and the clock. If the table would be
+ * full then, it is over by an early now, too. An override, a ban or a strike is over when it is so
+ * by all clocks. */
+enum taking { ON_TIME, EARLY };
+
+static void over_set(struct decision *decision, enum taking taking) {
+    const uint64_t most = limiter_now(decision->limiter) + (taking == EARLY ? ALLOWANCE_NS : 0);
+    decision->over = decision->now < most ? decision->now : most;
+}
+
 /* Whether a used slot can be taken over: its key is judged the same without it. */
-static bool slot_reusable(struct decision *decision, struct seen *seen) {
+static bool slot_reusable(struct decision *decision, struct seen *seen, enum taking taking) {
     const struct table *table = &decision->limiter->table;
     bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
     const struct policy *policy = key ? limiter_tag_policy(decision->limiter, seen->tag) : NULL;
-    tick_t now = tick_of(decision->now);
+    const tick_t over = tick_of(decision->over), end = end_of(state_id(seen->state), over);
 
-    if (end_of(state_id(seen->state), now) <= now)
-        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, now));
+    if (end <= over) {
+        const bool told = policy != NULL && override_says(policy, seen->state);
+        const tick_t before = (taking == EARLY ? 2 : 1) * ALLOWANCE_TICKS;
+        if (GUARD(REUSE_OVERRIDE, told && end > over - before))
+            return false;
+        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, over));
+    }
     seen->stepped = stint_beyond_clock(decision, state_id(seen->state),
                                        policy == NULL ? 1 : policy_reach(policy));
     return seen->stepped;
@@ -136,14 +152,15 @@ static bool slot_reusable(struct decision *decision, struct seen *seen) {
 
 bool stint_home_over(struct decision *decision, struct seen *seen) {
     struct line *home = home_of(&decision->limiter->table, decision->hash);
-    const tick_t now = tick_of(decision->now);
 
+    over_set(decision, ON_TIME);
+    const tick_t over = tick_of(decision->over);
     for (uint32_t i = 0; i < LINE_SLOTS; i++) {
         *seen = (struct seen){.slot = &home->slots[i], .position = i};
         seen->tag = atomic_load_acquire(&seen->slot->tag);     /* M15 */
         seen->state = atomic_load_acquire(&seen->slot->state); /* M9 */
-        if (seen->tag != 0 && end_of(state_id(seen->state), now) <= now &&
-            slot_reusable(decision, seen))
+        if (seen->tag != 0 && end_of(state_id(seen->state), over) <= over &&
+            slot_reusable(decision, seen, ON_TIME))
             return true;
     }
     return false;
@@ -253,10 +270,28 @@ static struct seen seen_of(const struct search *search, uint64_t tag) {
     return (struct seen){.slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
 }
 
+/* Looks in the sequence, from a line on, for a slot that the key may claim. */
+static bool find_free(struct decision *decision, uint32_t line, enum taking taking,
+                      struct seen *seen) {
+    const struct table *table = &decision->limiter->table;
+    const uint32_t end = sequence_length(table);
+
+    over_set(decision, taking);
+    for (uint32_t i = line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
+         (i = next_not_live(decision, i, tick_of(decision->now))) < end; i++) {
+        struct slot *slot = sequence_slot(table, decision->hash, i);
+        *seen = (struct seen){.slot = slot, .position = i};
+        seen->tag = atomic_load_acquire(&slot->tag);     /* M15 */
+        seen->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
+        if (seen->tag == 0 || slot_reusable(decision, seen, taking))
+            return true;
+    }
+    return false;
+}
+
 enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
-    uint64_t now = decision->now;
-    tick_t tick = tick_of(now);
+    const tick_t tick = tick_of(decision->now);
     struct search search = slot_search(decision->limiter, decision->hash, decision->tag, tick);
 
     if (search.slot != NULL) {
@@ -269,28 +304,20 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
             return stint_slot_find(decision, seen);
         search.line = 0; /* look slot by slot at what was checked in bulk, too */
     }
-    uint32_t end = sequence_length(table);
-    for (uint32_t i = search.line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
-         (i = next_not_live(decision, i, tick)) < end; i++) {
-        struct slot *slot = sequence_slot(table, decision->hash, i);
-        *seen = (struct seen){.slot = slot, .position = i};
-        seen->tag = atomic_load_acquire(&slot->tag);     /* M15 */
-        seen->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
-        if (seen->tag == 0 || slot_reusable(decision, seen)) {
-            /* Look again, as far as this slot: it is a while since that search. Another thread's
-             * claim for the key is likely to be in a slot before this one. Two claims of a key
-             * would use up a slot until the next tick. */
-            search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
-            if (search.slot == NULL)
-                return ABSENT;
-            *seen = seen_of(&search, decision->tag);
-            return FOUND;
-        }
-        tick = tick_of(decision->now); /* it may have moved */
+    /* By an early now, windows may be over that are not by the clock; a late now may have moved. */
+    if (find_free(decision, search.line, ON_TIME, seen) ||
+        (UNLIKELY(GUARD(FULL_EARLY, tick_of(decision->now) > tick_of(decision->over))) &&
+         find_free(decision, search.line, EARLY, seen))) {
+        /* Look again, as far as this slot: it is a while since that search. Another thread's claim
+         * for the key is likely to be in a slot before this one. Two claims of a key would use up a
+         * slot until the next tick. */
+        search = stint_find_tag(table, decision->hash, decision->tag, 0,
+                                seen->position / LINE_SLOTS + 1);
+        if (search.slot == NULL)
+            return ABSENT;
+        *seen = seen_of(&search, decision->tag);
+        return FOUND;
     }
-    if (GUARD(FULL_LATE, decision->now != now))
-        /* this thread was late, and judged the first slots by a `now` of then */
-        return stint_slot_find(decision, seen);
     return FULL;
 }
 

@@ -63,7 +63,8 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 /* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
 
-/* Looks in the home line of a key that was found nowhere for a slot that it may take over. */
+/* Looks in the home line of a key that was found nowhere for a slot that it may take over. Sets
+ * decision->over. */
 bool stint_home_over(struct decision *decision, struct seen *seen);
 
 /* Whether a key that was found nowhere can have a slot that was never used. */
@@ -83,7 +84,8 @@ bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag
 enum found { FOUND, ABSENT, FULL };
 
 /* Looks for the key. FOUND: `seen` is its slot; only the tag was loaded. ABSENT: `seen` is the
- * first slot that it may claim. FULL: it may claim none, and must be looked for again. */
+ * first slot that it may claim. FULL: it may claim none, and must be looked for again. Sets
+ * decision->over. */
 enum found stint_slot_find(struct decision *decision, struct seen *seen);
 
 /* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
@@ -101,6 +103,13 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
         .mask[1] = (uint32_t)STATE_PENDING,
         .below[1] = 1,
     };
+}
+
+/* Whether a used slot that is over leaves a count to later windows, as it was seen: to its key it
+ * was over when that was paid back. */
+static inline bool seen_carries(const struct stint_limiter *limiter, const struct seen *seen) {
+    const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
+    return policy != NULL && (policy_traits(policy) & TRAIT_CARRIES) != 0;
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

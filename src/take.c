@@ -274,7 +274,7 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
     seen.state = atomic_load_acquire(&slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return LEFT;
-    decision.charge = judge(&decision.terms, seen.count, tick_ns(decision.end) - decision.now);
+    decision_judge(&decision, &seen);
     return slot_finish(&decision, &seen, verdict);
 }
 
@@ -363,6 +363,8 @@ bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
 
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
                            struct stint_verdict *verdict) {
+    const uint64_t now = decision->now;
+
     for (;;) {
         if (traits_striped(decision->terms.traits))
             stint_stripes_settle(decision);
@@ -372,8 +374,7 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
             break;
         /* The policy is gone: the one in its place decides. */
         const struct terms asked = decision->terms;
-        const uint32_t why =
-            stint_decision_open(decision, decision->limiter, request, decision->now);
+        const uint32_t why = stint_decision_open(decision, decision->limiter, request, now);
         if (why != 0)
             return stint_decision_void(decision->limiter, why, verdict);
         decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;

@@ -44,6 +44,7 @@ enum part_flags {
     PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
     PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
     PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
+    PART_THIS_NOW = 1 << 6,    /* decide at this now alone: the whole asks a bucket once more */
     /* An override of the key (slot.h) is in force: */
     PART_BARRED = 1 << 4,  /* it refuses all */
     PART_ENDLESS = 1 << 5, /* it never refuses */

@@ -55,8 +55,8 @@ static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
 
 /* What the claimers of a shard tell each other, whatever slots they claim. */
 struct shard {
-    /* A tick. A thread that takes over a used slot raises it to its now first. A thread that opens
-     * a window for a key without a slot opens none that was over by then. */
+    /* A tick. A thread that takes over a used slot raises it first, to the tick by which the slot's
+     * key was done with it. A key without a slot is given no window that was over by then. */
     _Alignas(CACHE_LINE) uint64_t watermark;
     /* How many lines from home the farthest claim of the shard ever was. A thread that claims
      * beyond it raises it first. So a search may stop there: it reads these lines, not all

@@ -33,6 +33,7 @@ typedef int64_t tick_t;
 /* How far a slot may be ahead of the clock, beyond its own window, before the clock counts as
  * stepped back: promise H's allowance. It covers the small steps that NTP makes. */
 #define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */
+#define ALLOWANCE_NS    ((uint64_t)ALLOWANCE_TICKS * STINT_TICK_NS)
 
 /* An id is told from its neighbours 2^33 ticks away as long as no live end is 2^32 ticks ahead. */
 static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_BITS - 1),

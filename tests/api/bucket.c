@@ -19,7 +19,7 @@
 
 /* A row that no macro of script.h is for. */
 #define row(now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry)       \
-    { DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry }
+    { DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry, 0 }
 
 /* clang-format off */
 static const struct script scripts[] = {
@@ -281,9 +281,10 @@ static const struct script scripts[] = {
     {"late callers: the bucket is further from full", policy(W, .limit = 60, .burst = 5), {
         ok(T0 + 10 * S, 2, 0, 0, 0, 5, 2, 2, T0 + 12 * S),
         ok(T0 + 8 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 13 * S),
-        no(T0 + 8 * S, 1, 0, 0, FIRST, 5, 5, T0 + 13 * S, S),
-        ok(T0 + 10 * S, 2, 0, 0, 0, 5, 5, 2, T0 + 15 * S),
-        no(T0 + 9 * S, 0, 0, 0, 0, 5, 6, T0 + 15 * S, S)}},
+        ok_later(T0 + 8 * S, T0 + 10 * S, 1, 5, 4, 1, T0 + 14 * S),
+        ok(T0 + 10 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 15 * S),
+        ok_later(T0 + 9 * S, T0 + 10 * S, 0, 5, 5, 0, T0 + 15 * S),
+        no(T0 + 9 * S, 1, 0, 0, FIRST, 5, 6, T0 + 15 * S, 2 * S)}},
 };
 /* clang-format on */
 
@@ -303,6 +304,7 @@ TEST(test_parts_of_other_limits) {
         {"60/min burst=4 name=p", {1, 2}, {30, 0}, 3, 3},
         {"60/min burst=4 name=p", {1, 1}, {0, 1}, STINT_NEVER, 4},
     };
+    test_time = T0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
         const struct stint_policy policy = parsed(rows[i].text);
@@ -364,7 +366,7 @@ TEST(test_every_span) {
             stint_decide(limiter, &request, now, &v);
             refused += !v.allowed;
             if (v.granted)
-                grants[n++] = (struct grant){now, v.granted};
+                grants[n++] = (struct grant){v.window - v.reset_after, v.granted};
             test_time += random_below(&random, 2 * token);
         }
         stint_close(limiter);
@@ -399,7 +401,7 @@ TEST(test_a_year) {
         for (test_time = T0; test_time <= T0 + year; granted += v.allowed) {
             if (!v.allowed && refused++ % 64 == 0) {
                 test_time += v.retry_after - 1;
-                assert_false(stint_take(limiter, id, 1, 1, STINT_NOW, &v));
+                assert_false(stint_take(limiter, id, 1, 1, test_time, &v));
                 assert_int_equal(v.retry_after, 1);
             }
             const bool must = !v.allowed;

@@ -52,7 +52,7 @@ static const struct script scripts[] = {
         no(T0, 11, 0, 0, OVER, 0, 2, E, STINT_NEVER),
         no(T0, 11, 11, 0, OVER, 0, 2, E, HOUR),
         no(E, 1, 0, LOOK, FIRST | OVER, 0, 0, E2, HOUR - W),
-        {DECIDE, E, 3, 0, CHARGE, true, OVER, 0, 3, 3, E2, 0},
+        {DECIDE, E, 3, 0, CHARGE, true, OVER, 0, 3, 3, E2, 0, 0},
         override(0, E + 20 * SECOND),
         no(E, 8, 0, 0, OVER, 0, 3, E2, W),
         no(E, 7, 0, 0, OVER, 0, 3, E2, 20 * SECOND),

@@ -26,8 +26,9 @@ enum stint_test_instant {
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \
+    X(REUSE_OVERRIDE, "the slot of an override is taken as soon as it is over")                    \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
-    X(FULL_LATE, "a late thread that became punctual does not search again")                       \
+    X(FULL_EARLY, "a table is full of windows that are over by an early now")                      \
     X(FULL_AGAIN, "the table is found full without another search for the key")                    \
     /* Decide */                                                                                   \
     X(FOUND_TAG, "no second look at the tag after the state")                                      \
@@ -77,6 +78,7 @@ enum stint_test_instant {
     X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
     /* Token buckets: decision.h, claim.c, refund.c */                                             \
     X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
+    X(BUCKET_AGAIN, "a bucket refuses who read the clock early")                                   \
     X(BUCKET_CLAIM, "a late claim opens a bucket that is full before another's was")               \
     X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
     X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \

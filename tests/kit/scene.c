@@ -1200,15 +1200,18 @@ static uint64_t granted_in(const struct logged *which, uint64_t from, uint64_t t
 /* A and B of an answer by a bucket. */
 static void judge_bucket(const struct logged *logged, bool all) {
     const struct named *named = &s.policies[logged->policy];
-    bool was_full = false, late = logged->now < s.time;
+    /* A refused one is asked once more, by the clock. */
+    const uint64_t now = logged->verdict.allowed || logged->now > s.time ? logged->now : s.time;
+    bool was_full = false, late = false;
     for (unsigned i = 0; i < s.logged; i++) {
         const struct logged *other = &s.log[i];
-        late |= other->now > logged->now;
-        if (other->key != logged->key || other->policy != logged->policy || !tracked(other) ||
-            other->now > logged->now)
+        if (other->key != logged->key || other->policy != logged->policy || !tracked(other))
             continue;
-        const uint64_t long_ago = logged->now - other->now;
-        const uint64_t tokens = granted_in(logged, other->now, logged->now);
+        late |= other->now > now;
+        if (other->now > now)
+            continue;
+        const uint64_t long_ago = now - other->now;
+        const uint64_t tokens = granted_in(logged, other->now, now);
         if (tokens > (named->span + long_ago) / named->token)
             breaks("A: more than the burst and what comes back in a span");
         was_full |= (tokens + 1) * named->token > named->span + long_ago;

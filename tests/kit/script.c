@@ -29,7 +29,9 @@ static void decide(const struct play *play, const struct step *step) {
      * told by the clock. */
     if (step->now > test_time)
         test_time = step->now;
-    uint64_t now = step->now + ALLOWANCE < test_time ? test_time : step->now;
+    uint64_t now = step->later != 0                    ? step->later
+                   : step->now + ALLOWANCE < test_time ? test_time
+                                                       : step->now;
     const struct stint_verdict expected = {
         .allowed = step->allowed,
         .flags = step->marks,

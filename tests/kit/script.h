@@ -29,6 +29,7 @@ struct step {
     uint32_t marks; /* verdict.flags */
     uint32_t capacity, used, granted;
     uint64_t window, retry_after;
+    uint64_t later; /* than now: when it is decided, by the clock (a bucket); 0: at now */
 };
 
 enum { STEPS_MOST = 24 };
@@ -41,11 +42,13 @@ struct script {
 
 /* clang-format off */
 #define ok(now, cost, limit, flags, marks, capacity, used, granted, window) \
-    {DECIDE, now, cost, limit, flags, true, marks, capacity, used, granted, window, 0}
+    {DECIDE, now, cost, limit, flags, true, marks, capacity, used, granted, window, 0, 0}
+#define ok_later(now, at, cost, capacity, used, granted, window) \
+    {DECIDE, now, cost, 0, 0, true, 0, capacity, used, granted, window, 0, at}
 #define wait(now, cost, flags, marks, capacity, used, granted, window, retry) \
-    {DECIDE, now, cost, 0, flags, true, marks, capacity, used, granted, window, retry}
+    {DECIDE, now, cost, 0, flags, true, marks, capacity, used, granted, window, retry, 0}
 #define no(now, cost, limit, flags, marks, capacity, used, window, retry) \
-    {DECIDE, now, cost, limit, flags, false, marks, capacity, used, 0, window, retry}
+    {DECIDE, now, cost, limit, flags, false, marks, capacity, used, 0, window, retry, 0}
 #define change(limit_, capacity_, reserved_) \
     {.action = CHANGE, .cost = limit_, .limit = capacity_, .flags = reserved_}
 #define change_bucket(limit_, burst_, reserved_) \

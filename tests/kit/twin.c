@@ -436,14 +436,6 @@ static void check_whole(const struct whole *whole, bool all, const struct stint_
     assert_int_equal(fit, all);
 }
 
-/* A bucket is full again at the very ns at which it is reset, or all is given back to it. */
-static void stop_clock(bool stop) {
-    static uint64_t step;
-    if (stop)
-        step = test_step;
-    test_step = stop ? 0 : step;
-}
-
 /* Gives back what a whole has taken. */
 static void give_back(const struct whole *whole, const struct stint_verdict *got) {
     uint64_t back = 0;
@@ -460,9 +452,7 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
         m.counts[s.id].refunded += gives;
         back += gives;
     }
-    stop_clock(true);
     uint64_t refunded = stint_refund_all(m.limiter, whole->requests, got, whole->n);
-    stop_clock(false);
     for (size_t i = 0; refunded != back && i < whole->n; i++) {
         explain(&whole->requests[i], "refund of all");
         print_verdict("got", &got[i]);
@@ -515,9 +505,7 @@ static void do_refund(void) {
     left = *had;
     const struct model_by by = by_of(&s);
     uint32_t back = model_refund(&by, tokens, window, test_time, &left);
-    stop_clock(true);
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
-    stop_clock(false);
 
     /* A stripe may be in an older window than the key. */
     bool stale_stripe =
@@ -542,9 +530,7 @@ static void do_refund(void) {
 static void do_reset(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     struct subject s = subject_of(key, id);
-    stop_clock(true);
     stint_reset(m.limiter, id, m.keys[key]);
-    stop_clock(false);
     if (s.pair->ruling.strikes || s.pair->ruling.banned)
         s.pair->ruling = (struct model_ruling){0};
     model_reset(s.policy, test_time, &s.pair->key);
@@ -819,6 +805,7 @@ void start_round(void) {
     m.key_count = tables[table].keys;
     m.policy_count = (uint32_t)below(POLICIES) + 1;
     m.ruled_is_placed = tables[table].certain == 5000;
+    test_step = 0; /* a bucket is asked once more, or refilled, at the very ns that is told */
     test_time = once_in(10) ? 2000 * DAY : T0 + below(20000 * DAY);
     for (uint32_t k = 0; k < m.key_count; k++)
         m.keys[k] = k == 0 ? STINT_KEY_GLOBAL : number_key(m.limiter, k);

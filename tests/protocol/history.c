@@ -793,9 +793,13 @@ static uint64_t max_of(uint64_t one, uint64_t other) {
 static bool now_may_be(const struct call *call, uint64_t now) {
     if (now == first_now(call))
         return true;
-    for (unsigned i = 0; very_late(call) && i < call->reading_count; i++)
+    /* "What does not fit is asked once more": by the clock, or by a tick at which another key's
+     * slot was over. */
+    if (is_bucket(v.policy) && now > first_now(call) && now % STINT_TICK_NS == 0)
+        return true;
+    for (unsigned i = 0; i < call->reading_count; i++)
         if (call->readings[i] == now)
-            return true;
+            return very_late(call) || is_bucket(v.policy);
     return false;
 }
 
@@ -980,6 +984,20 @@ static void note_decided(struct node *node, unsigned index, struct stint_verdict
         node->done |= bit;
 }
 
+/* Whether a bucket that refuses a call did so by the clock, too, which the call has read then. */
+static bool refused_later(const struct call *call, const struct node *node, uint64_t now) {
+    for (unsigned i = call->argument == STINT_NOW; i < call->reading_count; i++) {
+        struct node later = *node;
+        const uint64_t clock = call->readings[i];
+        if (clock <= now || clock - now > ALLOWANCE)
+            return true;
+        later.key = model_at(v.passing, v.phase, later.key, clock);
+        if (!decide_in(call, clock, &later).allowed)
+            return true;
+    }
+    return false;
+}
+
 static void decide_known(unsigned index, const struct node *from, uint64_t now,
                          struct nexts *nexts) {
     const struct call *call = v.calls[index];
@@ -989,6 +1007,9 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
     struct node decided = before;
     struct stint_verdict verdict = decide_in(call, now, &decided);
     if (!answers(call, verdict))
+        return;
+    if (is_bucket(v.policy) && call->ended != NEVER && !verdict.allowed &&
+        verdict.retry_after != STINT_NEVER && !refused_later(call, &before, now))
         return;
     /* Of a bucket that was full in between the mark may still be there. */
     const bool marked = decided.key.refused != before.key.refused &&
@@ -1040,7 +1061,7 @@ static void decide_filled(unsigned index, const struct node *from, uint64_t now,
                           struct nexts *nexts) {
     const struct call *call = v.calls[index];
     const bool ended = call->ended != NEVER;
-    const uint64_t last = ended ? max_of(now, call->verdict.window) : UINT64_MAX - 1;
+    const uint64_t last = ended ? now : UINT64_MAX - 1;
     for (uint64_t full = now; full <= last; full = next_tick(index, full)) {
         struct node fresh = *from;
         fresh.key = (struct model_key){.window = full, .known = true};
@@ -1148,7 +1169,7 @@ static void override_seen(const struct call *set, unsigned index, uint64_t now, 
     *holds = set != NULL && override_end_most(set) > now;
     *none =
         set == NULL || override_end(set) <= now ||
-        override_end(set) <= v.latest[index] || /* its slot may have gone to another */
+        override_end(set) + ALLOWANCE <= v.latest[index] || /* its slot may be another's */
         (set->kind != OVERRIDE && shadow_turns() && (set->ended == NEVER || bans_by_shadow(set)));
 }
 

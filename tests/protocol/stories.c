@@ -125,8 +125,8 @@ const struct story stories[] = {
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
      .c = "clear ruled other; turn 12; take two key x2"}},
     {WITHOUT(BACK_FALLEN), {"late add to an override, ended sooner", .stops = 2,
-     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
-     .c = "override ruled other 1 11; turn 12; take two key x2"}},
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 6030",
+     .c = "override ruled other 1 11; turn 6022; take two key x2"}},
     {WITHOUT(BACK_FALLEN), {"late add to a key that is replaced", .stops = 2, REPLACES,
      .before = "hold 3 cost 9; take two key; tell two", .a = "take two key",
      .b = "turn 10; take one other", .c = "turn 12; take two key x2"}},
@@ -157,19 +157,19 @@ const struct story stories[] = {
 
     /* The thread that is ahead looks while the first has not committed yet. */
     {WITHOUT(RIVAL_LATER), {"later claim left standing", .stops = 3,
-     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20"}},
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long"}},
 
     /* The first thread's claim is cancelled, and its slot goes to another key by a claim of the
      * same tick, whose thread is killed. */
     {"reuse-tombstone", 0, "reuse-tombstone swap-tag",
      {"tombstone reused in its window", .stops = 3,
-     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20",
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long",
      .c = "die two third at 19"}},
     {"cancel-end", 0, "cancel-end swap-tag", {"cancel that writes zero", .stops = 3,
-     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20",
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long",
      .c = "die two third at 19"}},
     {"cancel-pending", 0, "cancel-pending swap-tag", {"cancel that leaves pending", .stops = 3,
-     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20"}},
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long"}},
 
     /* A slot is replaced twice within a tick (ends may fall then), at a begin of both windows, the
      * second time by a thread that is killed: the first thread's claim was over, and its slot is
@@ -232,9 +232,18 @@ const struct story stories[] = {
     {WITHOUT(REUSE_CARRIES), {"slot of a key in debt",
      .before = "hold 3; take debt key cost 2 reserve; turn 10", .a = "take one other = untracked"}},
 
-    /* A thread so late, and somebody so early, that it asks the clock about the last slot; the
-     * first, until 8000, is over by then. */
-    {WITHOUT(FULL_LATE), {"full by a late time",
+    /* An override, and another key that looks for a slot: by an early now, and 50 s after its end
+     * by a clock that is ahead of another's. */
+    {WITHOUT(REUSE_OVERRIDE), {"slot of an override",
+     .before = "override ruled key 0 1000; hold 3; turn 20",
+     .a = "take one other at 1010 = untracked; turn 6000; take one other = untracked",
+     .after = "turn 990; take ruled key = no"}},
+
+    /* A slot that is over by an early now alone. A thread so late, and somebody so early, that it
+     * asks the clock about the last slot; the first, until 8000, is over by then. */
+    {WITHOUT(FULL_EARLY), {"full by an early time",
+     .before = "take two other; hold 3", .a = "take one key at 15 = placed"}},
+    {WITHOUT(FULL_EARLY), {"full by a late time",
      .before = "turn 7990; take half other; hold 2; take two h2 at 13990; turn 8000",
      .a = "take one key at 7900 = placed"}},
 
@@ -264,7 +273,7 @@ const struct story stories[] = {
     /* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of
      * the same tick, whose thread is killed. */
     {"REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", {"tombstone replaced", .stops = 3, REPLACES,
-     .before = TWO_FALL_FREE, .a = "take long key cost 10", .b = "take long key cost 10 at 20",
+     .before = TWO_FALL_FREE, .a = "take long key cost 10", .b = "turn 20; take long key cost 10",
      .c = "die two third at 19"}},
 
     /* ---- Refunds ---- */
@@ -324,6 +333,15 @@ const struct story stories[] = {
 
     /* The key has emptied its bucket and lost its slot, which is another's: by then the bucket was
      * full, and not before. */
+    {WITHOUT(BUCKET_AGAIN), {"bucket, by a clock that was read early",
+     .before = "add b 1/20ms burst=1; turn 10; take b key at 8", .a = "take b key at 8 = yes"}},
+    {WITHOUT(BUCKET_AGAIN), {"bucket in a group, by a clock that was read early",
+     .before = "add b 1/20ms burst=1; turn 10; take b key at 8",
+     .a = "all b key at 8 + one other at 8 = yes"}},
+    {WITHOUT(BUCKET_AGAIN), {"bucket whose slot was another's, by a clock that was read early",
+     .before = "add e 1/50ms; add b 1/20ms burst=2; take two third; take e other; hold 2;"
+               "turn 10; take one h9",
+     .a = "take b key at 8 x2 = yes; take b key at 8 look cost 0 = used 2"}},
     {WITHOUT(BUCKET_CLAIM), {"late claim of a bucket",
      .before = "add b 2/100ms burst=2; " USED_LINE "; turn 10; take b key x2; turn 21; hold 1",
      .a = "take b key at 10"}},
@@ -435,10 +453,10 @@ const struct story stories[] = {
      * before it refuses. */
     {WITHOUT(OVERRIDE_TAG), {"another key's override", .stops = 1,
      .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
-     .b = "turn 6; override ruled other 0 900"}},
+     .b = "turn 6006; override ruled other 0 6900"}},
     {WITHOUT(OVERRIDE_STATE), {"another key's override, late", .stops = 1,
      .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
-     .b = "turn 6; override ruled other 0 900"}},
+     .b = "turn 6006; override ruled other 0 6900"}},
 
     /* An override is set while its policy is replaced. One that is set and lifted again and again
      * leaves no tombstones: others find a slot. */

@@ -139,8 +139,10 @@ byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #define FULL_AT(state)         ((STATE_ID(state) - 1) * STEPS + STATE_USED(state)) /* bucket_full */
 #define FROM(state, t)         MAX(FULL_AT(state), call[t].at)
 #define BUCKET_STATE(fills)    STATE((fills) / STEPS + 1, 0, 0, (fills) % STEPS)
-#define BUCKET_ROOM(from, t)   ((from) + call[t].cost - call[t].at <= BUCKET)
-#define BUCKET_FOR(t, i)       (call[t].key == 1 && !BUCKET_ROOM(FROM(slot[i].state, t), t))
+#define BUCKET_ROOM(state, t, time) (MAX(FULL_AT(state), time) + call[t].cost - (time) <= BUCKET)
+/* It has no room by the clock, either. */
+#define BUCKET_FOR(t, i)                                                                           \
+    (call[t].key == 1 && !BUCKET_ROOM(slot[i].state, t, MAX(call[t].at, clock)))
 #define IN_WINDOWS(t)          (call[t].key == 0)
 #define TICK_OF(time)          ((time) / STEPS)
 #else
@@ -152,8 +154,12 @@ byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #if CARRY /* of the first key's policy: count_carry */
 bit carries;
 #define OVER(used, windows)  ((used) > LIMIT * (windows) -> (used) - LIMIT * (windows) : 0)
+/* When a slot that is over was over to its key. */
+#define OVER_BY(holder, state, now) (carries -> (now) : END_OF(holder, state))
 #define CARRIED(state, used, now)                                                                  \
     (carries -> OVER(used, (WINDOW_END(0, now) - STATE_ID(state)) / LENGTH(0)) : 0)
+#else
+#define OVER_BY(holder, state, now) END_OF(holder, state)
 #endif
 
 typedef slot_t {
@@ -749,8 +755,8 @@ found_tag:
         fi;
 #if BUCKET
         if
-        :: IS_BUCKET && BUCKET_ROOM(FROM(state, me), me) -> goto bucket_cas
-        :: IS_BUCKET && !BUCKET_ROOM(FROM(state, me), me) -> goto refuse
+        :: IS_BUCKET && BUCKET_ROOM(state, me, call[me].at) -> goto bucket_cas
+        :: IS_BUCKET && !BUCKET_ROOM(state, me, call[me].at) -> goto bucket_again
         :: else
         fi;
 #endif
@@ -777,6 +783,19 @@ take_settled: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
 #endif
 #if BUCKET
+bucket_again: /* stint_bucket_again */
+#ifdef WRONG_BUCKET_ONCE
+    goto refuse;
+#endif
+    atomic {
+        CLOCK_MOVES
+        fills = MAX(clock, watermark * STEPS);
+        if
+        :: fills > call[me].at && BUCKET_ROOM(state, me, fills) ->
+            call[me].at = fills; fills = 0; goto bucket_cas
+        :: else -> fills = 0; goto refuse
+        fi
+    }
 bucket_cas: /* take_bucket, slot_charge */
     atomic {
         if
@@ -947,7 +966,7 @@ added_anew: /* by swaps only */
     /* stint_decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
 #ifndef WRONG_WATERMARK_NOT_RAISED
-    atomic { watermark = MAX(watermark, NOW); goto reach_raise }
+    atomic { watermark = MAX(watermark, OVER_BY(held_tag, held, NOW)); goto reach_raise }
 #endif
 reach_raise:
 #if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
@@ -1123,13 +1142,11 @@ commit:
         fi;
 #if BUCKET
         if
-        :: IS_BUCKET && BUCKET_ROOM(fills, me) ->
+        :: IS_BUCKET -> /* it is full */
+            call[me].at = fills;
             fills = fills + call[me].cost;
             WRITE(at, slot[at].tag, BUCKET_STATE(fills), HOW_DOUBLE, BY_RESOLVE);
             FILLED(at)
-        :: IS_BUCKET && !BUCKET_ROOM(fills, me) ->
-            WRITE(at, slot[at].tag, BUCKET_STATE(fills), HOW_DOUBLE, BY_RESOLVE);
-            REFUSED
         :: else -> fills = 0
         fi;
 #endif
@@ -1663,7 +1680,7 @@ filter_add:
     atomic { filter = filter | 1 << key; goto raise }
 #endif
 raise: /* watermark_raise */
-    atomic { watermark = (held_tag != NEVER -> MAX(watermark, now) : watermark); goto claim }
+    atomic { watermark = (held_tag != NEVER -> MAX(watermark, STATE_ID(held)) : watermark); goto claim }
 claim: /* claim_slot */
     atomic {
         if
