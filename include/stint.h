@@ -153,10 +153,13 @@
  *    the source).
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops all others.
- *  - A window is known by 33 bits of 10 ms ticks, which repeat after 2.7 years. A slot that nobody
- *    touched for so long may be taken for a live one, for at most one window and 60 s (by another
- *    key that finds the table full: a week and 60 s). A slot that nobody touched for longer than
- *    half of that looks as if the clock was stepped, and starts anew.
+ *  - A slot knows its end by 33 bits of 10 ms ticks, which repeat after 994 days. So a key that
+ *    nobody touched for so long, less what its policy looks ahead and 60 s, may be judged as if 994
+ *    days less had passed: by its old count, debt, strikes, or ban. A policy looks ahead by a
+ *    window; a bucket by the time in which all of it comes back; a ban by its length; an override
+ *    by 366 days. So it is from 628 days on by windows of 366 days, from 993 days on by windows of
+ *    a day. That is over within the same time: a window and 60 s. (By another key that finds the
+ *    table full: a week and 60 s.) A debt is paid for each window that passed until then.
  *  - A caller that is late by more than 1.36 years (2^32 ticks) is not recognised as late, and may
  *    open a window again that was counted. That takes a clock that is set from 1970 to today in the
  *    middle of a decision.
@@ -1164,10 +1167,12 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *
  * It takes a slot of the table. The slot is never replaced, and no other key gets it until 60 s
  * after the override's end: another process' clock may be behind. (A stray token in it (B2) raises
- * the limit by one. An override that is over, and that nobody touched for 2.7 years, may return for
- * as long as it was set for. If a decision sleeps while its slot goes to another key's override,
- * back, and to the other's again, all until the same instant, it goes by the other's. An override
- * that ends more than 366 days and 60 s from now, after a backward step of the clock, is void.)
+ * the limit by one. One that is over may come back 628 days after its end, for as long as it was
+ * set for; but from 450 days on a decision of its key, stint_each, stint_stats_get and whoever
+ * opens the table alone empty its slot. If a decision sleeps while its slot goes to another key's
+ * override, back, and to the other's again, all until the same instant, it goes by the other's. An
+ * override that ends more than 366 days and 60 s from now, after a backward step of the clock, is
+ * void.)
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never

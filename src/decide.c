@@ -20,7 +20,8 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
 
     if (decision->end == 0)
         decision->end = window_in(decision, seen->state);
-    if (!state_ahead(seen->state, decision->end))
+    const tick_t end = end_of(id, now);
+    if (end <= decision->end)
         return true; /* this thread was late; now it is not */
     if (traits_striped(decision->terms.traits) && !stepped) {
         /* The whole may have moved ahead of its caller, to where another stripe is. */
@@ -28,16 +29,14 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
         asked.now = decision->asked;
         stepped = stint_beyond_clock(&asked, id, policy_reach(decision->policy));
     }
-    tick_t end = end_of(id, now);
-    if (end <= now) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
-        return false;
     /* Stripes must agree on a window. A window that is left over from 2^33 ticks ago is none of the
      * policy's, and they could not agree on it. */
     if ((decision->terms.part & PART_SILENT) != 0 &&
         (end - decision->policy->start) % policy_length(decision->policy) != 0)
         stepped = true;
-    if (stepped) {
+    if (stepped) { /* or it was touched by nobody for 497 days: it may owe tokens since */
         seen->stepped = true;
+        seen->count = slot_left(decision, seen->state);
         return false;
     }
     decision->end = end;

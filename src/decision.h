@@ -272,6 +272,17 @@ static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t 
     return end;
 }
 
+/* What a slot that is over leaves to the decision's window. */
+static ALWAYS_INLINE uint64_t slot_left(struct decision *decision, uint64_t state) {
+    if ((decision->terms.traits & TRAIT_CARRIES) == 0)
+        return 0;
+    const struct rule rule = policy_rule(decision->policy);
+    const tick_t over = decision->end - end_before(state_id(state), tick_of(decision->now));
+    rule_adopt(&decision->terms, &rule);
+    return count_carry(&rule, state_used(state),
+                       (uint64_t)(over / policy_length(decision->policy)));
+}
+
 /* What slot_look has come to. */
 enum look {
     LOOK_GOOD,
@@ -320,17 +331,13 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
     if (UNLIKELY(ahead >= STATE_PENDING)) {
         if (GUARD(FOUND_PENDING, state_pending(state)))
             return LOOK_PENDING;
-        if ((int64_t)ahead < 0) {
-            if ((terms->traits & TRAIT_CARRIES) != 0) {
-                const struct rule rule = policy_rule(decision->policy);
-                rule_adopt(&decision->terms, &rule);
-                uint64_t apart = (id_of(decision->end) - state_id(state)) & ID_MASK;
-                seen->count =
-                    count_carry(&rule, used, apart / (uint64_t)policy_length(decision->policy));
-            }
+        /* The ids of two ends are not compared: one may be long over, the other 366 days ahead. */
+        const tick_t end = end_of(state_id(state), tick_of(decision->now));
+        if (end < decision->end) {
+            seen->count = slot_left(decision, state);
             return LOOK_GOOD;
         }
-        if (ahead >= UINT64_C(1) << STATE_ID)
+        if (end > decision->end)
             return LOOK_AHEAD;
     }
     seen->count = (terms->traits & RULE_BUCKET) != 0

@@ -29,15 +29,33 @@ uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t polic
     for (uint64_t i = 0; i == 0 || (i < table->probe_lines && i <= companion_reach(table, hash));
          i++) {
         for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
-            uint64_t state = override_in(line_slot(line, match), tag);
+            struct slot *slot = line_slot(line, match);
+            uint64_t state = override_in(slot, tag);
             if (state != 0 && stint_override_holds(limiter, policy_id, traits, state, now))
                 return state;
+            stint_override_tidy(limiter, slot, tag, state, now);
         }
         line = table_next(table, hash, line);
     }
     /* It may have been swept, after all slots of the policy (sweep.c). */
     atomic_fence_acquire(); /* M9 */
     return 0;
+}
+
+void stint_override_tidy(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
+                         uint64_t state, uint64_t now) {
+    tick_t tick = tick_of(now), over = tick - end_before(state_id(state), tick);
+
+    if (LIKELY(over < OVERRIDE_KEPT || over >= OVERRIDE_AGAIN) || state_pending(state) ||
+        limiter->memory.read_only)
+        return;
+    const struct policy *policy = limiter_tag_policy(limiter, tag);
+    if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0)
+        return;
+    tick = tick_of(limiter_now(limiter));
+    over = tick - end_before(state_id(state), tick);
+    if (GUARD(OVERRIDE_TIDY, over >= OVERRIDE_KEPT && over < OVERRIDE_AGAIN))
+        (void)slot_swap(slot, tag, state, state_of(tick + 1, 0)); /* as companion_clear does */
 }
 
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,

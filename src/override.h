@@ -66,9 +66,14 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
     }
 }
 
-/* Whether a slot with this state is a companion's, and says something. */
+/* Whether a slot with this state is a companion's, and says something; or says nothing. */
 static inline bool override_says(const struct policy *policy, uint64_t state) {
     return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
+           (policy_traits(policy) & TRAIT_COMPANION) != 0;
+}
+
+static inline bool override_lifted(const struct policy *policy, uint64_t state) {
+    return (state & (STATE_REFUSED | USED_MASK)) == 0 &&
            (policy_traits(policy) & TRAIT_COMPANION) != 0;
 }
 
@@ -77,6 +82,16 @@ static inline bool override_says(const struct policy *policy, uint64_t state) {
  * (H). */
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
                           uint64_t state, uint64_t now);
+
+/* Empties a slot that was seen with this tag and state, if it is a companion's that has been over
+ * for long, by now and by the clock. Whoever sees such a slot calls it: from OVERRIDE_AGAIN on the
+ * slot's end, of which it has 33 bits, passes for one that is to come. It is not emptied any
+ * sooner, so that a clock that was ahead for a while takes away no override. */
+#define OVERRIDE_KEPT  (450 * TICKS_IN_DAY)
+#define OVERRIDE_AGAIN ((tick_t)(ID_MASK - COMPANION_LENGTH) - 2 * ALLOWANCE_TICKS)
+static_assert(OVERRIDE_KEPT < OVERRIDE_AGAIN, "a table that is used has half a year for it");
+void stint_override_tidy(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
+                         uint64_t state, uint64_t now);
 
 /* What a companion's slot says. */
 struct override_told {

@@ -77,9 +77,10 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     if (state != 0) {
         if (stint_override_holds(limiter, ruled.policy, ruled.traits, state, by))
             return 0; /* banned, or set by hand: no strikes */
-        /* Strikes, unless their span is over, or void as that of a ban would be (H). */
+        /* Strikes, unless their span is over, or void as that of a ban would be (H). A ban that is
+         * over, or void, is none. */
         if ((state & STATE_REFUSED) == 0 && !override_void(state, ruled.traits) && end > now &&
-            end <= wish->span + ALLOWANCE_TICKS)
+            end <= wish->span + ALLOWANCE_TICKS && !GUARD(STRIKE_BAN, override_banned(state)))
             count = state_used(state) & ~OVERRIDE_BY_SHADOW; /* strikes of the same span */
     }
     if (count + 1 >= wish->after)

@@ -70,7 +70,9 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
                 /* M15 */
                 limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
             tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
-            if (policy != NULL && end - clock > policy_reach(policy) + ALLOWANCE_TICKS)
+            /* One that begins later than latest_begin has been over for 497 days, or longer. */
+            const tick_t begin = policy == NULL ? 0 : end - policy_reach(policy);
+            if (begin > clock + ALLOWANCE_TICKS && begin <= (tick_t)latest)
                 atomic_add_relaxed(&header->strays, 1); /* I7 */
         }
     }
@@ -145,9 +147,12 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum tak
             return false;
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, over));
     }
-    seen->stepped = stint_beyond_clock(decision, state_id(seen->state),
-                                       policy == NULL ? 1 : policy_reach(policy));
-    return seen->stepped;
+    /* Neither is a claim further ahead than a tick, nor a companion's slot that says nothing. */
+    const bool counts = policy != NULL && !override_lifted(policy, seen->state);
+    seen->stepped =
+        stint_beyond_clock(decision, state_id(seen->state), counts ? policy_reach(policy) : 1);
+    /* It may owe tokens for longer than 497 days. */
+    return seen->stepped && !(policy != NULL && slot_carries(policy, seen->state, over));
 }
 
 bool stint_home_over(struct decision *decision, struct seen *seen) {

@@ -53,8 +53,8 @@
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
- *                                  override: override_set.c, companion_write, companion_clear. Only
- *                                  of a companion. Its end may fall (I1).
+ *                                  override, only of a companion, whose end may fall (I1): companion_
+ *                                  write, _clear (override_set.c); override.c, stint_override_tidy.
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
@@ -231,7 +231,7 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     if (policy == NULL || LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0))
         return false;
     struct rule rule = policy_rule(policy);
-    tick_t over = now - end_of(state_id(state), now);
+    const tick_t over = now - end_before(state_id(state), now);
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
 }
 

@@ -85,4 +85,9 @@ static inline tick_t end_of(uint64_t id, tick_t near) {
     return near + (tick_t)ahead - (tick_t)((ahead >> (ID_BITS - 1)) << ID_BITS);
 }
 
+/* The latest end by `now` that an id stands for: that of a slot which is over. */
+static inline tick_t end_before(uint64_t id, tick_t now) {
+    return now - (tick_t)(((uint64_t)now - id) & ID_MASK);
+}
+
 #endif

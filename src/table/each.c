@@ -138,6 +138,13 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     if ((traits & RULE_BUCKET) != 0) {
         entry->end = bucket_full(end, count);
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
+        if ((traits & STINT_OVERRIDES) != 0 && telling->whole) { /* by the rate of the key's own */
+            const struct stint_request look = {
+                .key = hash, .policy = entry->policy, .flags = STINT_PEEK};
+            struct stint_verdict verdict;
+            (void)stint_decide(telling->limiter, &look, telling->now, &verdict);
+            entry->used = verdict.used;
+        }
         return;
     }
     if (end <= now) { /* what is carried into the window of now */
@@ -214,13 +221,16 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
     return entry_tell(telling, entry) ? GO_ON : STOP;
 }
 
-static enum told slot_each(struct telling *telling, uint64_t line, const struct slot *slot) {
+static enum told slot_each(struct telling *telling, uint64_t line, struct slot *slot) {
     const struct stint_limiter *limiter = telling->limiter;
     const struct table *table = &limiter->table;
     uint64_t tag, state, hash;
 
-    if (!slot_read(slot, &tag, &state) ||
-        !stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
+    if (!slot_read(slot, &tag, &state))
+        return GO_ON;
+    if (!telling->one) /* it stores nothing */
+        stint_override_tidy(limiter, slot, tag, state, telling->now);
+    if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
         !slot_key(telling, line, tag, &hash))
         return GO_ON;
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};

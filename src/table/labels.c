@@ -40,7 +40,9 @@ static uint32_t last_of(uint64_t refused) {
 
 /* How much the windows of a label weigh now. */
 static uint64_t weight(uint64_t refused, uint32_t now) {
-    const uint32_t last = last_of(refused), age = now < last ? 0 : (now - last) / DAY;
+    const uint32_t last = last_of(refused);
+    /* A clock that was ahead tells nothing of its age: it weighs least. */
+    const uint32_t age = now >= last ? (now - last) / DAY : last - now > 60 ? 31 : 0;
     return (refused >> 32) >> (age > 31 ? 31 : age);
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "note.h"
+#include "override.h"
 #include "policy/names.h"
 #include "policy/policy.h"
 #include "slot.h"
@@ -306,6 +307,7 @@ static int header_check(const struct header *header, size_t size, bool any,
  * not count, and stay: they open no window, so they tell nothing of the clock. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
+    const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin); /* I7 */
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
     uint64_t ahead = 0;
 
@@ -324,6 +326,8 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
             ++*more;
             continue;
         }
+        if (GUARD(AHEAD_LATEST, over - length > latest)) /* it has been over for 497 days or more */
+            continue;
         --*more;
         ahead++;
         tick_t windows = (over - clock + length - 1) / length;
@@ -374,9 +378,10 @@ static bool clock_behind(const struct stint_limiter *limiter) {
 
 /* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
  * override that is over keeps its bits: this clock may be ahead, and the key's next override is
- * written in the same slot. */
+ * written in the same slot. One that is long over is emptied. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
+    const uint64_t now = limiter_now(limiter);
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
         uint64_t *filter = table->shards[shard].filter, needed[FILTER_ANY + FILTER_FAR] = {0};
@@ -385,14 +390,17 @@ static void filters_clean(struct stint_limiter *limiter) {
             any |= filter[i];
         if (any == 0)
             continue;
-        const struct slot *slot = table->lines[shard * table->shard_lines].slots;
+        struct slot *slot = table->lines[shard * table->shard_lines].slots;
         const struct slot *last = slot + table->shard_lines * LINE_SLOTS;
         for (; slot < last; slot++) {
             /* Nobody else writes: I6, and M15. */
             uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
-            if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
-                filter_mark(table, hash, needed);
+            if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0)
+                continue;
+            filter_mark(table, hash, needed);
+            const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
+            stint_override_tidy(limiter, slot, tag, state, now);
         }
         for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
             atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */

@@ -6,6 +6,7 @@
 
 #include "base/message.h"
 #include "note.h"
+#include "override.h"
 #include "slot.h"
 #include "table/labels.h"
 #include "table/open.h"
@@ -104,8 +105,11 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     if (slot->tag == 0 || slot->tag == table_tombstone(from) || state_pending(slot->state))
         return 0;
     const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
-    if (policy == NULL || (end_of(state_id(slot->state), move->now) <= move->now &&
-                           !slot_carries(policy, slot->state, move->now)))
+    const bool told = policy != NULL && override_says(policy, slot->state);
+    const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
+    if (policy == NULL || override_lifted(policy, slot->state) ||
+        (end_of(state_id(slot->state), move->now) <= over &&
+         !slot_carries(policy, slot->state, move->now)))
         return 0;
     if (!table_hash(from, line, slot->tag, &hash))
         return stint_failed_with(

@@ -39,13 +39,14 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         return;
     const uint64_t clock = limiter_now(limiter);
     const tick_t now = tick_of(clock);
-    const struct slot *slot = table->lines->slots, *end = slot + stats->slots;
+    struct slot *slot = table->lines->slots, *const end = slot + stats->slots;
     for (; slot < end; slot++) {
         uint64_t tag = atomic_load_acquire(&slot->tag);
         uint64_t state = atomic_load_relaxed(&slot->state);
         struct override_told told;
         stats->used += tag != 0;
         stats->live += stint_slot_live(limiter, tag, state, now);
+        stint_override_tidy(limiter, slot, tag, state, clock);
         if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
             continue;
         stats->overrides += told.set;

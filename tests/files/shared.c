@@ -748,6 +748,26 @@ static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key ke
     assert_true(stint_take(limiter, policy, key, 1, now, NULL));
 }
 
+/* Slots that are over for 497 days or longer are not ahead of the clock: after a wrong `now` the
+ * table is healed all the same. */
+TEST_IN_DIRECTORY(test_latest_beside_old_slots) {
+    for (uint64_t days = 500; days < 620; days += 50) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_shared(1000);
+        const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+        take_of_each(limiter, minute, 0, 100, 3);
+        test_time += days * DAY;
+        take_of_each(limiter, minute, 200, 3, 3);
+        take_at(limiter, minute, number_key(limiter, 1000), test_time + 2 * HOUR);
+        assert_false(latest_sane(limiter));
+        stint_close(limiter);
+        limiter = open_shared(1000);
+        assert_true(latest_sane(limiter));
+        stint_close(limiter);
+        (void)unlink(path);
+    }
+}
+
 /* One wrong `now` does not stay for good: who opens the file next brings latest back. */
 TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
     static const uint64_t wrong[] = {2 * HOUR, 400 * DAY, 10000 * DAY};

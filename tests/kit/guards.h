@@ -27,6 +27,9 @@ enum stint_test_instant {
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \
     X(REUSE_OVERRIDE, "the slot of an override is taken as soon as it is over")                    \
+    X(OVERRIDE_TIDY, "an override that is over is left in its slot")                               \
+    X(STRIKE_BAN, "a ban that is over counts as strikes")                                          \
+    X(AHEAD_LATEST, "a slot that is over for long passes for one that is ahead")                   \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
     X(FULL_EARLY, "a table is full of windows that are over by an early now")                      \
     X(FULL_AGAIN, "the table is found full without another search for the key")                    \

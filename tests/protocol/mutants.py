@@ -34,6 +34,7 @@ BY_TEST = {
     "PARTS_WAIT": "world", "GROUPS_ENDS": "world",
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
+    "OVERRIDE_TIDY": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",
 }
 
 HEAD = ("| without | the mistake | story, or test, that shows it | histories until one shows it |\n"

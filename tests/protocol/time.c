@@ -10,6 +10,7 @@
 #include "base/counters.h"
 #include "base/testing.h"
 #include "model.h"
+#include "random.h"
 #include "stories.h"
 
 #define TICK STINT_TICK_NS
@@ -658,4 +659,85 @@ TEST(test_left_over) {
                 check_left_over(plain[kind], wrap + window - 1 + off);
             }
     }
+}
+
+/* ---- Keys that nobody touches for days ------------------------------------------------------- */
+
+/* "Used = max(0, used - limit * windows passed)", however many days pass: until the 33 bits of an
+ * end stand for the next one. */
+TEST(test_untouched) {
+    static const char *const slow[] = {
+        "10/366d capacity=40",
+        "10/250d reserve=90",
+        "10/200d capacity=40 reserve=9",
+        "10/100d capacity=80",
+        "100/60d smooth",
+        "40/300d in-flight",
+        "10/300d burst=12",
+        "20/day",
+        "20/week reserve=900",
+    };
+    struct random random = {test_seed()};
+    for (uint64_t round = 0; round < test_rounds(2000); round++) {
+        const char *kind = slow[round % (sizeof slow / sizeof *slow)];
+        struct bed bed = open_used_bed(kind, T0 + random_below(&random, 366 * DAY));
+        const uint64_t reach = 366 * DAY * (is_bucket(&bed.policy) ? 2 : 1);
+        const uint64_t from = test_time;
+        test_time += (1 + random_below(&random, 2700)) * DAY + random_below(&random, DAY);
+        for (stint_key key = 0; key < KEYS; key++)
+            if (test_time - from < WRAP - reach - ALLOWANCE)
+                check_look(&bed, key, key_before(&bed, key), "untouched");
+            else if (!is_bucket(&bed.policy)) /* a count, or a debt, is no larger than it was */
+                assert_true(ask_bed(&bed, key, 0, STINT_PEEK).used <= bed.before[key].used);
+        stint_close(bed.limiter);
+    }
+}
+
+static bool look_at_each(void *context, const struct stint_entry *entry) {
+    (void)context;
+    (void)entry;
+    return true;
+}
+
+/* Overrides that are over, in a table that is used: nobody who sees them lets them come back. */
+TEST(test_overrides_that_are_over) {
+    for (int use = 0; use < 3; use++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        const struct stint_policy policy = parsed("10/day overrides");
+        const uint32_t id = add_made(limiter, &policy);
+        const stint_key key = number_key(limiter, 1);
+        test_time = T0;
+        assert_int_equal(stint_override(limiter, id, key, STINT_LIMIT_MAX, T0 + MINUTE), 0);
+        for (uint64_t day = 1; day <= 2700; day++) {
+            struct stint_request look = STINT_REQUEST(key, id, 11);
+            struct stint_verdict v;
+            look.flags = STINT_PEEK;
+            test_time = T0 + day * DAY;
+            if (use == 0 || day % 100 == 99)
+                assert_false(stint_decide(limiter, &look, STINT_NOW, &v));
+            if (use == 1)
+                assert_int_equal(get_stats(limiter).overrides, 0);
+            else if (use == 2)
+                assert_int_equal(stint_each(limiter, look_at_each, NULL), 0);
+        }
+        stint_close(limiter);
+    }
+}
+
+/* A ban that is void, as it was made shorter, is no strikes: the span begins anew. */
+TEST(test_void_ban_counts_no_strikes) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy policy = parsed("1/minute ban=1h after=3 within=2h name=p");
+    const uint32_t id = add_made(limiter, &policy);
+    struct stint_verdict v = {.flags = 0};
+    test_time = T0;
+    for (int i = 0; i < 3; i++, test_time += MINUTE)
+        v = ask(limiter, id, 1, 2, 0);
+    assert_true((v.flags & STINT_BANNED) != 0);
+    policy = parsed("1/minute ban=1m after=3 within=2h name=p");
+    change_made(limiter, id, &policy);
+    test_time += MINUTE;
+    v = ask(limiter, id, 1, 2, 0);
+    assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
+    stint_close(limiter);
 }
