@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -212,10 +213,17 @@ int stint_memory_file_read(const struct memory *memory, void *bytes, size_t leng
 
 int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     struct stat about;
+    struct rlimit most;
     sigset_t all, before;
 
     if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
         return 0; /* else it is new, or a copy with holes */
+    /* Beyond this limit the system kills (SIGXFSZ), which is pending when signals are let in. */
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size)
+        return stint_failed_with(EFBIG,
+                                 "the table needs a file of %zu bytes, and this process may write "
+                                 "files of %llu (RLIMIT_FSIZE, ulimit -f): raise that",
+                                 size, (unsigned long long)most.rlim_cur);
     /* A file system may give up at each signal. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
