@@ -44,6 +44,21 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     return 0;
 }
 
+/* Reads the holes of a file that this process does not write to. A tmpfs gives a hole its page when
+ * it is first looked at; if it has no room, the look kills (SIGBUS). */
+static int holes_read(const struct memory *memory) {
+#ifdef MADV_POPULATE_READ /* before Linux 5.14 it is -EINVAL */
+    struct stat about;
+
+    if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 < memory->size &&
+        madvise(memory->start, memory->size, MADV_POPULATE_READ) != 0 && errno == EFAULT)
+        return stint_failed(ENOSPC, "the table has holes, for which the file system has no room");
+#else
+    (void)memory;
+#endif
+    return 0;
+}
+
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
     const int access = memory->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
     const bool file = memory->file >= 0, huge = size - lines >= HUGE_PAGE;
@@ -77,7 +92,8 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     memory->start = base;
     memory->size = size;
     memory->mapped = true;
-    return stint_memory_prefault(memory, flags);
+    int error = memory->read_only || memory->copy ? holes_read(memory) : 0;
+    return error != 0 ? error : stint_memory_prefault(memory, flags);
 }
 
 void stint_memory_free(struct memory *memory) {

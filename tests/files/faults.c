@@ -659,6 +659,11 @@ static int use_full_file_system(void) {
     options.path = sparse;
     EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
     EXPECT(strstr(stint_reason(), sparse) != NULL);
+    options.flags = STINT_READ_ONLY; /* not even a look has room */
+    EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
+    EXPECT(strstr(stint_reason(), "has holes") != NULL);
+    EXPECT(stint_resize(sparse, &same) == -ENOSPC);
+    options.flags = 0;
     EXPECT(unlink(filler) == 0);
     EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 < about.st_size);
     EXPECT(stint_attach(&options, &limiter) == 0 && table_right(limiter));
