@@ -201,7 +201,9 @@
  *  - The file is made whole or not at all, with options.mode and all its blocks reserved, and is
  *    on the disk before it has its name. Put it on a tmpfs such as /run (it then lasts until the
  *    machine restarts) or on a local disk, into a directory that only the server's user may write
- *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
+ *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do). Where there is no /proc,
+ *    the file is called .NAME.resize until it is whole. If a killed process has left such a file,
+ *    the next one that makes or resizes the table removes it.
  *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
  *    given) must be those that it was made with; on_full, flags and clock are each process's own.
  *    stint_attach takes the table's shape, whatever it is. A file that is not a whole table for

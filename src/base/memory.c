@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -96,7 +97,33 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     return error != 0 ? error : stint_memory_prefault(memory, flags);
 }
 
+/* The name of a new file before it takes the place of another, or, without /proc, before it has its
+ * own. The holder of the other's lock uses it, or of its own. */
+#define NEW_NAME ".%s.resize"
+
+static const char *name_of_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Writes the name of a new file beside a path. Returns false if it is too long. */
+static bool name_beside(const char *path, char given[NAME_MAX + 1]) {
+    return (size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name_of_path(path)) <= NAME_MAX;
+}
+
+/* A new file has its last name, or is removed. */
+static void beside_end(struct memory *memory, bool removed) {
+    char given[NAME_MAX + 1];
+
+    if (removed && name_beside(memory->beside, given))
+        (void)unlinkat(memory->directory, given, 0);
+    (void)close(memory->directory);
+    memory->beside = NULL;
+}
+
 void stint_memory_free(struct memory *memory) {
+    if (memory->beside != NULL)
+        beside_end(memory, true);
     if (memory->mapped)
         munmap(memory->start, memory->size);
     if (memory->file >= 0 && memory->alone) /* a child that was forked meanwhile has it open, too */
@@ -249,11 +276,6 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     return error;
 }
 
-static const char *name_of_path(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 /* Opens the directory that a path's file is in. Returns -1 with errno set if it cannot be. */
 static int open_directory(const char *path, int flags) {
     const size_t length = (size_t)(name_of_path(path) - path);
@@ -267,31 +289,127 @@ static int open_directory(const char *path, int flags) {
     return open(directory, flags | O_CLOEXEC, 0600);
 }
 
+#ifndef RENAME_NOREPLACE /* musl */
+#define RENAME_NOREPLACE 1
+#endif
+
+/* Opens the directory that a path's file is in. Returns its descriptor, or -errno. `given` receives
+ * the name there of a new file before it takes that one's place. */
+static int open_beside(const char *path, char given[NAME_MAX + 1]) {
+    if (!name_beside(path, given))
+        return stint_failed_with(ENAMETOOLONG,
+                                 "the name of a table that is resized, or made without /proc, may "
+                                 "have %d bytes: rename it",
+                                 (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
+    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
+    return directory >= 0 ? directory : failed_file("the directory of the table cannot be opened");
+}
+
+int stint_memory_file_clear(const char *path) {
+    char given[NAME_MAX + 1];
+    int error = 0, directory = open_beside(path, given);
+
+    if (directory < 0)
+        return directory;
+    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
+        error = failed_file("what a resize before this one has left cannot be removed");
+    (void)close(directory);
+    return error;
+}
+
+/* The link that names a file of this process. */
+#define LINK_SIZE 64
+static const char *file_link(const struct memory *memory, char link[LINK_SIZE]) {
+    (void)snprintf(link, LINK_SIZE, "/proc/self/fd/%d", memory->file);
+    return link;
+}
+
+/* Opens what has NEW_NAME in a directory, or makes it. Returns -1 with errno set if it cannot. */
+static int open_given(int directory, const char *given, bool *made) {
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
+
+    *made = file >= 0;
+    return file >= 0 || errno != EEXIST ? file : openat(directory, given, flags);
+}
+
+/* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of
+ * that name may remove it: a killed process has left it. */
+static int file_make_named(struct memory *memory, const char *path) {
+    char given[NAME_MAX + 1], holder[HOLDER_SIZE];
+    int error = 0, directory = open_beside(path, given);
+    bool made = false, named = false;
+
+    if (directory < 0)
+        return directory;
+    for (unsigned tries = 0; error == 0 && !(named && made); tries++) {
+        named = false;
+        stint_memory_free(memory);
+        *memory = (struct memory){
+            .file = open_given(directory, given, &made), .shared = true, .alone = true};
+        if (memory->file >= 0 && flock(memory->file, LOCK_EX | LOCK_NB) == 0)
+            error = file_named(memory, directory, given, &named);
+        else if (errno != EWOULDBLOCK && errno != EINTR && errno != ENOENT)
+            error = failed_file("no table can be made there");
+        else if (tries == SET_UP_TRIES)
+            error =
+                stint_failed_with(EBUSY, "%s has been making the table for 10 s: is it stopped?",
+                                  stint_memory_file_holder(memory->file, holder));
+        else
+            set_up_pause();
+        if (named && !made)
+            (void)unlinkat(directory, given, 0);
+    }
+    if (made) {
+        memory->beside = path;
+        memory->directory = directory;
+    } else {
+        (void)close(directory);
+    }
+    return error;
+}
+
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
-    int file = open_directory(path, O_TMPFILE | O_RDWR);
+    char link[LINK_SIZE];
+    int error = 0, file = open_directory(path, O_TMPFILE | O_RDWR);
+
     if (file < 0)
         return failed_file("no table can be made there");
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
-    if (fchmod(file, (mode_t)mode) != 0) /* whatever the umask */
-        return failed_file("the table cannot be given options.mode");
-    if (flock(file, LOCK_EX | LOCK_NB) != 0)
-        return failed_file(NO_LOCK);
-    return stint_memory_file_reserve(memory, size);
+    if (access(file_link(memory, link), F_OK) != 0)
+        error = file_make_named(memory, path);
+    else if (flock(file, LOCK_EX | LOCK_NB) != 0)
+        error = failed_file(NO_LOCK);
+    if (error == 0 && fchmod(memory->file, (mode_t)mode) != 0) /* whatever the umask */
+        error = failed_file("the table cannot be given options.mode");
+    return error != 0 ? error : stint_memory_file_reserve(memory, size);
 }
 
-/* Gives the file that was made a name in a directory. 0, or -1 with errno set. */
-static int file_link(const struct memory *memory, int directory, const char *name) {
-    char file[64];
+/* Gives the file that was made a name in a directory, which no file has. 0, or -1 with errno
+ * set. */
+static int file_name(const struct memory *memory, int directory, const char *name) {
+    char link[LINK_SIZE];
+    return linkat(AT_FDCWD, file_link(memory, link), directory, name, AT_SYMLINK_FOLLOW);
+}
 
-    (void)snprintf(file, sizeof(file), "/proc/self/fd/%d", memory->file);
-    return linkat(AT_FDCWD, file, directory, name, AT_SYMLINK_FOLLOW);
+/* Gives the file its path, instead of the name that it has beside that. */
+static int file_name_last(struct memory *memory, const char *path) {
+    char given[NAME_MAX + 1];
+
+    (void)name_beside(path, given);
+    if (syscall(SYS_renameat2, memory->directory, given, memory->directory, name_of_path(path),
+                RENAME_NOREPLACE) != 0)
+        return -1;
+    beside_end(memory, false);
+    return 0;
 }
 
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
     /* The file system knows that nothing else was written. */
     if (msync(memory->start, written, MS_SYNC) != 0)
         return failed_file("the table cannot be written to the disk");
-    if (file_link(memory, AT_FDCWD, path) == 0)
+    if ((memory->beside != NULL ? file_name_last(memory, path)
+                                : file_name(memory, AT_FDCWD, path)) == 0)
         return 0;
     return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
 }
@@ -315,40 +433,13 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
     return 0;
 }
 
-/* The name of a file before it takes the place of another. Only the holder of the other's lock uses
- * it. */
-#define NEW_NAME ".%s.resize"
-
-/* Opens the directory that a path's file is in. Returns its descriptor, or -errno. `given` receives
- * the name there of a new file before it takes that one's place. */
-static int open_beside(const char *path, char given[NAME_MAX + 1]) {
-    if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name_of_path(path)) > NAME_MAX)
-        return stint_failed_with(ENAMETOOLONG,
-                                 "the name of a table that is resized may have %d bytes: rename it",
-                                 (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
-    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
-    return directory >= 0 ? directory : failed_file("the directory of the table cannot be opened");
-}
-
-int stint_memory_file_clear(const char *path) {
-    char given[NAME_MAX + 1];
-    int error = 0, directory = open_beside(path, given);
-
-    if (directory < 0)
-        return directory;
-    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
-        error = failed_file("what a resize before this one has left cannot be removed");
-    (void)close(directory);
-    return error;
-}
-
 /* Gives the file the name `given` in a directory, and then that of another. */
-static int file_rename(const struct memory *memory, const struct memory *old, int directory,
+static int file_rename(struct memory *memory, const struct memory *old, int directory,
                        const char *given, const char *name) {
     bool named;
 
     /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
-    if (file_link(memory, directory, given) != 0)
+    if (memory->beside == NULL && file_name(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
     int error = file_named(old, directory, name, &named);
     if (error == 0 && !named)
@@ -358,10 +449,12 @@ static int file_rename(const struct memory *memory, const struct memory *old, in
         error = failed_file("the new table cannot be put in the place of the old one");
     if (error != 0)
         (void)unlinkat(directory, given, 0);
+    else if (memory->beside != NULL)
+        beside_end(memory, false);
     return error;
 }
 
-int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
+int stint_memory_file_replace(struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path) {
     char given[NAME_MAX + 1];
     int error = file_like(memory, old, mode);

@@ -42,7 +42,10 @@ struct memory {
     bool shared; /* other processes may use it */
     bool alone;  /* nobody else does before stint_memory_file_share */
     bool read_only;
-    bool copy; /* what is written does not come into the file */
+    bool copy;          /* what is written does not come into the file */
+    const char *beside; /* of a new file that has a name already: the path that it is beside; NULL:
+                         * it has none, or its last */
+    int directory;      /* and where */
 };
 
 /* Maps the memory's file, or private zeroed memory if it has none. `flags` are enum
@@ -71,8 +74,8 @@ int stint_memory_file_read(const struct memory *memory, void *bytes, size_t leng
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
-/* Makes a file without a name beside `path`, of just this mode, with all its blocks reserved, and
- * locks it. */
+/* Makes a file beside `path`, of just this mode, with all its blocks reserved, and locks it. It has
+ * no name; or without /proc, by which it could be given one, a name beside the path. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
 /* Brings the first bytes of the file that was made, all that was written, to the disk. Then gives
@@ -82,11 +85,11 @@ int stint_memory_file_publish(struct memory *memory, const char *path, size_t wr
 /* Puts a file that was made in the place of `old`, which has the path and is locked by this process
  * alone. It gets the owner of `old`, and this mode; 0: the mode of `old`. The path always leads to
  * one of the two, whole. */
-int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
+int stint_memory_file_replace(struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes what a process that was killed in stint_memory_file_replace has left. The table at `path`
- * is locked. */
+/* Removes a new file that has a name beside `path`: what a process that was killed has left. The
+ * table at `path`, or the new file, is locked. */
 int stint_memory_file_clear(const char *path);
 
 /* Whether the file has no name any more. */

@@ -20,10 +20,14 @@ enum { NO_MOUNT = 77 };
     } while (0)
 
 /* Mounts one with these options of tmpfs. Returns false if that is not allowed here. */
-static inline bool small_file_system_mount(const char *options) {
+static inline bool small_file_system_mount_at(const char *place, const char *options) {
     return (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("tmpfs", directory, "tmpfs", 0, options) == 0;
+           mount("tmpfs", place, "tmpfs", 0, options) == 0;
+}
+
+static inline bool small_file_system_mount(const char *options) {
+    return small_file_system_mount_at(directory, options);
 }
 
 /* Runs in a child what returns 0, NO_MOUNT, or what CHECK says. */
