@@ -59,6 +59,30 @@ static void process_begin(void) {
     process = number << 32 | (uint32_t)getpid();
 }
 
+/* Makes lanes free again whose owners, as they were read, are gone. */
+static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bool alone) {
+    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
+        const uint64_t owner = atomic_load_relaxed(&owners[lane]);
+        if (owner != 0 && (alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
+                                     kill((pid_t)owner, 0) != 0 && errno == ESRCH)))
+            (void)atomic_cas_seq(&limiter->header->lane_owners[lane], owner, 0);
+    }
+    (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
+}
+
+/* Lanes of the dead are looked for in a child, as a decision may not ask the system. If the table's
+ * file was cut off, a look at it would kill each child at its birth: they are read by a call that
+ * then fails. */
+static void lanes_inherit(struct stint_limiter *limiter) {
+    uint64_t owners[LANES_MAX];
+
+    if (limiter->memory.file < 0)
+        lanes_free(limiter, limiter->header->lane_owners, false);
+    else if (pread(limiter->memory.file, owners, sizeof(owners),
+                   offsetof(struct header, lane_owners)) == (ssize_t)sizeof(owners))
+        lanes_free(limiter, owners, false);
+}
+
 /* In a child after fork, which has this thread only. */
 static void child_begin(void) {
     uint64_t number = stint_thread_number;
@@ -66,11 +90,10 @@ static void child_begin(void) {
     if (number > 0 && number < LANES_MAX)
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
-    /* Lanes of the dead are looked for here, as a decision may not ask the system. */
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
-        stint_limiter_lanes_reclaim(limiter, false);
+        lanes_inherit(limiter);
 }
 
 static void numbers_begin(void) {
@@ -206,15 +229,7 @@ void stint_limiter_lanes_close(struct stint_limiter *limiter) {
 }
 
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
-    uint64_t *owners = limiter->header->lane_owners;
-
-    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
-        uint64_t owner = atomic_load_relaxed(&owners[lane]);
-        if (owner != 0 && (alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
-                                     kill((pid_t)owner, 0) != 0 && errno == ESRCH)))
-            (void)atomic_cas_seq(&owners[lane], owner, 0);
-    }
-    (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
+    lanes_free(limiter, limiter->header->lane_owners, alone);
 }
 
 uint32_t stint_limiter_processes(const struct stint_limiter *limiter) {
