@@ -227,9 +227,18 @@
  *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If
  *    they differ by more, windows that one process counts are over for the other. Each in turn
  *    begins them anew.
- *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
- *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
- *    with what they have, and the next to open the path makes another.
+ *  - Whoever can write to the file can bring its users down, by writing nonsense into it. Removing
+ *    it does no harm: its users go on with what they have, and the next to open the path makes
+ *    another.
+ *  - If the file is cut off (`: > FILE`), a look at what is gone is a SIGBUS, as with any mapped
+ *    file. It kills, unless the process has a handler that calls stint_on_sigbus. Then the limiter
+ *    is lost, and the call goes on. (If the file has grown again before anybody looked, there is no
+ *    SIGBUS. The limiter is lost at the first request that finds no policy. That decision makes one
+ *    system call.) A lost limiter counts nothing for any key. It lets every request through, marked
+ *    STINT_UNTRACKED, whatever on_full is, and gives nothing back. stint_stats_get and
+ *    stint_metrics tell of it (stint_stats.lost). All else that returns an error returns -EPROTO.
+ *    Close it, remove the file, and open the path again. Memory that was given (stint_open_in) is
+ *    the caller's, and never lost.
  *
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
  * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
@@ -266,7 +275,7 @@
  *    ENOENT   no such policy, no such directory, no table to attach to, or no labels in it
  *    EAGAIN   the system has no random bytes to give for the secret
  *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
- *             options
+ *             options; or, by any call, it was cut off while it was open (SHARED TABLES)
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
  *             middle, or resizes a large table), is making a table for other options in that
  *             memory, or has a table open that is to be resized
@@ -464,6 +473,18 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
  *   limiter  as it was opened; NULL does nothing
  * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
+
+/* Says whether a SIGBUS came of a table whose file was cut off, and if so makes its limiter a lost
+ * one (SHARED TABLES). Zeros, of this process alone, take the place of the table's mapping. A
+ * process has one handler of SIGBUS (SA_SIGINFO) for all that it does, which calls this. If it is
+ * true, the handler returns, and the call that was under way goes on. If it is false, the fault is
+ * another's. A handler that just returned would be called again at once: it first restores the
+ * default action (SIG_DFL), or calls the handler that was there before.
+ *   fault  the siginfo_t that the handler was given
+ * Returns whether it was a table's. False, too, if the system has no memory for the zeros.
+ * Threads: any. It may be called from signal handlers: it takes no lock, and allocates nothing.
+ * Cost: a system call, for each limiter that is lost. */
+STINT_API bool stint_on_sigbus(const void *fault);
 
 /* Makes a table in a file larger or smaller. Nobody may have it open. Every live key moves with its
  * count and its refused mark; so do all policies with their ids, the statistics, the labels, the
@@ -845,7 +866,8 @@ enum stint_verdict_flags {
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
     /* The table was full: nothing was counted for this key. `window` is 0, and a refund by it gives
-     * nothing back; `granted` is what was let through all the same. */
+     * nothing back; `granted` is what was let through all the same. By a lost limiter (SHARED
+     * TABLES) every verdict is so, and all its other numbers are 0. */
     STINT_UNTRACKED = 1 << 2,
     /* The table was full: another key lost its slot to this one. */
     STINT_REPLACED = 1 << 3,
@@ -1247,12 +1269,13 @@ struct stint_stats {
     uint64_t bad_requests; /* requests refused because they made no sense */
     uint32_t processes;    /* that decide by the table and have counters of their own; those that
                             * died since the last set-up call too. 0 in private memory */
-    uint32_t reserved;     /* 0 */
-    uint64_t overrides;    /* keys with an override now, set by stint_override */
-    uint64_t barred;       /* of these: refused everything */
-    uint64_t banned;       /* keys that are banned now (stint_policy.ban); by a shadow: would be */
-    uint64_t max_keys;     /* this and the next are options that the table was made with */
-    uint64_t labels;       /* rounded up to fours */
+    uint32_t lost;      /* 1: the table's file was cut off (SHARED TABLES). `untracked` counts what
+                            * this process has let through since then, and most else is 0 */
+    uint64_t overrides; /* keys with an override now, set by stint_override */
+    uint64_t barred;    /* of these: refused everything */
+    uint64_t banned;    /* keys that are banned now (stint_policy.ban); by a shadow: would be */
+    uint64_t max_keys;  /* this and the next are options that the table was made with */
+    uint64_t labels;    /* rounded up to fours */
     uint64_t used_labels;  /* of these: that have a key */
     uint32_t max_policies; /* an option of the table: ids that there are for policies */
     uint32_t policy_ids;   /* of these: that are taken. A policy with overrides takes two */

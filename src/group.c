@@ -58,7 +58,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
 
     *took = 0;
     if (why != 0)
-        return stint_decision_void(limiter, why, verdict);
+        return stint_decision_void(limiter, request, why, verdict);
     decision.terms.part |= part | PART_THIS_NOW;
     const bool allowed = stint_decision_settle(&decision, request, verdict);
     *took = charge_counted(&decision.charge);
@@ -87,7 +87,7 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
 
     *would = 0;
     if (why != 0)
-        return stint_decision_void(limiter, why, verdict);
+        return stint_decision_void(limiter, request, why, verdict);
     decision.terms.before = before;
     bool fits = stint_decision_settle(&decision, request, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
@@ -396,10 +396,11 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
 }
 
 /* Refuses requests that are no group: too many, or what is left where the ends of groups fall. */
-static NOINLINE bool all_bad(struct stint_limiter *limiter, size_t n,
-                             struct stint_verdict *verdicts) {
+static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_request *requests,
+                             size_t n, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
-        (void)stint_decision_void(limiter, STINT_BAD_REQUEST, verdict_at(verdicts, i));
+        (void)stint_decision_void(limiter, &requests[i], STINT_BAD_REQUEST,
+                                  verdict_at(verdicts, i));
     return false;
 }
 
@@ -633,13 +634,33 @@ static bool all_look(const struct stint_request *requests, size_t n) {
     return n == 0;
 }
 
+/* A group by a lost table, which knows no policies. */
+static NOINLINE bool all_lost(struct stint_limiter *limiter, const struct stint_request *requests,
+                              size_t n, struct stint_verdict *verdicts) {
+    bool all = true;
+
+    for (size_t i = 0; i < n; i++)
+        all &= stint_decision_void(limiter, &requests[i],
+                                   (requests[i].flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE
+                                       ? STINT_BAD_REQUEST
+                                       : STINT_UNKNOWN_POLICY,
+                                   verdict_at(verdicts, i));
+    for (size_t i = 0; !all && verdicts != NULL && i < n; i++)
+        verdicts[i].granted = 0;
+    return all;
+}
+
 /* Any group of more than three, and what group_of_few leaves. */
 static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
-        return all_bad(limiter, n, verdicts);
-    if (UNLIKELY(limiter->looking != NULL) && all_look(requests, n))
-        limiter = limiter->looking;
+        return all_bad(limiter, requests, n, verdicts);
+    if (UNLIKELY(limiter->deciding == 0)) {
+        if (limiter->looking != NULL && all_look(requests, n))
+            limiter = limiter->looking;
+        if (limiter->deciding == 0 && limiter->looking == NULL)
+            return all_lost(limiter, requests, n, verdicts);
+    }
     if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide_any(limiter, requests, now, verdicts);
     return (n > 3 && LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT)) ||
@@ -681,7 +702,7 @@ size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_req
     for (size_t i = 0; i < groups; begin = ends[i++]) {
         /* It falls, or a later one does. */
         if (UNLIKELY(GUARD(GROUPS_ENDS, ends[i] - begin > n - begin))) {
-            (void)all_bad(limiter, n - begin, verdict_at(verdicts, begin));
+            (void)all_bad(limiter, requests + begin, n - begin, verdict_at(verdicts, begin));
             break;
         }
         for (; fetched < n && fetched < ends[i] + AHEAD; fetched++)

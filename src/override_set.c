@@ -186,7 +186,7 @@ static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool w
         return stint_failed(EROFS, READ_ONLY);
     ruled->policy = stint_limiter_policy_seen(limiter, policy_id, &ruled->traits);
     if (ruled->policy == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
+        return stint_limiter_no_policy(limiter);
     ruled->companion = limiter_companion(limiter, ruled->policy);
     if ((ruled->traits & STINT_OVERRIDES) == 0 || ruled->companion == POLICY_NONE)
         return stint_failed(EINVAL, "the policy has no STINT_OVERRIDES: stint_policy_change gives "
@@ -245,7 +245,7 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     return written == NO_ROOM
                ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
                                       "window of some key over")
-               : stint_failed(ENOENT, "there is no policy of that id"); /* a moment ago */
+               : stint_limiter_no_policy(limiter); /* a moment ago it was there */
 }
 
 int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, stint_key key,

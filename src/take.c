@@ -350,10 +350,29 @@ uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *li
     return why;
 }
 
-bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
-                         struct stint_verdict *verdict) {
+/* A request by a lost table, which knows no policies. */
+static bool decide_lost(struct stint_limiter *limiter, const struct stint_request *request,
+                        struct stint_verdict *verdict) {
+    const uint32_t asked = request->flags & (STINT_PEEK | STINT_CHARGE);
+
+    if (asked == 0 || asked == (STINT_PEEK | STINT_CHARGE)) /* a decision */
+        limiter_count_table(limiter, COUNT_UNTRACKED_GONE);
+    if (verdict != NULL)
+        *verdict = (struct stint_verdict){
+            .allowed = true, .flags = STINT_UNTRACKED, .granted = asked == 0 ? request->cost : 0};
+    return true;
+}
+
+bool stint_decision_void(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint32_t why, struct stint_verdict *verdict) {
     if (limiter->looking != NULL)
         why = STINT_BAD_REQUEST;
+    if (why == STINT_UNKNOWN_POLICY && request->policy < limiter->max_policies &&
+        stint_limiter_lost(limiter)) {
+        if (request->reserved == 0 && request_good(request->flags, request->limit))
+            return decide_lost(limiter, request, verdict);
+        why = STINT_BAD_REQUEST;
+    }
     limiter_count_table(limiter,
                         why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
     if (verdict != NULL)
@@ -376,7 +395,7 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
         const struct terms asked = decision->terms;
         const uint32_t why = stint_decision_open(decision, decision->limiter, request, now);
         if (why != 0)
-            return stint_decision_void(decision->limiter, why, verdict);
+            return stint_decision_void(decision->limiter, request, why, verdict);
         decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
         decision->terms.flags = asked.flags;
         decision->terms.cost = asked.cost;
@@ -395,7 +414,7 @@ bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request
     struct decision decision;
     const uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
-    return UNLIKELY(why != 0) ? stint_decision_void(limiter, why, verdict)
+    return UNLIKELY(why != 0) ? stint_decision_void(limiter, request, why, verdict)
                               : stint_decision_settle(&decision, request, verdict);
 }
 
@@ -416,7 +435,7 @@ static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
     if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
-        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+        return stint_decision_void(limiter, request, STINT_UNKNOWN_POLICY, verdict);
     return stint_decide_long(limiter->looking, request, now, verdict);
 }
 

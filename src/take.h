@@ -10,10 +10,10 @@
 uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
                              const struct stint_request *request, uint64_t now);
 
-/* Tells why a decision could not begin. A read-only handle begins none: it tells STINT_BAD_REQUEST.
- * Returns false. */
-bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
-                         struct stint_verdict *verdict);
+/* Tells why a decision on a request could not begin. A read-only handle begins none: it tells
+ * STINT_BAD_REQUEST. One whose table is lost lets the request through. Returns verdict.allowed. */
+bool stint_decision_void(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint32_t why, struct stint_verdict *verdict);
 
 /* Any request. `now` is no STINT_NOW. */
 bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,

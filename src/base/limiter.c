@@ -9,6 +9,28 @@
 #include "base/message.h"
 #include "base/testing.h"
 
+bool stint_limiter_lost(const struct stint_limiter *limiter) {
+    struct mapping *mapping = limiter->memory.mapping;
+
+    if (mapping == NULL)
+        return false;
+    if (atomic_load_acquire(&limiter->header->magic) != HEADER_MAGIC) /* M15 */
+        (void)stint_mapping_lose(mapping);
+    return atomic_load_acquire(&mapping->lost) != 0; /* M15 */
+}
+
+int stint_limiter_whole(const struct stint_limiter *limiter) {
+    return stint_limiter_lost(limiter)
+               ? stint_failed(EPROTO, "the table's file was cut off while it was open: close the "
+                                      "limiter, remove the file, and open the path again")
+               : 0;
+}
+
+int stint_limiter_no_policy(const struct stint_limiter *limiter) {
+    const int error = stint_limiter_whole(limiter);
+    return error != 0 ? error : stint_failed(ENOENT, "there is no policy of that id");
+}
+
 void stint_limiter_lock_make(pthread_mutex_t *lock) {
     pthread_mutexattr_t robust;
 
@@ -61,8 +83,10 @@ int stint_limiter_lock(struct stint_limiter *limiter) {
                              lock_holder(lock, holder));
 }
 
-void stint_limiter_unlock(struct stint_limiter *limiter) {
+int stint_limiter_unlock(struct stint_limiter *limiter, int error) {
     (void)pthread_mutex_unlock(&limiter->header->lock);
+    const int whole = stint_limiter_whole(limiter);
+    return whole != 0 ? whole : error;
 }
 
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,

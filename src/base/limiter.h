@@ -171,13 +171,13 @@ enum lanes_left {
 #define CLOCK_GIVEN ((clockid_t)-1)
 
 struct stint_limiter {
-    /* Read by every decision, never written after open. */
+    /* Read by every decision, never written after open (but for `deciding`). */
     _Alignas(CACHE_LINE) struct table table;
     struct policy *policies;
     struct policy_record *records; /* of policies */
     struct own_lanes *own;
     struct counters *counters;
-    uint32_t deciding; /* requests may name ids below this: max_policies; read-only: 0 */
+    uint32_t deciding; /* requests may name ids below this: max_policies; read-only, lost: 0 */
     uint32_t lanes;
     uint64_t (*clock)(void);
     clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
@@ -435,6 +435,21 @@ static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id
     return (limiter->records[id].flags & RECORD_COMPANION) != 0;
 }
 
+/* ---- Lost tables ----------------------------------------------------------------------------- */
+
+/* Whether the table is lost: its file was cut off. A SIGBUS tells (mapping.h). If the file has
+ * grown again before anybody looked, its header is zeros, which tells, too. So this looks at that.
+ * Decisions ask only if they find no policy. */
+bool stint_limiter_lost(const struct stint_limiter *limiter);
+
+/* Returns 0; of a lost table -EPROTO. */
+int stint_limiter_whole(const struct stint_limiter *limiter);
+
+/* Returns -ENOENT, as there is no policy of that id; of a lost table -EPROTO. */
+int stint_limiter_no_policy(const struct stint_limiter *limiter);
+
+/* ---- The lock for set-up --------------------------------------------------------------------- */
+
 /* A lock for set-up as a new table has it. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
@@ -442,6 +457,8 @@ void stint_limiter_lock_make(pthread_mutex_t *lock);
  * holder died, and the caller repairs what was left; -EBUSY: it was held for too long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
-void stint_limiter_unlock(struct stint_limiter *limiter);
+/* Gives it back after a call that came to `error`. Returns that, or -EPROTO: the table was lost
+ * meanwhile. */
+int stint_limiter_unlock(struct stint_limiter *limiter, int error);
 
 #endif

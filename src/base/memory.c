@@ -45,19 +45,46 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     return 0;
 }
 
+#ifndef STINT_HAVE_STRERRORDESC
+#define strerrordesc_np strerror /* musl's are constants, too */
+#endif
+
+/* stint_open puts the path before what the functions here say. */
+static int failed_file(const char *what) {
+    int error = errno;
+    if (error == ENAMETOOLONG)
+        return stint_failed(error, "options.path is too long: it may have 4,095 bytes, and each "
+                                   "name in it 255");
+    return stint_failed_with(error, "%s: %s", what, strerrordesc_np(error));
+}
+
+#define CUT_JUST_NOW "the table was cut off just now"
+#define NO_LOOK      "the table cannot be looked at"
+#define NO_LOCK      "the table cannot be locked"
+
+/* Asks whether a file that is there, or is new, has holes: blocks that the system has not given.
+ * -EPROTO: it is smaller than it was when it was opened. */
+static int holes_find(const struct memory *memory, size_t size, bool *holes) {
+    struct stat about;
+
+    if (fstat(memory->file, &about) != 0)
+        return failed_file(NO_LOOK);
+    *holes = (size_t)about.st_blocks * 512 < size;
+    return (size_t)about.st_size < memory->size ? stint_failed(EPROTO, CUT_JUST_NOW) : 0;
+}
+
 /* Reads the holes of a file that this process does not write to. A tmpfs gives a hole its page when
  * it is first looked at; if it has no room, the look kills (SIGBUS). */
 static int holes_read(const struct memory *memory) {
-#ifdef MADV_POPULATE_READ /* before Linux 5.14 it is -EINVAL */
-    struct stat about;
+    bool holes = false;
+    int error = holes_find(memory, memory->size, &holes);
 
-    if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 < memory->size &&
-        madvise(memory->start, memory->size, MADV_POPULATE_READ) != 0 && errno == EFAULT)
+#ifdef MADV_POPULATE_READ /* before Linux 5.14 it is -EINVAL */
+    if (error == 0 && holes && madvise(memory->start, memory->size, MADV_POPULATE_READ) != 0 &&
+        errno == EFAULT)
         return stint_failed(ENOSPC, "the table has holes, for which the file system has no room");
-#else
-    (void)memory;
 #endif
-    return 0;
+    return error;
 }
 
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
@@ -78,6 +105,11 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     const int way = memory->copy ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
     if (base != MAP_FAILED && file &&
         mmap(base, size, access, way | MAP_FIXED, memory->file, 0) == MAP_FAILED) {
+        munmap(base, size);
+        base = MAP_FAILED;
+    }
+    if (base != MAP_FAILED && file &&
+        (memory->mapping = stint_mapping_list(base, size, access)) == NULL) {
         munmap(base, size);
         base = MAP_FAILED;
     }
@@ -122,10 +154,16 @@ static void beside_end(struct memory *memory, bool removed) {
 }
 
 void stint_memory_free(struct memory *memory) {
+    size_t kept = 0;
+
     if (memory->beside != NULL)
         beside_end(memory, true);
-    if (memory->mapped)
-        munmap(memory->start, memory->size);
+    /* Of a lost table the first page stays. It has the lock for set-up. If that became zeros while
+     * a thread held it, the C library's list of what the thread holds leads there for ever. */
+    if (memory->mapping != NULL && stint_mapping_forget(memory->mapping))
+        kept = (size_t)sysconf(_SC_PAGESIZE);
+    if (memory->mapped && memory->size > kept)
+        munmap(memory->start + kept, memory->size - kept);
     if (memory->file >= 0 && memory->alone) /* a child that was forked meanwhile has it open, too */
         (void)flock(memory->file, LOCK_UN);
     if (memory->file >= 0)
@@ -134,22 +172,6 @@ void stint_memory_free(struct memory *memory) {
 }
 
 /* ---- Files ----------------------------------------------------------------------------------- */
-
-#ifndef STINT_HAVE_STRERRORDESC
-#define strerrordesc_np strerror /* musl's are constants, too */
-#endif
-
-/* stint_open puts the path before what the functions here say. */
-static int failed_file(const char *what) {
-    int error = errno;
-    if (error == ENAMETOOLONG)
-        return stint_failed(error, "options.path is too long: it may have 4,095 bytes, and each "
-                                   "name in it 255");
-    return stint_failed_with(error, "%s: %s", what, strerrordesc_np(error));
-}
-
-#define NO_LOOK "the table cannot be looked at"
-#define NO_LOCK "the table cannot be locked"
 
 const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
     struct stat ours;
@@ -246,21 +268,24 @@ int stint_memory_file_open(struct memory *memory, const char *path, bool read_on
 
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length) {
     if (memory->size < length)
-        return stint_failed_with(
-            EPROTO, "this is no table of stint, or it is cut off: it has %zu bytes", memory->size);
+        return stint_failed_with(EPROTO,
+                                 "this is no table of stint, or it is cut off: it has %zu bytes; "
+                                 "if it is one, remove it",
+                                 memory->size);
     ssize_t got = pread(memory->file, bytes, length, 0);
     if (got < 0)
         return failed_file("the table cannot be read");
-    return got == (ssize_t)length ? 0 : stint_failed(EPROTO, "the table was cut off just now");
+    return got == (ssize_t)length ? 0 : stint_failed(EPROTO, CUT_JUST_NOW);
 }
 
 int stint_memory_file_reserve(const struct memory *memory, size_t size) {
-    struct stat about;
     struct rlimit most;
     sigset_t all, before;
+    bool holes = false; /* it is new, or a copy with holes */
+    int error = holes_find(memory, size, &holes);
 
-    if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
-        return 0; /* else it is new, or a copy with holes */
+    if (error != 0 || !holes)
+        return error;
     /* Beyond this limit the system kills (SIGXFSZ), which is pending when signals are let in. */
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size)
         return stint_failed_with(EFBIG,
@@ -271,7 +296,7 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     errno = posix_fallocate(memory->file, 0, (off_t)size);
-    int error = errno == 0 ? 0 : failed_file("there is no room for the table");
+    error = errno == 0 ? 0 : failed_file("there is no room for the table");
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/mapping.h"
+
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
@@ -46,6 +48,7 @@ struct memory {
     const char *beside; /* of a new file that has a name already: the path that it is beside; NULL:
                          * it has none, or its last */
     int directory;      /* and where */
+    struct mapping *mapping; /* of the file; NULL: none */
 };
 
 /* Maps the memory's file, or private zeroed memory if it has none. `flags` are enum

@@ -98,7 +98,7 @@ struct stint_stats {
     uint32_t policies;
     uint64_t bad_requests;
     uint32_t processes;
-    uint32_t reserved;
+    uint32_t lost;
     uint64_t overrides;
     uint64_t barred;
     uint64_t banned;
@@ -858,7 +858,7 @@ local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replac
                "stray_tokens", "unknown_policy", "resets", "shards", "policies", "bad_requests",
                "processes", "overrides", "barred", "banned",
                "max_keys", "labels", "used_labels", "max_policies", "policy_ids", "gone_ids", "reach",
-               "max_reach", "removed"}
+               "max_reach", "lost", "removed"}
 local POLICY_STATS = {"allowed", "refused", "shadowed", "first_refusals", "untracked", "near_limit",
                       "charged", "refunded", "bans", "strikes_lost"}
 

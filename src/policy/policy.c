@@ -481,7 +481,7 @@ static int change_check(struct stint_limiter *limiter, const struct stint_policy
                         uint32_t *id) {
     *id = stint_limiter_policy_now(limiter, *id);
     if (*id == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
+        return stint_limiter_no_policy(limiter);
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
         return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
     const char *stays = stint_policy_stays(limiter, *id, policy);
@@ -512,9 +512,7 @@ static int with_lock(struct stint_limiter *limiter, const struct stint_policy *g
         error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    error = make(limiter, &policy, id);
-    stint_limiter_unlock(limiter);
-    return error;
+    return stint_limiter_unlock(limiter, make(limiter, &policy, id));
 }
 
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -673,8 +671,10 @@ void stint_policies_free(struct stint_limiter *limiter) {
 }
 
 int stint_policies_lock(struct stint_limiter *limiter) {
-    int error = stint_names_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
+    int error = stint_limiter_whole(limiter);
 
+    if (error == 0)
+        error = stint_names_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
     if (error != EOWNERDEAD)
         return error;
     error = stint_policies_check(limiter);
@@ -683,7 +683,7 @@ int stint_policies_lock(struct stint_limiter *limiter) {
         stint_names_forget(limiter);
         (void)pthread_mutex_consistent(&limiter->header->lock);
     } else { /* the lock is of no more use, and says so from now on */
-        stint_limiter_unlock(limiter);
+        error = stint_limiter_unlock(limiter, error);
     }
     return error;
 }
@@ -692,8 +692,10 @@ int stint_policy_find(const struct stint_limiter *limiter, const char *name, uin
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
     int found = stint_names_find(limiter, name);
-    if (found < 0)
-        return stint_failed(ENOENT, "there is no policy of that name");
+    if (found < 0) {
+        const int error = stint_limiter_whole(limiter);
+        return error != 0 ? error : stint_failed(ENOENT, "there is no policy of that name");
+    }
     if (id != NULL)
         *id = (uint32_t)found;
     return 0;
@@ -708,8 +710,10 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
         return error;
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
+        return stint_limiter_no_policy(limiter);
     const struct stint_policy known = stint_policy_read(limiter, id);
-    stint_struct_write(policy, &known, sizeof(known));
-    return 0;
+    error = stint_limiter_whole(limiter);
+    if (error == 0)
+        stint_struct_write(policy, &known, sizeof(known));
+    return error;
 }

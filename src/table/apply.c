@@ -239,16 +239,14 @@ static void change_make(struct stint_limiter *limiter, struct change *change) {
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
     const bool dry = (flags & STINT_DRY_RUN) != 0, locks = !dry || !limiter->memory.read_only;
-    int error = locks ? stint_policies_begin(limiter) : 0;
+    int error = locks ? stint_policies_begin(limiter) : stint_limiter_whole(limiter);
 
     if (error != 0)
         return error;
     error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0, wrong);
     for (size_t i = 0; error == 0 && !dry && i < changes->count; i++)
         change_make(limiter, &changes->all[i]);
-    if (locks)
-        stint_limiter_unlock(limiter);
-    return error;
+    return locks ? stint_limiter_unlock(limiter, error) : error;
 }
 
 /* ---- 4  Telling of it ------------------------------------------------------------------------ */
@@ -312,10 +310,10 @@ int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
         return error;
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
-        error = stint_failed(ENOENT, "there is no policy of that id");
+        error = stint_limiter_no_policy(limiter);
     else
         stint_policy_end(limiter, id);
-    stint_limiter_unlock(limiter);
+    error = stint_limiter_unlock(limiter, error);
     if (error == 0)
         (void)stint_sweep(limiter);
     return error;

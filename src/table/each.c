@@ -383,7 +383,7 @@ int stint_each(struct stint_limiter *limiter,
     free(telling.stripes);
     return told == NO_MEMORY
                ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 64 bytes each")
-               : 0;
+               : stint_limiter_whole(limiter);
 }
 
 /* ---- One key --------------------------------------------------------------------------------- */
@@ -434,5 +434,5 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
     struct label_read label;
     if (!telling.told && label_of(&telling, key, &label))
         (void)entry_tell(&telling, &left);
-    return 0;
+    return stint_limiter_whole(limiter);
 }

@@ -73,6 +73,8 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
         return stint_failed(EINVAL, "limiter or bytes is NULL");
     if (limiter->memory.read_only)
         return stint_failed(EROFS, READ_ONLY);
+    if (UNLIKELY(limiter->deciding == 0))
+        return stint_limiter_whole(limiter);
     if (limiter->labels == NULL)
         return stint_failed(ENOENT, "the table has no room for labels: it was made with "
                                     "options.labels 0");

@@ -292,8 +292,8 @@ static int header_check(const struct header *header, size_t size, bool any,
         header->notes_count != asked->notes_count)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < asked->size)
-        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
-                                 (size_t)asked->size);
+        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu: remove it",
+                                 size, (size_t)asked->size);
     if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
         return stint_failed(EPROTO, "the table was made with another secret than options.secret");
     if (!lock_whole(&header->lock))
@@ -428,9 +428,7 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
             filters_clean(limiter);
         }
     }
-    if (!alone)
-        stint_limiter_unlock(limiter);
-    return error;
+    return alone ? error : stint_limiter_unlock(limiter, error);
 }
 
 /* How often a reader, who takes no lock, looks at policies that others may be changing. */
@@ -487,6 +485,8 @@ static int handle_make(const struct stint_options *options, const struct shape *
     limiter->table.lines = part_at(start, shape->lines);
     limiter->table.shards = part_at(start, shape->shards);
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
+    if (memory->mapping != NULL)
+        memory->mapping->deciding = &limiter[handles - 1].deciding;
     limiter->names = stint_names_make(made->max_policies);
     if (limiter->names == NULL || !stint_limiter_lanes_open(limiter)) {
         free(limiter->names);
@@ -524,6 +524,8 @@ static int handle_open(int error, const struct stint_options *options, const str
                                      "close it before");
     if (error == 0)
         error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
+    if (limiter != NULL && stint_limiter_lost(limiter))
+        error = stint_limiter_whole(limiter);
     if (error == 0) {
         *opened = limiter;
         return 0;
@@ -706,6 +708,15 @@ int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) 
     if (shape_of(&chosen).header.shards == shape.header.shards)
         made->shards = 0;
     return 0;
+}
+
+int stint_table_whole(const struct stint_limiter *copy) {
+    struct header header;
+    int error = stint_limiter_whole(copy);
+
+    if (error == 0)
+        error = stint_memory_file_read(&copy->memory, &header, sizeof(header));
+    return error != 0 ? error : header_known(&header);
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {

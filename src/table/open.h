@@ -13,6 +13,9 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
  * It receives the options that the table was made with; shards 0: their number was chosen. */
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened);
 
+/* Whether the file is still the one that was copied. A copy keeps pages that it has written to. */
+int stint_table_whole(const struct stint_limiter *copy);
+
 /* Makes a table in a file beside options.path that has no name yet. */
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made);
 

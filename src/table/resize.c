@@ -184,6 +184,8 @@ static int resize(const struct stint_options *given, const struct stint_options 
         error = stint_table_make(&options, &to);
     if (error == 0)
         error = all_move(from, to);
+    if (error == 0) /* or some of what was moved is zeros */
+        error = stint_table_whole(from);
     if (error == 0)
         error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, options.path);
     stint_close(to);

@@ -7,6 +7,32 @@
 #include "table/labels.h"
 #include "table/stats.h"
 
+/* Looks at every slot. */
+static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats) {
+    const struct table *table = &limiter->table;
+    const uint64_t clock = limiter_now(limiter);
+    const tick_t now = tick_of(clock);
+    struct slot *slot = table->lines->slots, *const end = slot + stats->slots;
+    for (; slot < end; slot++) {
+        uint64_t tag = atomic_load_acquire(&slot->tag);
+        uint64_t state = atomic_load_relaxed(&slot->state);
+        struct override_told told;
+        stats->used += tag != 0;
+        stats->live += stint_slot_live(limiter, tag, state, now);
+        stint_override_tidy(limiter, slot, tag, state, clock);
+        if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
+            continue;
+        stats->overrides += told.set;
+        stats->barred += told.set && told.limit == 0;
+        stats->banned += !told.set;
+    }
+    for (uint64_t shard = 0; shard < stats->shards; shard++) {
+        const uint64_t reach = atomic_load_acquire(&table->shards[shard].reach); /* I6 */
+        stats->reach = reach > stats->reach ? (uint32_t)reach : stats->reach;
+    }
+    stats->used_labels = stint_labels_used(limiter);
+}
+
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
     const struct table *table = &limiter->table;
     uint32_t row = limiter->max_policies;
@@ -35,29 +61,9 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         stats->gone_ids += policy_gone(&limiter->policies[id]);
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
     }
-    if (!scan)
-        return;
-    const uint64_t clock = limiter_now(limiter);
-    const tick_t now = tick_of(clock);
-    struct slot *slot = table->lines->slots, *const end = slot + stats->slots;
-    for (; slot < end; slot++) {
-        uint64_t tag = atomic_load_acquire(&slot->tag);
-        uint64_t state = atomic_load_relaxed(&slot->state);
-        struct override_told told;
-        stats->used += tag != 0;
-        stats->live += stint_slot_live(limiter, tag, state, now);
-        stint_override_tidy(limiter, slot, tag, state, clock);
-        if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
-            continue;
-        stats->overrides += told.set;
-        stats->barred += told.set && told.limit == 0;
-        stats->banned += !told.set;
-    }
-    for (uint64_t shard = 0; shard < stats->shards; shard++) {
-        const uint64_t reach = atomic_load_acquire(&table->shards[shard].reach); /* I6 */
-        stats->reach = reach > stats->reach ? (uint32_t)reach : stats->reach;
-    }
-    stats->used_labels = stint_labels_used(limiter);
+    if (scan)
+        slots_scan(limiter, stats);
+    stats->lost = stint_limiter_lost(limiter); /* by now */
 }
 
 int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
@@ -84,7 +90,7 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         return error;
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
+        return stint_limiter_no_policy(limiter);
     struct stint_policy_stats seen = {
         .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),
         .refused = stint_limiter_counted(limiter, id, COUNT_REFUSED),
@@ -100,6 +106,8 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         seen.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
         seen.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
     }
-    stint_struct_write(stats, &seen, sizeof(seen));
-    return 0;
+    error = stint_limiter_whole(limiter);
+    if (error == 0)
+        stint_struct_write(stats, &seen, sizeof(seen));
+    return error;
 }

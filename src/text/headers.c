@@ -31,9 +31,15 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
         return stint_failed(EINVAL, "policies or verdicts is NULL");
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
-    for (size_t i = 0; i < n; i++)
-        if (stint_limiter_policy_now(limiter, policies[i]) == POLICY_NONE)
-            return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
+    for (size_t i = 0; i < n; i++) {
+        const bool told = !verdicts[i].allowed || (verdicts[i].flags & STINT_UNTRACKED) == 0;
+        if (told && stint_limiter_policy_now(limiter, policies[i]) == POLICY_NONE) {
+            const int error = stint_limiter_whole(limiter);
+            return error != 0
+                       ? error
+                       : stint_failed(ENOENT, "there is no policy of one of the ids in policies");
+        }
+    }
     return 0;
 }
 

@@ -62,6 +62,8 @@ static const struct family table_families[] = {
     {"stint_table_max_reach_lines", TABLE(max_reach),
      "Lines that a key may be away from its first."},
     {"stint_table_reach_lines", SLOTS(reach), "Lines that a key was away at most so far."},
+    {"stint_table_lost", TABLE(lost),
+     "Whether the table's file was cut off while it was open: 1, or 0."},
     {"stint_table_removed", TABLE(removed),
      "Whether the table's file has no name any more: 1, or 0."},
     {"stint_table_placed", TOTAL(placed), "Times that a key was given a slot."},

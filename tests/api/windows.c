@@ -364,7 +364,7 @@ TEST(test_texts) {
     uint32_t ids[] = {add_text(limiter, "3/month name=quota"),
                       add_text(limiter, "2/minute start=first")};
     struct stint_verdict v[2];
-    char text[4000];
+    char text[5000];
     test_time = MARCH - 10 * SECOND;
     for (int i = 0; i < 2; i++)
         v[i] = ask(limiter, ids[i], 5, 1, 0);

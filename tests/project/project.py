@@ -412,7 +412,7 @@ class Readme(Case):
                     self.assertEqual(after, "text")
                     self.assertEqual(without_times(printed), without_times(text))
                 programs += 1
-        self.assertEqual(programs, 7)
+        self.assertEqual(programs, 8)
 
     def test_examples_in_cxx(self):
         """Those of README.md are C++11 and C++20."""

@@ -585,7 +585,7 @@ static bool run_scheduled(struct random *random) {
     /* If he was changing a policy he may have the lock, which is in this thread's list of robust
      * ones: not when the table is unmapped. */
     if (h.stopped != THREADS_MAX)
-        stint_limiter_unlock(h.limiter);
+        (void)stint_limiter_unlock(h.limiter, 0);
     return !schedule.stuck;
 }
 

@@ -143,7 +143,7 @@ pub struct stint_stats {
     pub policies: u32,
     pub bad_requests: u64,
     pub processes: u32,
-    pub reserved: u32,
+    pub lost: u32,
     pub overrides: u64,
     pub barred: u64,
     pub banned: u64,

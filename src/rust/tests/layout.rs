@@ -45,7 +45,7 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_request: key policy cost limit flags reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps
             stray_tokens unknown_policy resets shards policies bad_requests processes
-            reserved overrides barred banned max_keys labels used_labels max_policies policy_ids
+            lost overrides barred banned max_keys labels used_labels max_policies policy_ids
             gone_ids reach max_reach removed),
         layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked
             near_limit charged refunded bans strikes_lost),

@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * A table whose file is cut off while processes use it: before each step of each call, beside
+ * threads that decide, under readers, and before forks. Nobody dies of it who has a handler, no
+ * call is without end, and what comes after is told as stint.h says (SHARED TABLES). */
+#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+
+#include "fixture.h"
+#include "kinds.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/testing.h"
+#include "children.h"
+#include "directory.h"
+
+/* In memory: some file systems bring a file that is cut to nothing and written again to their disk
+ * at once. */
+__attribute__((constructor)) static void begin_in_memory(void) {
+    (void)setenv("TMPDIR", "/dev/shm", 1);
+}
+
+enum { MAX_KEYS = 100, MAX_POLICIES = 24 };
+
+static struct stint_options lost_options(void) {
+    struct stint_options options = shared_options(MAX_KEYS);
+    options.max_policies = MAX_POLICIES;
+    options.labels = 8;
+    return options;
+}
+
+/* ---- The process's handler ------------------------------------------------------------------- */
+
+static sigjmp_buf foreign; /* where a fault leads that is not stint's */
+
+static void on_sigbus(int number, siginfo_t *fault, void *context) {
+    (void)number;
+    (void)context;
+    const int before = errno = EDOM;
+    if (!stint_on_sigbus(fault))
+        siglongjmp(foreign, 1);
+    if (errno != before)
+        abort();
+}
+
+static void handle_sigbus(bool on) {
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    if (!on)
+        action = (struct sigaction){.sa_handler = SIG_DFL};
+    assert_int_equal(sigaction(SIGBUS, &action, NULL), 0);
+}
+
+/* With the handler: cmocka has its own at first. */
+#define TEST_HANDLED(name)                                                                         \
+    static void name##_handled(void);                                                              \
+    TEST_IN_DIRECTORY(name) {                                                                      \
+        handle_sigbus(true);                                                                       \
+        name##_handled();                                                                          \
+    }                                                                                              \
+    static void name##_handled(void)
+
+/* ---- Cuts ------------------------------------------------------------------------------------ */
+
+/* NO_HEADER: the file grows again at once, so no look at it is a SIGBUS. */
+enum cut { TO_NOTHING, TO_A_PAGE, TO_HALF, NO_HEADER, CUTS };
+
+static size_t whole_size(void) {
+    struct stint_options options = lost_options();
+    return stint_memory_size(&options);
+}
+
+static void cut(enum cut how) {
+    const size_t whole = whole_size();
+    const size_t left[CUTS] = {[TO_A_PAGE] = SMALL_PAGE, [TO_HALF] = whole / 2};
+    if (truncate(path, (off_t)left[how]) != 0 ||
+        (how == NO_HEADER && truncate(path, (off_t)whole) != 0))
+        abort();
+}
+
+/* ---- What a lost limiter says ---------------------------------------------------------------- */
+
+static bool entry_ignore(void *context, const struct stint_entry *entry) {
+    (void)context;
+    (void)entry;
+    return true;
+}
+
+static void assert_let_through(struct stint_verdict verdict, uint32_t granted) {
+    const struct stint_verdict expected = {
+        .allowed = true, .flags = STINT_UNTRACKED, .granted = granted};
+    assert_verdict(&verdict, &expected, __LINE__);
+}
+
+#define ASSERT_LOST(call)                                                                          \
+    do {                                                                                           \
+        assert_int_equal(call, -EPROTO);                                                           \
+        assert_reason("cut off while it was open");                                                \
+    } while (0)
+
+/* Every call of a limiter that is known to be lost. */
+static void assert_lost(struct stint_limiter *limiter, bool reads) {
+    const struct stint_request good[] = {
+        STINT_REQUEST(7, PLAIN, 2),           STINT_REQUEST(7, STRIPED, 1),
+        {8, HELD, 1, 0, STINT_PEEK, 0},       {8, BUCKET, 3, 0, STINT_PARTIAL, 0},
+        {9, PLAIN, 1, 5, STINT_TENTATIVE, 0}, {9, PLAIN, 1, 0, STINT_PEEK | STINT_CHARGE, 0}};
+    enum { GOOD = sizeof good / sizeof *good };
+    const uint32_t granted[GOOD] = {2, 1, 0, 3, 1, 0};
+    const uint64_t before = get_stats(limiter).untracked;
+    struct stint_verdict verdicts[GOOD];
+    const struct stint_policy added = make_policy("added", 5, HOUR, 0, 0);
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_policy_stats policy_stats = STINT_POLICY_STATS_INIT;
+    char text[20000];
+    uint32_t id;
+    uint64_t until;
+
+    assert_int_equal(get_stats(limiter).lost, 1);
+    ASSERT_LOST(stint_policy_find(limiter, "plain", &id));
+    ASSERT_LOST(stint_policy_get(limiter, PLAIN, &policy));
+    ASSERT_LOST(stint_policy_stats_get(limiter, PLAIN, &policy_stats));
+    ASSERT_LOST(stint_policies_apply(limiter, "1/s", STINT_DRY_RUN, NULL, NULL, NULL));
+    ASSERT_LOST(stint_override_get(limiter, BANNING, 7, &id, &until));
+    ASSERT_LOST(stint_each(limiter, entry_ignore, NULL));
+    ASSERT_LOST(stint_each_of(limiter, 7, entry_ignore, NULL));
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "\nstint_table_lost 1\n"));
+    assert_int_equal(stint_refund(limiter, PLAIN, 7, 1, T0 + MINUTE), 0);
+    assert_false(stint_reset(limiter, PLAIN, 7));
+    if (reads) {
+        assert_let_through(ask(limiter, PLAIN, 7, 1, STINT_PEEK), 0);
+        assert_true(stint_decide_all(limiter, &good[2], 1, STINT_NOW, verdicts));
+        assert_let_through(verdicts[0], 0);
+        assert_int_equal(ask(limiter, PLAIN, 7, 1, 0).flags, STINT_BAD_REQUEST);
+        return;
+    }
+    ASSERT_LOST(policy_added(limiter, &added));
+    ASSERT_LOST(stint_policy_change(limiter, PLAIN, &added));
+    ASSERT_LOST(stint_policy_change_check(limiter, PLAIN, &added));
+    ASSERT_LOST(stint_policies_apply(limiter, "1/s", 0, NULL, NULL, NULL));
+    ASSERT_LOST(stint_policy_remove(limiter, PLAIN));
+    ASSERT_LOST(stint_override(limiter, BANNING, 7, 3, test_time + HOUR));
+    ASSERT_LOST(stint_override_clear(limiter, BANNING, 7));
+    ASSERT_LOST(stint_label(limiter, 7, "seven", 5));
+    for (size_t i = 0; i < GOOD; i++) {
+        assert_true(stint_decide(limiter, &good[i], STINT_NOW, &verdicts[i]));
+        assert_let_through(verdicts[i], granted[i]);
+    }
+    assert_int_equal(stint_decide_batch(limiter, good, GOOD, STINT_NOW, verdicts), GOOD);
+    assert_true(stint_decide_all(limiter, good, GOOD, STINT_NOW, verdicts));
+    for (size_t i = 0; i < GOOD; i++)
+        assert_let_through(verdicts[i], granted[i]);
+    assert_int_equal(
+        stint_decide_groups(limiter, good, (const size_t[]){2, 3}, 2, STINT_NOW, verdicts), 2);
+    /* Looks are no decisions. */
+    assert_int_equal(get_stats(limiter).untracked - before, 3 * (GOOD - 1) + 2);
+    const uint32_t ids[GOOD] = {PLAIN, STRIPED, HELD, BUCKET, PLAIN, PLAIN};
+    assert_int_equal(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, ids,
+                                   verdicts, GOOD, text, sizeof text),
+                     0);
+    assert_int_equal(stint_refund_all(limiter, good, verdicts, GOOD), 0);
+    /* What makes no sense makes none now. */
+    assert_int_equal(ask(limiter, PLAIN, 7, 1, 1u << 31).flags, STINT_BAD_REQUEST);
+    assert_int_equal(ask(limiter, MAX_POLICIES, 7, 1, 0).flags, STINT_UNKNOWN_POLICY);
+    const struct stint_request charge[] = {good[0], {9, PLAIN, 1, 0, STINT_CHARGE, 0}};
+    assert_false(stint_decide_all(limiter, charge, 2, STINT_NOW, verdicts));
+    assert_let_through(verdicts[0], 0);
+    assert_int_equal(verdicts[1].flags, STINT_BAD_REQUEST);
+    assert_let_through(ask(limiter, PLAIN, 7, 1, STINT_CHARGE), 0);
+}
+
+/* The C library's list of the locks that this thread holds leads to memory that is there: the next
+ * lock that is taken is put before it. */
+static void assert_locks_whole(void) {
+#ifdef SYS_get_robust_list
+    struct list {
+        struct list *next;
+    } *head = NULL;
+    size_t length;
+    unsigned char there;
+    if (emulated("lists of locks") || syscall(SYS_get_robust_list, 0, &head, &length) != 0)
+        return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (head->next != head)
+        assert_int_equal(mincore((void *)((uintptr_t)head->next / page * page), 1, &there), 0);
+#endif
+}
+
+/* ---- Before each step of each call ----------------------------------------------------------- */
+
+static struct stint_limiter *limiter; /* of the call that is under way */
+static struct stint_verdict taken;    /* before the cut */
+static enum kind kind;                /* of which the calls are */
+static enum cut how;
+static size_t steps, cut_at;
+
+/* The file is cut before the step of that number. No call takes as many as `MOST`. */
+enum { MOST = 1000000 };
+
+static void cut_before(const void *word) {
+    (void)word;
+    if (++steps == cut_at)
+        cut(how);
+    if (steps > MOST)
+        abort();
+}
+
+static void cut_before_write(enum stint_test_instant instant) {
+    cut_before(&instant);
+}
+
+static void call_take(void) {
+    (void)stint_take(limiter, kind, 7, 1, STINT_NOW, NULL);
+}
+
+static void call_take_of_another(void) { /* which has no slot */
+    (void)stint_take(limiter, kind, 99, 1, STINT_NOW, NULL);
+}
+
+static void call_take_more(void) {
+    (void)stint_take(limiter, kind, 7, 3, STINT_NOW, NULL);
+}
+
+static void call_take_too_much(void) { /* and is refused: a strike */
+    (void)stint_take(limiter, kind, 7, 100, STINT_NOW, NULL);
+}
+
+static void call_look(void) {
+    (void)ask(limiter, kind, 7, 1, STINT_PEEK);
+}
+
+static void call_charge(void) {
+    (void)ask(limiter, kind, 7, 40, STINT_CHARGE);
+}
+
+static void call_reserve(void) {
+    (void)ask(limiter, kind, 7, 9, STINT_RESERVE | STINT_PARTIAL);
+}
+
+static void call_own_limit(void) {
+    const struct stint_request own = {7, kind, 2, 5, 0, 0};
+    (void)stint_decide(limiter, &own, STINT_NOW, NULL);
+}
+
+static void call_late(void) {
+    (void)stint_take(limiter, kind, 7, 1, test_time - HOUR, NULL);
+}
+
+static void requests_make(struct stint_request requests[4]) {
+    requests[0] = (struct stint_request)STINT_REQUEST(7, kind, 1);
+    requests[1] = (struct stint_request)STINT_REQUEST(7, PLAIN, 1);
+    requests[2] = (struct stint_request)STINT_REQUEST(99, kind, 2);
+    requests[3] = (struct stint_request)STINT_REQUEST(7, kind, 1);
+}
+
+static void call_batch(void) {
+    struct stint_request requests[4];
+    requests_make(requests);
+    (void)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
+}
+
+static void call_all(void) {
+    struct stint_request requests[4];
+    struct stint_verdict verdicts[4];
+    requests_make(requests);
+    if (!stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts))
+        for (size_t i = 0; i < 4; i++)
+            assert_int_equal(verdicts[i].granted, 0);
+}
+
+static void call_all_refused(void) {
+    struct stint_request requests[4];
+    struct stint_verdict verdicts[4];
+    requests_make(requests);
+    requests[2].cost = 200;
+    (void)stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
+}
+
+static void call_pair(void) {
+    struct stint_request requests[4];
+    requests_make(requests);
+    (void)stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
+}
+
+static void call_refund(void) {
+    (void)stint_refund(limiter, kind, 7, 1, taken.window);
+}
+
+static void call_reset(void) {
+    (void)stint_reset(limiter, kind, 7);
+}
+
+static void call_override(void) {
+    (void)!stint_override_note(limiter, kind, 7, 3, test_time + HOUR, "a note");
+}
+
+static void call_override_end(void) {
+    (void)stint_override_clear(limiter, kind, 7);
+}
+
+static void call_each_of(void) {
+    (void)stint_each_of(limiter, 7, entry_ignore, NULL);
+}
+
+static void call_headers(void) {
+    const uint32_t id = kind;
+    char text[2000];
+    (void)stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, &taken, 1, text,
+                        sizeof text);
+}
+
+/* What a call of set-up says: that it is done, or why it is not. */
+static void assert_said(int error) {
+    if (error < 0 && error != -EPROTO)
+        fail_msg("%d: %s", error, stint_reason());
+    if (error < 0)
+        assert_reason("cut off while it was open");
+}
+
+static void call_label(void) {
+    assert_said(stint_label(limiter, 7, "seven", 5));
+}
+
+static void call_stats(void) {
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    (void)get_stats(limiter);
+    assert_said(stint_policy_stats_get(limiter, BANNING, &stats));
+}
+
+static void call_metrics(void) {
+    assert_true(stint_metrics(limiter, NULL, NULL, 0) > 0);
+}
+
+static void call_each(void) {
+    assert_said(stint_each(limiter, entry_ignore, NULL));
+}
+
+static void call_get(void) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    const int error = stint_policy_get(limiter, MONTHLY, &policy);
+    assert_said(error);
+    if (error == 0)
+        assert_int_equal(policy.limit, 10);
+    assert_said(stint_policy_find(limiter, kind_names[MONTHLY], NULL));
+}
+
+static void call_add(void) {
+    const struct stint_policy added = make_policy("added", 5, HOUR, 0, STINT_OVERRIDES);
+    assert_said(policy_added(limiter, &added) < 0 ? policy_added(limiter, &added) : 0);
+}
+
+static void call_change(void) {
+    struct stint_policy policy = kind_policy(PLAIN);
+    policy.limit = 11;
+    assert_said(stint_policy_change(limiter, PLAIN, &policy));
+}
+
+static void call_apply(void) {
+    assert_said(stint_policies_apply(limiter, "1/s name=a overrides\n2/s name=b", STINT_PRUNE, NULL,
+                                     NULL, NULL));
+}
+
+static void call_remove(void) {
+    assert_said(stint_policy_remove(limiter, BANNING));
+}
+
+static const struct call {
+    const char *name;
+    void (*call)(void);
+    bool of_kinds; /* by the policies of all kinds */
+} calls[] = {
+#define CALL(name, of_kinds)                                                                       \
+    { #name, call_##name, of_kinds }
+    CALL(take, true),         CALL(take_of_another, true),
+    CALL(take_more, true),    CALL(take_too_much, true),
+    CALL(look, true),         CALL(charge, true),
+    CALL(reserve, true),      CALL(own_limit, true),
+    CALL(late, true),         CALL(batch, true),
+    CALL(all, true),          CALL(all_refused, true),
+    CALL(pair, true),         CALL(refund, true),
+    CALL(reset, true),        CALL(override, true),
+    CALL(override_end, true), CALL(each_of, true),
+    CALL(headers, true),      CALL(label, false),
+    CALL(stats, false),       CALL(metrics, false),
+    CALL(each, false),        CALL(get, false),
+    CALL(add, false),         CALL(change, false),
+    CALL(apply, false),       CALL(remove, false),
+#undef CALL
+};
+
+/* Writes the table as it was, and makes the call with a cut before its step of that number. Returns
+ * whether it came so far. */
+static bool run_call(const struct call *call, struct bytes whole, size_t at) {
+    const struct stint_options options = lost_options();
+    file_write(path, whole);
+    limiter = open_with(&options);
+    taken = ask(limiter, kind, 7, 1, 0);
+    steps = 0;
+    cut_at = at;
+    stint_test_step = cut_before;
+    stint_test_hook = cut_before_write;
+    call->call();
+    stint_test_step = NULL;
+    stint_test_hook = NULL;
+    const bool done = steps >= at;
+    if (done) {
+        (void)ask(limiter, PLAIN, 7, 1, 0);
+        (void)get_stats(limiter); /* looks at all there is */
+        assert_lost(limiter, false);
+    }
+    stint_close(limiter);
+    assert_locks_whole();
+    return done;
+}
+
+TEST_HANDLED(test_each_step) {
+    const struct stint_options options = lost_options();
+    size_t runs = 0;
+    limiter = open_with(&options);
+    add_kinds(limiter, KINDS);
+    for (unsigned i = 0; i < KINDS; i++)
+        (void)stint_take(limiter, i, 7, 2, STINT_NOW, NULL);
+    assert_int_equal(stint_override_note(limiter, BANNING, 7, 8, test_time + DAY, "why"), 0);
+    stint_close(limiter);
+    const struct bytes whole = file_read(path);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (kind = PLAIN; kind < (calls[i].of_kinds ? KINDS : 1); kind++)
+            /* Each step of those that have few. */
+            for (size_t at = 1;; at += 1 + at / 16, runs++) {
+                how = (enum cut)(runs % CUTS);
+                if (!run_call(&calls[i], whole, at))
+                    break;
+            }
+    print_message("%zu cuts\n", runs);
+    free(whole.start);
+}
+
+/* ---- Beside threads -------------------------------------------------------------------------- */
+
+enum { THREADS = 3, AFTER = 200 };
+
+static struct beside {
+    pthread_barrier_t begun;
+    struct stint_limiter *reader;
+} beside;
+
+/* Decides until it has been let through uncounted for a while. Once it is, it always is. */
+static void *decide_until_lost(void *argument) {
+    const uint64_t first = (uintptr_t)argument * 1000;
+    struct stint_verdict verdict;
+    unsigned after = 0;
+
+    for (uint64_t i = 0; after < AFTER; i++) {
+        const enum kind of = (enum kind)(i % KINDS);
+        const bool reads = first == 0;
+        const struct stint_request request = {
+            number_key(limiter, first + i / KINDS % 20), of, 1, 0, reads ? STINT_PEEK : 0, 0};
+        (void)stint_decide(reads ? beside.reader : limiter, &request, STINT_NOW, &verdict);
+        const bool lost = verdict.allowed && (verdict.flags & STINT_UNTRACKED) != 0;
+        if (after != 0 && !lost)
+            return "it was lost, and is not";
+        after += lost;
+        if (i == 500)
+            pthread_barrier_wait(&beside.begun);
+    }
+    return NULL;
+}
+
+static void assert_forks_live(bool decide) {
+    const pid_t child = forked();
+    if (child == 0) {
+        struct stint_verdict verdict = {.flags = STINT_UNTRACKED};
+        if (decide)
+            verdict = ask(limiter, PLAIN, 1, 1, 0);
+        _exit((verdict.flags & STINT_UNTRACKED) == 0);
+    }
+    assert_good(child);
+}
+
+/* Threads decide, by handles to write and to read, while the file is cut off. Then it is closed and
+ * opened again, as a whole. */
+TEST_HANDLED(test_threads) {
+    struct stint_options options = lost_options(), reader = shared_options(0);
+    reader.flags = STINT_READ_ONLY;
+    options.on_full = reader.on_full = STINT_FULL_REFUSE;
+    for (how = TO_NOTHING; how < CUTS; how++) {
+        pthread_t threads[THREADS];
+        limiter = open_with(&options);
+        add_kinds(limiter, KINDS);
+        assert_int_equal(stint_attach(&reader, &beside.reader), 0);
+        assert_int_equal(pthread_barrier_init(&beside.begun, NULL, THREADS + 1), 0);
+        for (uintptr_t i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, decide_until_lost, (void *)i), 0);
+        pthread_barrier_wait(&beside.begun);
+        cut(how);
+        for (unsigned i = 0; i < THREADS; i++) {
+            void *wrong;
+            assert_int_equal(pthread_join(threads[i], &wrong), 0);
+            if (wrong != NULL)
+                fail_msg("cut %d: %s", how, (const char *)wrong);
+        }
+        pthread_barrier_destroy(&beside.begun);
+        assert_in_range(get_stats(limiter).untracked, 1, THREADS * AFTER);
+        assert_lost(limiter, false);
+        assert_lost(beside.reader, true);
+        assert_forks_live(true);
+        stint_close(limiter);
+        stint_close(beside.reader);
+        /* What is left is no table, and is not written to. */
+        const struct bytes left = file_read(path);
+        struct stint_limiter *none = NULL;
+        assert_int_equal(stint_open(&options, &none), -EPROTO);
+        assert_file(left);
+        free(left.start);
+        assert_int_equal(unlink(path), 0);
+        limiter = open_with(&options);
+        add_kinds(limiter, KINDS);
+        assert_int_equal(ask(limiter, PLAIN, 7, 1, 0).used, 1);
+        assert_int_equal(get_stats(limiter).lost, 0);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* Who forks looks at nothing that may be gone: without a handler, too, the child is born. */
+TEST_IN_DIRECTORY(test_fork) {
+    struct stint_options options = lost_options();
+    for (how = TO_NOTHING; how < CUTS; how++) {
+        limiter = open_with(&options);
+        add_kinds(limiter, KINDS);
+        (void)ask(limiter, PLAIN, 7, 1, 0);
+        cut(how);
+        handle_sigbus(false);
+        assert_forks_live(false);
+        handle_sigbus(true);
+        assert_forks_live(true);
+        assert_int_equal(get_stats(limiter).lost, 1);
+        assert_forks_live(true);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* ---- While it is opened, or resized ---------------------------------------------------------- */
+
+/* Opens, attaches, reads and resizes while the file is cut off: it is told why that fails, or is
+ * done. `whole`: of the file. Returns whether the cut came so late that there was none. */
+static bool run_opening(unsigned which, struct bytes whole, size_t at) {
+    struct stint_options options = which % 3 == 0 ? lost_options() : shared_options(0);
+    struct stint_options same = STINT_OPTIONS_INIT;
+    struct stint_limiter *opened = NULL;
+    int error;
+
+    same.clock = test_clock;
+    options.flags = which == 2 ? STINT_READ_ONLY : 0;
+    file_write(path, whole);
+    steps = 0;
+    cut_at = at;
+    stint_test_step = cut_before;
+    stint_test_hook = cut_before_write;
+    error = which == 0   ? stint_open(&options, &opened)
+            : which == 3 ? stint_resize(path, &same)
+                         : stint_attach(&options, &opened);
+    stint_test_step = NULL;
+    stint_test_hook = NULL;
+    if (error != 0 && error != -EPROTO)
+        fail_msg("%d: %s", error, stint_reason());
+    assert_true(error == 0 || steps >= at);
+    assert_int_equal(entries_of_directory(), 1);
+    if (which == 3 && error == 0) { /* all was moved before */
+        opened = open_with(&options);
+        assert_int_equal(used_of(opened, PLAIN, 49), 1);
+        assert_int_equal(policy_found(opened, kind_names[MONTHLY]), MONTHLY);
+    } else if (error == 0) {
+        (void)ask(opened, PLAIN, 7, 1, STINT_PEEK);
+        if (get_stats(opened).lost != (steps >= at))
+            fail_msg("%u: cut %d before step %zu of %zu, and lost is %u", which, how, at, steps,
+                     get_stats(opened).lost);
+    }
+    stint_close(opened);
+    return steps < at;
+}
+
+TEST_HANDLED(test_opening) {
+    const struct stint_options options = lost_options();
+    size_t runs = 0;
+    limiter = open_with(&options);
+    add_kinds(limiter, KINDS);
+    for (uint64_t i = 0; i < 50; i++)
+        (void)ask(limiter, PLAIN, i, 1, 0);
+    assert_int_equal(stint_policy_remove(limiter, BANNING), 0); /* so there is something to sweep */
+    stint_close(limiter);
+    const struct bytes whole = file_read(path);
+    for (unsigned which = 0; which < 4; which++)
+        for (size_t at = 1;; at += 1 + at / 16, runs++) {
+            how = (enum cut)(runs % CUTS);
+            if (run_opening(which, whole, at))
+                break;
+        }
+    print_message("%zu cuts\n", runs);
+    free(whole.start);
+}
+
+/* ---- What is not a table's ------------------------------------------------------------------- */
+
+TEST_HANDLED(test_faults_of_others) {
+    const struct stint_options options = lost_options();
+    siginfo_t fault = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
+    char other[sizeof path + 8];
+    limiter = open_with(&options);
+    assert_int_equal(add_text(limiter, "5/minute name=plain"), PLAIN);
+    char *table = (char *)limiter->header;
+    assert_false(stint_on_sigbus(NULL));
+    assert_false(stint_on_sigbus(&fault));
+    fault.si_addr = table - 1;
+    assert_false(stint_on_sigbus(&fault));
+    fault.si_addr = table + limiter->memory.size;
+    assert_false(stint_on_sigbus(&fault));
+    fault.si_addr = table;
+    fault.si_code = SI_USER;
+    assert_false(stint_on_sigbus(&fault));
+    fault.si_code = BUS_MCEERR_AR; /* the memory is broken */
+    assert_false(stint_on_sigbus(&fault));
+
+    snprintf(other, sizeof other, "%s.other", path);
+    const int file = open(other, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(file >= 0 && ftruncate(file, 100) == 0);
+    volatile char *mapped = mmap(NULL, 100, PROT_READ, MAP_SHARED, file, 0);
+    assert_ptr_not_equal(mapped, MAP_FAILED);
+    assert_int_equal(ftruncate(file, 0), 0);
+    if (sigsetjmp(foreign, 1) == 0) {
+        (void)mapped[0];
+        fail_msg("a look at nothing");
+    }
+    assert_int_equal(munmap((void *)(uintptr_t)mapped, 100), 0);
+    close(file);
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(ask(limiter, PLAIN, 7, 1, 0).used, 1);
+    assert_int_equal(get_stats(limiter).lost, 0);
+
+    /* Nor is that of a table that was closed; the entry of its mapping is the next one's. */
+    struct stint_limiter *closed = limiter;
+    stint_close(closed);
+    fault = (siginfo_t){.si_signo = SIGBUS, .si_code = BUS_ADRERR};
+    fault.si_addr = table;
+    assert_false(stint_on_sigbus(&fault));
+    limiter = open_with(&options);
+    cut(TO_NOTHING);
+    assert_let_through(ask(limiter, PLAIN, 7, 1, 0), 1);
+    stint_close(limiter);
+}
