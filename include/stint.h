@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * stint: a lock-free, in-process, fixed-window rate limiter.
+ * stint: a lock-free in-process rate limiter: windows, token buckets, in-flight limits.
  *
  *     struct stint_options options = STINT_OPTIONS_INIT;
  *     options.max_keys = 100000;
  *     struct stint_limiter *limiter;
- *     int error = stint_open(&options, &limiter);
+ *     if (stint_open(&options, &limiter) != 0)
+ *         give_up(stint_reason());
  *
  *     struct stint_policy policy = STINT_POLICY_INIT;
- *     stint_policy_parse("100/minute name=api", &policy, NULL);
  *     uint32_t api;
- *     stint_policy_add(limiter, &policy, &api);
+ *     if (stint_policy_parse("100/minute name=api", &policy, NULL) != 0 ||
+ *         stint_policy_add(limiter, &policy, &api) != 0)
+ *         give_up(stint_reason());
  *
  *     struct stint_verdict verdict;
  *     stint_key key = stint_key_of(limiter, client, client_length);
@@ -668,7 +670,8 @@ struct stint_policy {
  *
  * COUNT is 1 to 2^28, with an optional K (thousand) or M (million). UNIT is ms, s, m, h, d, w or a
  * longer form: millisecond(s), sec(s), second(s), min(s), minute(s), hr(s), hour(s), day(s),
- * week(s), in any case. A month and a year are the calendar's, and have no N. Options, in any
+ * week(s), in any case. A week begins on Thursday, as the epoch did: `start=2024-01-01` makes it
+ * Monday. A month and a year are the calendar's, and have no N. Options, in any
  * order, each at most once:
  *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
  *     start=per-key                start=first             count-refused

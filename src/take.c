@@ -15,8 +15,10 @@
  *
  *     take_hot      one token by a plain policy: one atomic add charges           10.8 for 15.7
  *     take_new      the same where the key has no slot: a claim of one            140 for 224 *
+ *     take_far      the same where its first two lines are other keys'            410 for 490 *
  *     take_seen     the same where the slot has no room, or is in another window  12.6 for 25.7
  *     take_tokens   a cost, or a limit of the request's own: one swap charges     15.7 for 21.6
+ *     take_bucket   tokens of a token bucket: one swap charges                    27 for 32 *
  *     take_ruled    one token of a key that may have an override                  37.7 for 46.3
  *     stripe_take   tokens of the stripe that is the thread's own (stripes.h)     28 for 155
  *     short_as      any request, by the steps as they stand above                 27 for 94

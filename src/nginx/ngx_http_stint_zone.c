@@ -114,8 +114,9 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
     if (error == -ENOSPC) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "stint zone \"%V\" has no room for the policy \"%V\" in %V:%ui: those that "
-                      "were removed count until nginx is restarted, with more \"policies\", and "
-                      "those with a ban or overrides count twice",
+                      "were removed count until nginx has stopped, and those with a ban or "
+                      "overrides count twice; for more, stop nginx, remove its file or run "
+                      "\"stint resize --max-policies\", and start it with more \"policies\"",
                       &zone->name, &policy->name, &policy->declared.file, policy->declared.line);
         return NGX_ERROR;
     }

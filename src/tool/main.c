@@ -82,10 +82,10 @@ static const struct command commands[] = {
      .failed = EXIT_FAILED,
      .summary = "give a key another limit for a while, or ban it",
      .about =
-         "Gives a key a limit of its own, for a time or until one; 0 refuses everything, 2^28\n"
-         "never refuses. --clear ends it, and a ban; LIMIT is then left out. The policy needs\n"
-         "the option `overrides`. --for, --until and --clear may also stand behind LIMIT, and\n"
-         "--note behind such a time."},
+         "Gives a key a limit of its own, for a time or until one; 0 refuses everything,\n"
+         "268435456 never refuses. --clear ends it, and a ban; LIMIT is then left out. The\n"
+         "policy needs the option `overrides`. --for, --until and --clear may also stand behind\n"
+         "LIMIT, and --note behind such a time."},
     {.name = "top",
      .run = tool_top,
      .operands = "F",

@@ -270,6 +270,9 @@ class Usage(Tool):
             self.fails(failed[command], "has no policy of the name '5/hour'", command, self.table,
                        "5/hour", "k")
             self.fails(failed[command], "has other numbers", command, self.table, "8/d name=p", "k")
+        for command in "peek", "reset": # one with overrides takes two ids
+            self.fails(failed[command], "has no policy of the name '5/hour'", command, self.table,
+                       "5/hour ban=10m", "k")
         for command in "take", "charge":
             self.fails(failed[command], "another limit", command, self.table, "8/d name=p", "k")
         self.good("peek", self.table, "9/d name=p", "k")
