@@ -1490,8 +1490,10 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
- * are no key's. Of a calendar policy, whose windows have no one length, w is left out. Of a token
- * bucket q is its burst, w the time in which all of it comes back, and t the time until it is full.
+ * are no key's. Of a calendar policy, whose windows have no one length, w is left out. q is what a
+ * key can hold, and w the time in which all of it comes back: of a token bucket its burst, of a
+ * policy with a capacity above the limit that, and several windows. t is the time until there is
+ * more: of a token bucket, a token. It is never later than Retry-After.
  *
  * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
  * begin. Nobody knows when others end. So it has neither w nor t, and its refusal gives no

@@ -43,16 +43,12 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     return 0;
 }
 
-/* A key's quota per window: the verdict's capacity, which may be the request's own limit. Where
- * tokens roll over or are reserved ahead, it is at most the policy's limit. A verdict of a policy
- * that was not there yet has the capacity 0. */
+/* What a key can hold, of which `remaining` is left: the verdict's capacity, which may be the
+ * request's own limit. A verdict of a policy that was not there yet has the capacity 0. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
-    if (policy->burst != 0)
-        return verdict->capacity != 0 ? verdict->capacity : policy->burst;
-    bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
-    if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
-        return policy->limit;
-    return verdict->capacity;
+    return verdict->capacity != 0 ? verdict->capacity
+           : policy->burst != 0   ? policy->burst
+                                  : policy->limit;
 }
 
 static void add_parameter(struct text *text, const char *name, uint64_t value) {
@@ -66,9 +62,12 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
 }
 
 /* The ns in which the quota comes back. */
-static uint64_t quota_time(const struct stint_policy *policy) {
-    return policy->burst == 0 ? policy->window
-                              : policy->burst * bucket_unit(policy->window, policy->limit);
+static uint64_t quota_time(const struct stint_policy *policy, uint64_t tokens) {
+    if (policy->burst != 0)
+        return policy->burst * bucket_unit(policy->window, policy->limit);
+    const bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
+    const uint64_t windows = carries ? tokens / policy->limit + (tokens % policy->limit != 0) : 1;
+    return windows * policy->window; /* 2^28 windows of 366 days wrap: as if it were less */
 }
 
 /* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
@@ -76,12 +75,29 @@ static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
 }
 
-/* ns until the key has tokens again. A key that is refused everything waits until that ends. */
-static uint64_t reset_after(const struct stint_verdict *verdict) {
+/* ns until a bucket has a token more. */
+static uint64_t token_after(const struct stint_policy *policy,
+                            const struct stint_verdict *verdict) {
+    const uint64_t tokens = quota(policy, verdict), left = verdict->reset_after;
+    const uint64_t unit = quota_time(policy, tokens) / tokens;
+
+    if (unit == 0 || left <= unit)
+        return left;
+    const uint64_t all_but_one = (tokens - 1) * unit; /* more is used than it holds */
+    return left > all_but_one ? left - all_but_one : left % unit != 0 ? left % unit : unit;
+}
+
+/* ns until the key has more tokens: no later than its request would fit. A key that is refused
+ * everything waits until that ends. */
+static uint64_t more_after(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
                         ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
-    return barred && verdict->retry_after != STINT_NEVER ? verdict->retry_after
-                                                         : verdict->reset_after;
+    const bool waits = verdict->retry_after != STINT_NEVER && verdict->retry_after != 0;
+    const uint64_t more = policy->burst != 0 ? token_after(policy, verdict) : verdict->reset_after;
+
+    return waits && (barred || (!verdict->allowed && verdict->retry_after < more))
+               ? verdict->retry_after
+               : more;
 }
 
 /* Whether tokens come back at times that nobody knows, and not at the end of a window. */
@@ -129,9 +145,10 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         if (quotas && is_in_flight(&policy))
             add_text(text, ";qu=\"concurrent-requests\"");
         else if (quotas && policy.calendar == 0) /* else no one length */
-            add_parameter(text, ";w=", seconds_up(quota_time(&policy)));
+            add_parameter(text,
+                          ";w=", seconds_up(quota_time(&policy, quota(&policy, &verdicts[i]))));
         else if (!quotas && !is_in_flight(&policy))
-            add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
+            add_parameter(text, ";t=", seconds_up(more_after(&policy, &verdicts[i])));
     }
     if (before[0] == ',')
         add_text(text, "\r\n");
@@ -183,7 +200,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     add_field(text, "X-RateLimit-Limit: ", quota(&policy, tightest));
     add_field(text, "X-RateLimit-Remaining: ", tightest->remaining);
     add_field(text, "X-RateLimit-Reset: ",
-              seconds_up(tightest->window - tightest->reset_after + reset_after(tightest)));
+              seconds_up(tightest->window - tightest->reset_after + more_after(&policy, tightest)));
 }
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,

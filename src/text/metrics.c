@@ -169,6 +169,29 @@ static bool label_name_good(const char *name) {
            strcmp(name, "outcome") != 0;
 }
 
+/* Whether a text is UTF-8 (RFC 3629): no letter is cut, longer than it need be, a surrogate, or
+ * beyond U+10FFFF. */
+static bool is_utf8(const char *text) {
+    const unsigned char *byte = (const unsigned char *)text;
+
+    while (*byte != '\0') {
+        const uint32_t first = *byte++;
+        const uint32_t more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+        uint32_t letter = more == 0 ? first : first & (0x3fu >> more);
+        if (first >= 0x80 && (first < 0xc2 || first > 0xf4))
+            return false;
+        for (uint32_t i = 0; i < more; i++, byte++) {
+            if ((*byte & 0xc0) != 0x80)
+                return false;
+            letter = letter << 6 | (*byte & 0x3f);
+        }
+        if ((more == 2 && letter < 0x800) || (more == 3 && letter < 0x10000) || letter > 0x10ffff ||
+            letter - 0xd800 < 0x800)
+            return false;
+    }
+    return true;
+}
+
 static int labels_write(struct metrics *metrics, const char *const *labels) {
     struct text text = {.buffer = metrics->labels, .size = sizeof(metrics->labels)};
 
@@ -179,6 +202,9 @@ static int labels_write(struct metrics *metrics, const char *const *labels) {
                                 "is \"policy\" or \"outcome\"");
         if (labels[i + 1] == NULL)
             return stint_failed(EINVAL, "options.labels has a name without a value");
+        if (!is_utf8(labels[i + 1]))
+            return stint_failed_with(EINVAL, "options.labels: the value of %s is no UTF-8",
+                                     labels[i]);
         for (size_t j = 0; j < i; j += 2)
             if (strcmp(labels[i], labels[j]) == 0)
                 return stint_failed(EINVAL, "options.labels has a name twice");

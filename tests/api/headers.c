@@ -231,7 +231,8 @@ TEST_WITH(test_untracked, set_up, tear_down) {
         assert_text(style, &policy, &verdict, 1, "Retry-After: 12\r\n");
 }
 
-/* The quota is what a window brings, though a key may hold more of it, or less. */
+/* The quota is what a key can hold, of which `remaining` is left, and w the time in which all of it
+ * comes back (ietf-wg-httpapi/ratelimit-headers#164). */
 TEST_WITH(test_quota, set_up, tear_down) {
     static const struct {
         const char *policy;
@@ -244,12 +245,12 @@ TEST_WITH(test_quota, set_up, tear_down) {
         {"20/hour capacity=20", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=19;"},
         {"20/hour capacity=8", 0, "q=8;w=3600\r\nRateLimit: \"p\";r=7;"},
         {"20/hour capacity=8", 70, "q=70;w=3600\r\nRateLimit: \"p\";r=69;"},
-        {"20/hour capacity=21", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=20;"},
-        {"20/hour capacity=50", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=49;"},
-        {"20/hour capacity=50", 70, "q=20;w=3600\r\nRateLimit: \"p\";r=69;"},
+        {"20/hour capacity=21", 0, "q=21;w=7200\r\nRateLimit: \"p\";r=20;"},
+        {"20/hour capacity=50", 0, "q=50;w=10800\r\nRateLimit: \"p\";r=49;"},
+        {"20/hour capacity=50", 70, "q=70;w=14400\r\nRateLimit: \"p\";r=69;"},
         {"20/hour capacity=50", 5, "q=5;w=3600\r\nRateLimit: \"p\";r=4;"},
         {"20/hour reserve=3", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=19;"},
-        {"20/hour reserve=3", 70, "q=20;w=3600\r\nRateLimit: \"p\";r=69;"},
+        {"20/hour reserve=3", 70, "q=70;w=14400\r\nRateLimit: \"p\";r=69;"},
         {"20/hour reserve=3 capacity=8", 0, "q=8;w=3600\r\nRateLimit: \"p\";r=7;"},
         {"20/hour smooth", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=19;"},
     };
@@ -267,6 +268,45 @@ TEST_WITH(test_quota, set_up, tear_down) {
         char *fields = whole(DRAFT, &request.policy, &verdict, 1);
         if (strstr(fields, cases[i].fields) == NULL)
             fail_msg("%s, limit %" PRIu32 ": %s", cases[i].policy, cases[i].limit, fields);
+        free(fields);
+    }
+}
+
+/* t is the time until there is more, and Retry-After no earlier: of a bucket, too, and where the
+ * window before counts (ietf-wg-httpapi/ratelimit-headers#149, #160, #164). */
+TEST_WITH(test_more_after, set_up, tear_down) {
+    static const struct {
+        const char *policy;
+        uint32_t used, cost;
+        uint64_t more, retry; /* s */
+    } cases[] = {
+        {"60/minute burst=60", 60, 1, 1, 1},
+        {"60/minute burst=60", 60, 7, 1, 7},
+        {"1/s burst=10", 10, 1, 1, 1},
+        {"1/30s burst=2", 1, 1, 30, 0},
+        {"1/30s burst=2", 1, 2, 30, 30},
+        {"10/minute", 10, 1, 60, 60},
+        {"10/minute capacity=30", 30, 1, 60, 60},
+        {"10/minute capacity=30", 30, 11, 60, 120},
+        {"10/minute start=first", 10, 1, 60, 60},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[100], more[40], retry[40];
+        struct stint_verdict verdict;
+        stint_close(limiter);
+        limiter = open_limiter(100, STINT_FULL_ADMIT);
+        test_time = T0;
+        snprintf(text, sizeof text, "%s name=p", cases[i].policy);
+        const uint32_t id = add_text(limiter, text);
+        const stint_key key = number_key(limiter, 1);
+        assert_true(stint_take(limiter, id, key, cases[i].used, T0, &verdict));
+        stint_take(limiter, id, key, cases[i].cost, T0, &verdict);
+        assert_int_equal(verdict.retry_after, cases[i].retry * SECOND);
+        char *fields = whole(BOTH, &id, &verdict, 1);
+        snprintf(more, sizeof more, ";t=%" PRIu64 "\r\n", cases[i].more);
+        snprintf(retry, sizeof retry, "-Reset: %" PRIu64 "\r\n", T0 / SECOND + cases[i].more);
+        if (strstr(fields, more) == NULL || strstr(fields, retry) == NULL)
+            fail_msg("%s, cost %" PRIu32 ": %s", cases[i].policy, cases[i].cost, fields);
         free(fields);
     }
 }

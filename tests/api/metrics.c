@@ -181,6 +181,14 @@ TEST(test_options_are_checked) {
         assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
         assert_reason("labels");
     }
+    static const char *const no_utf8[] = {
+        "\x80", "\xc3", "\xc0\xaf", "x\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
+    for (size_t i = 0; i < sizeof no_utf8 / sizeof no_utf8[0]; i++) {
+        const char *const labels[] = {"where", no_utf8[i], NULL};
+        options.labels = labels;
+        assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
+        assert_reason("where");
+    }
     for (size_t n = 0; n < sizeof longest; n++) { /* a="" and what is in it */
         const char *const labels[] = {"a", longest, NULL};
         memset(longest, 'x', sizeof longest);
