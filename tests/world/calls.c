@@ -119,32 +119,43 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }
 
-/* At what time to ask: by the clock, by a time that was read before, late, or ahead of it. */
+/* At what time to ask: by the clock, by a time that was read before, late, or ahead of it. Nobody
+ * is ahead of the world's time by more than 60 s, with what his clock is. */
 static uint64_t now_draw(struct actor *actor) {
     const uint64_t time = world->time + (uint64_t)actor->skew;
-    uint64_t now = STINT_NOW;
-    switch (random_below(&actor->random, 12)) {
+    const uint64_t ahead = world->still ? 1 : MINUTE - (uint64_t)actor->skew;
+    uint64_t now = time;
+    switch (random_below(&actor->random, 15)) {
     case 0:
-        now = time;
         break;
     case 1:
-        now = actor->now != 0 ? actor->now : time;
+        now = actor->read != 0 ? actor->read : time;
         break;
     case 2:
         now = time - random_below(&actor->random, 3 * SECOND);
         break;
-    case 3:
-        now = world->still ? time : time - random_below(&actor->random, 10 * DAY);
+    case 3: /* as a server that read it a turn ago */
+        now = time - random_below(&actor->random, 24 * MS);
         break;
     case 4:
-        now = world->still ? time : time + random_below(&actor->random, 10 * SECOND);
+        now = time - random_below(&actor->random, world->still ? 1 : 10 * DAY);
+        break;
+    case 5:
+        now = time - random_below(&actor->random, world->still ? 1 : MINUTE);
+        break;
+    case 6:
+    case 7:
+        now = time + random_below(&actor->random, ahead);
         break;
     default:
         return STINT_NOW;
     }
-    actor->now = time;
-    if (now > world->latest)
-        world->latest = now;
+    if (now != time)
+        event_met(actor, now < time ? E_LATE : E_EARLY);
+    actor->read = time;
+    actor->at = now;
+    if (world->latest < (now > time ? now : time))
+        world->latest = now > time ? now : time;
     return now;
 }
 
@@ -172,6 +183,8 @@ static void decided(struct actor *actor, const struct asked *asked,
         return;
     }
     verdicts_check(actor, asked, verdicts, count, whole);
+    if (actor->function != F_GROUPS && (whole || count == 1))
+        waits_check(actor, asked, verdicts, count);
     for (unsigned i = 0; i < count; i++)
         take_remember(actor, &asked[i], &verdicts[i]);
 }
@@ -201,8 +214,27 @@ static void call_one(struct actor *actor, enum function function) {
     call_end(actor);
 }
 
+/* A part of a group, as another part of it: of its count, or by one more limit of the client. Its
+ * refusal may take, mark, or do neither. */
+static struct asked part_draw(struct actor *actor, const struct asked *first) {
+    static const uint32_t flags[] = {0, STINT_DRAIN, STINT_TENTATIVE, STINT_PEEK};
+    struct asked asked = *first;
+    if (chance(actor, 3))
+        asked.name = name_draw(actor);
+    asked.request =
+        (struct stint_request)STINT_REQUEST(world->keys[asked.key], id_of(actor, asked.name),
+                                            1 + (uint32_t)random_below(&actor->random, 3));
+    asked.request.flags = actor->reads ? STINT_PEEK : flags[random_below(&actor->random, 4)];
+    if (is_set(&world->names[asked.name], A_IN_FLIGHT))
+        asked.request.flags &= ~(uint32_t)STINT_DRAIN;
+    asked.senseless = false;
+    return asked;
+}
+
 static unsigned asks_draw(struct actor *actor, struct asked *asked, bool of_group) {
-    const unsigned count = (unsigned)random_below(&actor->random, ASKED_MAX / 2 + 1);
+    const bool alike = of_group && chance(actor, 2);
+    const unsigned count = alike ? 2 + (unsigned)random_below(&actor->random, 2)
+                                 : (unsigned)random_below(&actor->random, ASKED_MAX / 2 + 1);
     const unsigned same_key = key_draw(actor);
     for (unsigned i = 0; i < count; i++) {
         asked[i] = ask_draw(actor, of_group);
@@ -210,6 +242,8 @@ static unsigned asks_draw(struct actor *actor, struct asked *asked, bool of_grou
             asked[i].key = same_key;
             asked[i].request.key = world->keys[same_key];
         }
+        if (alike)
+            asked[i] = part_draw(actor, &asked[0]);
         ask_enter(actor, &asked[i]);
     }
     return count;
@@ -287,6 +321,7 @@ static void call_groups(struct actor *actor) {
         for (unsigned i = 0; i < 2; i++)
             allowed += group_check(actor, asked + ends[i], box.is + ends[i],
                                    (unsigned)(ends[i + 1] - ends[i]));
+        waits_check(actor, asked + ends[1], box.is + ends[1], count - (unsigned)ends[1]);
     }
     must(allowed == told, "as many groups as were allowed: %zu, %zu", allowed, told);
     call_end(actor);
@@ -356,12 +391,12 @@ static void call_reset(struct actor *actor) {
     const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
     call_begin(actor, F_RESET, &asked, 1);
     if (!actor->reads)
-        ledger_reset(name, key, true);
+        ledger_reset_begins(name, key);
     const bool reset = stint_reset(actor->limiter, id_of(actor, name), world->keys[key]);
     trace(actor, "  %c key %u: %d", 'a' + name, key, reset);
     must(!actor->reads || !reset, "a reader resets nothing");
     if (!actor->reads)
-        ledger_reset(name, key, false);
+        ledger_reset_ends(actor, name, key, reset);
     call_end(actor);
 }
 
@@ -387,7 +422,7 @@ static void call_override(struct actor *actor) {
     must(!actor->reads || result == -EROFS, "a reader sets no override");
     must(actor->reads || result != -ENOSPC || !world->roomy, "an override finds no slot");
     if (!actor->reads)
-        override_ends(name, key, change, result == 0 ? OVERRIDE_SET : OVERRIDE_UNKNOWN, limit,
+        override_ends(actor, &asked, change, result == 0 ? OVERRIDE_SET : OVERRIDE_UNKNOWN, limit,
                       until);
     call_end(actor);
 }
@@ -417,7 +452,7 @@ static void call_override_clear(struct actor *actor) {
     trace(actor, "  %c key %u", 'a' + name, key);
     check(actor, result, EINVAL, ENOENT, EROFS);
     if (!actor->reads)
-        override_ends(name, key, change, result == 0 ? OVERRIDE_NONE : OVERRIDE_UNKNOWN, 0, 0);
+        override_ends(actor, &asked, change, result == 0 ? OVERRIDE_NONE : OVERRIDE_UNKNOWN, 0, 0);
     call_end(actor);
 }
 
@@ -818,6 +853,16 @@ static void call_texts(struct actor *actor) {
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
+/* Whoever opens a table alone may give an id away that one who only reads still holds. */
+static void readers_outlived(const struct actor *actor) {
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        if (&world->actors[i] != actor && world->actors[i].limiter != NULL &&
+            !world->actors[i].reads)
+            return;
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        world->actors[i].stale |= world->actors[i].limiter != NULL && world->actors[i].reads;
+}
+
 int actor_open(struct actor *actor, enum function function) {
     struct stint_options options = world->options;
     struct stint_limiter *limiter = NULL;
@@ -845,6 +890,8 @@ int actor_open(struct actor *actor, enum function function) {
     actor->limiter = limiter;
     actor->reads = function == F_READER;
     pairs->openings++;
+    if (result == 0 && !actor->reads)
+        readers_outlived(actor);
     if (result == 0)
         actor_find(actor);
     return result;
@@ -962,8 +1009,8 @@ void actor_call(struct actor *actor) {
         call_without(actor);
         return;
     }
-    enum function function = F_TAKE;
-    if (!chance(actor, 3))
+    enum function function = chance(actor, 4) ? F_ALL : F_TAKE;
+    if (!chance(actor, 3) || (world->functions >> function & 1) == 0)
         do
             function = (enum function)random_below(&actor->random, FUNCTIONS_END);
         while ((world->functions >> function & 1) == 0);

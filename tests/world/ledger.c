@@ -19,12 +19,15 @@ struct entry {
     unsigned first_refusals, refused;
     uint64_t endless;     /* granted by an override that never refuses, and perhaps not counted */
     unsigned vague, full; /* it was reset; a request emptied the key */
+    bool asked;           /* the key was asked for at a time in this window */
 };
 
 /* What a call told of the instant at which a key's bucket is full. */
 struct move {
     unsigned name, key;
     bool counts, back;      /* tokens were granted, or given back */
+    bool moves;             /* the instant to `full` */
+    bool unsettled;         /* it may have left tokens: move_adds */
     uint64_t now, full;     /* decided by; the instant then; 0: it was full */
     uint64_t began, ended;  /* stamps */
     uint64_t tokens, token; /* of so many ns each at most */
@@ -35,21 +38,28 @@ struct of_key {
     uint64_t dead;      /* tokens that those who died may have taken */
     bool given_by_dead; /* or given back */
     uint64_t strikes;   /* refusals that may ban it: by no shadow */
+    bool known;         /* it was asked for */
     unsigned resets;
     unsigned resetting;   /* of these, how many are under way */
     uint64_t reset_stamp; /* when the last one began, or ended; UINT64_MAX: it never did */
     enum override_state override;
     uint32_t limit;
-    uint64_t until;
-    uint64_t stamp;    /* since when that is known */
-    unsigned changing; /* calls that set or clear it */
+    uint64_t until, until_most; /* it ends then; or, set too late, with the next tick */
+    uint64_t stamp;             /* since when that is known */
+    unsigned changing;          /* calls that set or clear it */
     uint64_t changes;
+    uint64_t ban;         /* it is banned until then, at least; 0: that is not known */
+    uint64_t ban_stamp;   /* since when it is */
+    uint64_t ruled;       /* no ban ends later than that, and no span of strikes */
+    uint64_t ended;       /* stamp: when the last call for it did */
+    uint64_t group_ended; /* when the last refused group did, which may have taken tokens (B4) */
 };
 
 static struct books {
     struct entry entries[ENTRIES_MAX];
     struct move moves[MOVES_MAX];
     unsigned entry_count, move_count;
+    bool raced; /* a claim of a slot may have been given up, or slept over */
     struct of_key keys[NAMES_MAX][KEYS_MAX];
 } * books;
 
@@ -69,6 +79,31 @@ static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
     must(books->entry_count < ENTRIES_MAX, "the test: no room in the ledger");
     books->entries[books->entry_count] = (struct entry){.name = name, .key = key, .window = window};
     return &books->entries[books->entry_count++];
+}
+
+static uint64_t most_of(uint64_t one, uint64_t other) {
+    return one > other ? one : other;
+}
+
+/* Whether a call of the other may take tokens of the key. */
+static bool may_take(const struct actor *other, unsigned name, unsigned key) {
+    for (unsigned j = 0; other->calling && !other->dead && j < other->asked_count; j++)
+        if (other->asked[j].name == name && other->asked[j].key == key &&
+            (other->asked[j].request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+            return true;
+    return false;
+}
+
+bool is_alone(const struct actor *actor, unsigned name, unsigned key) {
+    bool alone = books->keys[name][key].ended < actor->began;
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        alone &= &world->actors[i] == actor || !may_take(&world->actors[i], name, key);
+    return alone;
+}
+
+void ledger_call_ends(const struct actor *actor) {
+    for (unsigned i = 0; i < actor->asked_count; i++)
+        books->keys[actor->asked[i].name][actor->asked[i].key].ended = world->stamp;
 }
 
 /* ---- One verdict ----------------------------------------------------------------------------- */
@@ -132,12 +167,13 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     holds(!look || v->granted == 0, "a look takes nothing");
     holds(v->allowed || v->granted == 0, "refused: nothing is granted");
     holds(!charge || v->allowed, "a charge is never refused");
-    /* A count that is carried, or smooth, takes no more than it can carry. */
-    holds(!charge || shadowed || untracked || v->granted == cost || is(named, A_ABOVE) ||
-              is(named, A_RESERVED) || is(named, A_SMOOTH) || is(named, A_BURST),
+    /* A count takes no more than it can hold, nor than it can carry. */
+    holds(!charge || shadowed || untracked || v->used >= STINT_LIMIT_MAX || v->granted == cost ||
+              is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
+              is(named, A_BURST),
           "a charge is taken whole, or untracked");
     /* A group's parts may have met different overrides of the key, or policies. */
-    const bool differ = whole && (named->moved || (v->flags & STINT_OVERRIDDEN) != 0);
+    const bool differ = whole && (named->moved || books->keys[asked->name][asked->key].changes > 0);
     holds(v->allowed || differ || cost <= STINT_LIMIT_MAX || (asks & STINT_PARTIAL) != 0 ||
               v->retry_after == STINT_NEVER,
           "what can never fit is told to wait");
@@ -167,7 +203,36 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
         holds(v->used <= v->capacity, "what is granted fits (A)");
 }
 
-/* By which limit it was decided. */
+/* Between which times a call is decided, as far as its verdict does not tell. Who is decided by the
+ * clock instead goes "by an override or a ban that the key has at `now` or at that time". */
+static uint64_t decided_least(const struct actor *actor, const struct stint_verdict *v) {
+    const uint64_t now = actor->at != STINT_NOW ? actor->at : actor->clock_least;
+    return v->window != 0 && decided_by(v) < now ? decided_by(v) : now;
+}
+
+static uint64_t decided_most(const struct actor *actor, const struct stint_verdict *v) {
+    return v->window != 0 ? decided_by(v) : most_of(actor->at, actor->clock_most) + ALLOWANCE;
+}
+
+/* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have
+ * decided by (each "if it is within 60 s of now"). */
+static void check_time(const struct actor *actor, const struct asked *asked,
+                       const struct stint_verdict *v) {
+    const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : time;
+    if (v->window == 0 || actor->stale || world->far)
+        return;
+    holds(time == now || (time >= actor->clock_least && time <= actor->clock_most) ||
+              (is(&world->names[asked->name], A_BURST) && time > now && time - now <= ALLOWANCE),
+          "decided by a time that is nobody's (H)");
+}
+
+/* Whether what was set until then is there: "over" by a clock, and 60 s, it may not be any more. */
+static bool is_kept(uint64_t until) {
+    return world->latest_clock < until + ALLOWANCE;
+}
+
+/* By which limit it was decided. An override holds for all whose time is before its end, and is
+ * gone from then on. */
 static void check_capacity(const struct actor *actor, const struct asked *asked,
                            const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
@@ -178,8 +243,13 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
 
     if (of_key->override != OVERRIDE_UNKNOWN && of_key->stamp < actor->began && !world->far &&
         !named->moved && !actor->stale) {
-        const bool set = of_key->override == OVERRIDE_SET && world->latest < of_key->until;
+        const bool was_set = of_key->override == OVERRIDE_SET;
+        const bool set =
+            was_set && decided_most(actor, v) < of_key->until && is_kept(of_key->until);
         holds(!set || overridden, "an override that was set holds");
+        holds(!was_set || decided_least(actor, v) < of_key->until_most || !overridden ||
+                  is(named, A_BAN),
+              "an override that is over is back");
         by.ruling = &ruling;
         holds(!set || v->capacity == model_capacity(&by, &asked->request) || world->died > 0 ||
                   !world->still,
@@ -191,6 +261,41 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
     if (overridden || named->moved || (v->flags & STINT_BANNED) != 0)
         return;
     holds(v->capacity == model_capacity(&by, &asked->request), "capacity");
+}
+
+/* A ban that is known to have begun holds for all whose time is before its end; and after the last
+ * end that any may have, nobody is banned, unless by this very refusal. */
+static void check_ban(const struct actor *actor, const struct asked *asked,
+                      const struct stint_verdict *v, bool whole) {
+    const struct named *named = &world->names[asked->name];
+    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const bool banned = v->flags & STINT_BANNED, begins = v->flags & STINT_FIRST_REFUSAL;
+    if (!is(named, A_BAN) || named->moved || world->far || actor->stale)
+        return;
+    holds(of_key->ban == 0 || of_key->ban_stamp > actor->began ||
+              decided_most(actor, v) >= of_key->ban || !is_kept(of_key->ban) || banned,
+          "a ban that began holds");
+    holds(!banned || begins || whole || decided_least(actor, v) < of_key->ruled ||
+              !is_alone(actor, asked->name, asked->key),
+          "a ban that is over is back");
+}
+
+/* What a refusal may have begun: a ban, or strikes. */
+static void ban_enter(const struct actor *actor, const struct asked *asked,
+                      const struct stint_verdict *v) {
+    const struct stint_policy *policy = &world->names[asked->name].policy;
+    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const uint64_t next = model_override_end(actor->clock_most + 1);
+    if (policy->ban == 0 || (v->allowed && (v->flags & STINT_SHADOWED) == 0))
+        return;
+    of_key->ruled = most_of(of_key->ruled, next);
+    of_key->ruled = most_of(of_key->ruled, decided_most(actor, v) + STINT_TICK_NS +
+                                               most_of(policy->ban, policy->ban_within));
+    if ((v->flags & STINT_BANNED) == 0 || (v->flags & STINT_FIRST_REFUSAL) == 0 || v->allowed ||
+        v->window == 0 || !is_alone(actor, asked->name, asked->key))
+        return;
+    of_key->ban = model_ban_end(policy, decided_by(v));
+    of_key->ban_stamp = ++world->stamp;
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
@@ -251,9 +356,10 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
     const struct named *named = &world->names[asked->name];
     const struct of_key *of_key = &books->keys[asked->name][asked->key];
     /* A part may be refused by an override that is cleared before its verdict is told. */
-    const bool cleared = of_key->changing > 0 || of_key->stamp > actor->began;
+    const bool cleared = of_key->changing > 0 || of_key->stamp > actor->began ||
+                         of_key->reset_stamp > actor->began || of_key->group_ended > actor->began;
     if (!refusal_judged(named, of_key) || actor->stale || cleared ||
-        (v->flags & (STINT_BANNED | STINT_OVERRIDDEN | STINT_UNTRACKED)) != 0)
+        (v->flags & (STINT_OVERRIDDEN | STINT_UNTRACKED)) != 0)
         return;
     const struct entry *entry = entry_of(asked->name, asked->key, v->window);
     uint64_t most = entry->granted + under_way(actor, asked) + own;
@@ -267,6 +373,54 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
     most += entry->endless;
     holds(entry->vague != 0 || entry->full != 0 || most + cost > v->capacity,
           "refused for nothing (B)");
+}
+
+/* Whether a slot that is over may have been taken over by somebody whose clock is after that time:
+ * late threads then begin no window before its end, or, if it carried tokens or its windows are of
+ * no grid, before that clock. It may also be a claim, which ends with the tick after its now. */
+static bool is_overtaken(const struct actor *actor, uint64_t time) {
+    if (!world->roomy || world->died > 0 || books->raced)
+        return true;
+    for (unsigned i = 0; i <= ACTORS_MAX; i++) {
+        const struct actor *other = &world->actors[i];
+        for (unsigned j = 0; other != actor && other->calling && j < other->asked_count; j++)
+            if (!books->keys[other->asked[j].name][other->asked[j].key].known)
+                return true;
+    }
+    for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX; i++) {
+        const struct of_key *of_key = &books->keys[i / KEYS_MAX][i % KEYS_MAX];
+        if (of_key->changes > 0 || of_key->ruled != 0)
+            return true;
+    }
+    for (unsigned i = 0; i < books->entry_count; i++) {
+        const struct named *named = &world->names[books->entries[i].name];
+        const bool plain = !(is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
+                             is(named, A_IN_FLIGHT) || is(named, A_FIRST) || is(named, A_BURST));
+        if (books->entries[i].window <= world->latest_clock &&
+            (!plain || books->entries[i].window > time))
+            return true;
+    }
+    return false;
+}
+
+/* B: a key is in the window of the request's time, or in one for which it was asked: what others
+ * were asked for costs it nothing. */
+static void check_window(const struct actor *actor, const struct asked *asked,
+                         const struct stint_verdict *v) {
+    const struct named *named = &world->names[asked->name];
+    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    if (v->window == 0 || named->moved || actor->stale || world->far || is(named, A_BURST) ||
+        is(named, A_FIRST) || is(named, A_PER_KEY))
+        return;
+    struct entry *entry = entry_of(asked->name, asked->key, v->window);
+    if (window_end_at(&named->policy, 0, decided_by(v)) == v->window) {
+        entry->asked |= (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
+        return;
+    }
+    const uint64_t latest = window_end_at(&named->policy, 0, world->latest_clock);
+    holds(entry->asked || of_key->dead > 0 || !is_alone(actor, asked->name, asked->key) ||
+              (v->window <= latest && (actor->switches > 0 || is_overtaken(actor, decided_by(v)))),
+          "in a window that nobody asked for (B)");
 }
 
 /* A: the ledger never says more than the policy, or what else there was, allows. */
@@ -298,6 +452,9 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
         of_key->dead += is(named, A_STRIPES) ? ENDLESS : 0;
         return;
     }
+    books->raced |= (!of_key->known || is(named, A_STRIPES)) &&
+                    (actor->switches > 0 || !is_alone(actor, asked->name, asked->key));
+    of_key->known = true;
     struct entry *entry = entry_of(asked->name, asked->key, v->window);
     entry->vague += of_key->resetting != 0 || of_key->reset_stamp >= actor->began;
     if ((asked->request.flags & STINT_CHARGE) != 0)
@@ -308,12 +465,17 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
         entry->granted += v->granted;
     const bool own = asked->request.limit != 0, endless = v->capacity == STINT_LIMIT_MAX;
     const bool charged = (asked->request.flags & STINT_CHARGE) != 0;
+    const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
+    const bool drained = refused && (asked->request.flags & STINT_DRAIN) != 0;
     /* A part of a refused group is told beside what others would have taken. It may have taken its
      * cost, and given it back, or have emptied the key. */
     of_key->dead += group_refused && (asked->request.flags & STINT_DRAIN) != 0;
+    of_key->group_ended = group_refused ? ++world->stamp : of_key->group_ended;
     move_enter(&(struct move){.name = asked->name,
                               .key = asked->key,
                               .back = group_refused,
+                              .moves = v->granted != 0 || drained,
+                              .unsettled = group_refused && actor->asked_count > 1,
                               .counts = v->granted != 0 && !charged && !endless,
                               .now = v->window - v->reset_after,
                               .full = v->reset_after != 0 ? v->window : 0,
@@ -330,6 +492,94 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
               world->options.on_full == STINT_FULL_REPLACE,
           "a window's first refusal is told once");
     check_most(entry);
+}
+
+/* ---- Refusals of buckets --------------------------------------------------------------------- */
+
+/* What a move may have added to the instant at which its bucket is full.
+ *
+ * A known fault is excused here, and nowhere else: a refused group of a bucket and other parts
+ * charges the bucket, and gives it back too little or too much. So a part of such a group may have
+ * left all that it asked for. */
+static uint64_t move_adds(const struct move *move) {
+    return move->moves || move->unsettled ? move->tokens * move->token : 0;
+}
+
+/* The latest instant at which a key's bucket may be full, after all that was told of it and all
+ * that others may be taking; 0: it was never seen; UINT64_MAX: nobody can tell. */
+static uint64_t full_most(const struct actor *actor, unsigned name, unsigned key) {
+    uint64_t most = 0, taking = 0;
+    for (unsigned i = 0; i < books->move_count; i++) {
+        const struct move *move = &books->moves[i];
+        if (move->name != name || move->key != key || !(move->moves || move->unsettled))
+            continue;
+        uint64_t full = move->moves ? move->full : most_of(move->now, move->full) + move_adds(move);
+        for (unsigned j = 0; j < books->move_count; j++)
+            if (j != i && books->moves[j].name == name && books->moves[j].key == key &&
+                books->moves[j].ended > move->began)
+                full += move_adds(&books->moves[j]);
+        most = most_of(most, full);
+    }
+    for (unsigned i = 0; i <= ACTORS_MAX; i++) {
+        const struct actor *other = &world->actors[i];
+        if (other == actor || other->function > F_GROUPS || !may_take(other, name, key))
+            continue;
+        most = most_of(most, most_of(other->at, other->clock_most) + ALLOWANCE);
+        for (unsigned j = 0; j < other->asked_count; j++)
+            if (other->asked[j].name == name && other->asked[j].key == key)
+                taking += other->asked[j].request.cost * world->names[name].policy.window;
+    }
+    return books->keys[name][key].dead > 0 ? UINT64_MAX : most + taking;
+}
+
+/* Whether the ledger can say that a part's key is refused for nothing. */
+static bool bucket_judged(const struct actor *actor, const struct asked *asked,
+                          const struct stint_verdict *v) {
+    const struct named *named = &world->names[asked->name];
+    return is(named, A_BURST) && !named->mixed && !named->moved && !world->far &&
+           !asked->senseless && world->options.on_full != STINT_FULL_REPLACE &&
+           books->keys[asked->name][asked->key].changes == 0 &&
+           books->keys[asked->name][asked->key].reset_stamp < actor->began &&
+           (v->flags &
+            (STINT_UNTRACKED | STINT_OVERRIDDEN | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) == 0;
+}
+
+/* Whether a part fits at that time, after the parts before it that are of its key. */
+static bool bucket_fits(const struct actor *actor, const struct asked *all, unsigned part,
+                        bool whole, uint64_t time) {
+    const struct asked *asked = &all[part];
+    const struct model_by by = model_by(&world->names[asked->name].policy);
+    const uint64_t full = full_most(actor, asked->name, asked->key);
+    struct model_key key = {.window = most_of(full, time), .known = 1};
+    struct model_answer answer = {.verdict = {.allowed = false}};
+    for (unsigned i = whole ? 0 : part; full != UINT64_MAX && i <= part; i++)
+        if (all[i].name == asked->name && all[i].key == asked->key)
+            answer = model_decide(&by, &all[i].request, time, &key);
+    return answer.verdict.allowed && (answer.verdict.flags & STINT_SHADOWED) == 0;
+}
+
+/* B: a bucket's request is refused only if it fits neither at its own time nor at the clock's, "if
+ * it is within 60 s". Of a group all parts must fit then. `count`: of its parts; 0: it is none. */
+static void check_bucket_refusal(const struct actor *actor, const struct asked *all,
+                                 const struct stint_verdict *verdicts, unsigned count,
+                                 unsigned part) {
+    const struct asked *asked = &all[part];
+    const struct stint_verdict *v = &verdicts[part];
+    const uint64_t clock = actor->clock_least;
+    if ((v->allowed && (v->flags & STINT_SHADOWED) == 0) || !bucket_judged(actor, asked, v))
+        return;
+    /* Who sleeps in his call may have been refused at its beginning. */
+    const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : clock;
+    holds(!bucket_fits(actor, all, part, count != 0, time) ||
+              !bucket_fits(actor, all, part, count != 0, now),
+          "refused for nothing by a bucket (B)");
+    if (clock <= time || clock - time > ALLOWANCE)
+        return;
+    bool fits = true;
+    for (unsigned i = count != 0 ? 0 : part; fits && i < (count != 0 ? count : part + 1); i++)
+        fits = bucket_judged(actor, &all[i], &verdicts[i]) &&
+               bucket_fits(actor, all, i, count != 0, clock);
+    holds(!fits, "refused by a bucket, though it fits at the clock's time (B)");
 }
 
 static void check_flags(struct actor *actor, const struct asked *asked,
@@ -368,9 +618,15 @@ void verdicts_check(struct actor *actor, const struct asked *all,
         if (whole)
             check_together(all, verdicts, count, i);
         holds(!(whole && refused) || v->granted == 0, "a refused group is granted nothing");
+        check_time(actor, asked, v);
         check_capacity(actor, asked, v);
+        check_ban(actor, asked, v, whole);
+        if (!actor->reads)
+            ban_enter(actor, asked, v);
         if (actor->stale)
             continue;
+        check_window(actor, asked, v);
+        check_bucket_refusal(actor, all, verdicts, whole ? count : 0, i);
         uint64_t own = 0;
         for (unsigned j = 0; j < i && whole; j++)
             if (all[j].name == asked->name && all[j].key == asked->key)
@@ -386,6 +642,50 @@ void verdicts_check(struct actor *actor, const struct asked *all,
     }
 }
 
+/* The earliest instant at which a key's bucket can be full, while nobody else calls for it. */
+static uint64_t full_least(unsigned name, unsigned key) {
+    uint64_t least = 0;
+    for (unsigned i = 0; i < books->move_count; i++) {
+        const struct move *move = &books->moves[i];
+        uint64_t full = move->full;
+        if (move->name != name || move->key != key || move->back || !move->moves)
+            continue;
+        for (unsigned j = 0; j < books->move_count; j++) {
+            const struct move *other = &books->moves[j];
+            if (other->name == name && other->key == key && other->back &&
+                other->ended > move->began) /* no more than makes it full */
+                full -= other->tokens * other->token < full ? other->tokens * other->token : full;
+        }
+        least = most_of(least, full);
+    }
+    return least;
+}
+
+/* What a bucket is given back is what has not come back by itself: "the time tokens * T, but no
+ * more than what is left to `window`, and no more than makes it full". */
+static void check_refund(const struct actor *actor, const struct taken *taken, uint32_t tokens,
+                         uint32_t given) {
+    const unsigned name = taken->asked.name, key = taken->asked.key;
+    const struct named *named = &world->names[name];
+    const struct of_key *of_key = &books->keys[name][key];
+    const uint64_t time = most_of(actor->clock_most, decided_by(&taken->verdict));
+    if (!is(named, A_BURST) || named->mixed || named->moved || actor->reads || actor->stale ||
+        world->far || of_key->changes > 0 || of_key->resets > 0 || of_key->given_by_dead ||
+        of_key->dead > 0 || world->options.on_full == STINT_FULL_REPLACE ||
+        !is_alone(actor, name, key))
+        return;
+    const uint64_t token = token_time(&named->policy), window = taken->verdict.window;
+    const uint64_t full = full_least(name, key);
+    if (full <= world->latest_clock) /* its slot may be another's */
+        return;
+    uint64_t left = full < window ? full : window;
+    left = left > time ? left - time : 0;
+    left = left < tokens * token ? left : tokens * token;
+    must(given * token >= left,
+         "B: bucket %c, key %u: %u of %u tokens given back, %" PRIu64 " ns are left", 'a' + name,
+         key, given, tokens, left);
+}
+
 void ledger_refund_begins(const struct taken *taken, uint32_t tokens) {
     struct entry *entry = entry_of(taken->asked.name, taken->asked.key, taken->verdict.window);
     if ((taken->asked.request.flags & STINT_CHARGE) == 0)
@@ -398,6 +698,7 @@ void ledger_refunded(const struct actor *actor, const struct taken *taken, uint3
     struct entry *entry = entry_of(taken->asked.name, taken->asked.key, taken->verdict.window);
     must(given <= tokens, "more was given back (%u) than told to (%u)", given, tokens);
     must(given == 0 || taken->verdict.window != 0, "given back by a verdict of no window");
+    check_refund(actor, taken, tokens, given);
     if ((taken->asked.request.flags & STINT_CHARGE) == 0)
         entry->refunded -= tokens - given;
     else
@@ -436,18 +737,96 @@ void ledger_untold(const struct asked *asked) {
     books->keys[asked->name][asked->key].dead +=
         (asked->request.flags & STINT_DRAIN) != 0 ? ENDLESS : asked->request.cost;
     world->names[asked->name].uncounted = true;
+    books->keys[asked->name][asked->key].ruled = UINT64_MAX;
 }
 
-void ledger_reset(unsigned name, unsigned key, bool begins) {
-    books->keys[name][key].resetting += begins ? 1 : -1u;
-    books->keys[name][key].resets++;
-    books->keys[name][key].reset_stamp = ++world->stamp;
+static void entries_vague(unsigned name, unsigned key, unsigned more) {
     for (unsigned i = 0; i < books->entry_count; i++)
-        books->entries[i].vague += books->entries[i].name == name && books->entries[i].key == key;
+        if (books->entries[i].name == name && books->entries[i].key == key)
+            books->entries[i].vague += more;
+}
+
+void ledger_reset_begins(unsigned name, unsigned key) {
+    books->keys[name][key].resetting++;
+    books->keys[name][key].resets++;
+    books->keys[name][key].ban = 0;
+    books->keys[name][key].reset_stamp = ++world->stamp;
+    entries_vague(name, key, 1);
+}
+
+/* Nobody gives back what the key had before a reset. */
+static void forget_taken(unsigned name, unsigned key) {
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        for (unsigned j = 0; j < TAKEN_MAX; j++) {
+            struct taken *taken = &world->actors[i].taken[j];
+            if (taken->asked.name == name && taken->asked.key == key)
+                taken->left = 0;
+        }
+}
+
+/* Nobody else called for the key: it is "as good as new". Of a bucket, the ledger knows that it is
+ * full by the clock. */
+static void reset_alone(const struct actor *actor, unsigned name, unsigned key) {
+    for (unsigned i = 0; i < books->entry_count; i++) {
+        struct entry *entry = &books->entries[i];
+        if (entry->name == name && entry->key == key)
+            entry->granted = entry->charged = entry->refunded = entry->endless = entry->full = 0;
+    }
+    for (unsigned i = 0; i < books->move_count; i++)
+        if (books->moves[i].name == name && books->moves[i].key == key)
+            books->moves[i].name = NAMES_MAX;
+    move_enter(&(struct move){.name = name,
+                              .key = key,
+                              .back = true,
+                              .moves = true,
+                              .full = actor->clock_most,
+                              .began = actor->began});
+    forget_taken(name, key);
+}
+
+/* Whether a key has surely something to forget. */
+static bool is_counted(unsigned name, unsigned key) {
+    const struct named *named = &world->names[name];
+    const struct of_key *of_key = &books->keys[name][key];
+    if (of_key->resets > 0 || of_key->given_by_dead || world->options.on_full == STINT_FULL_REPLACE)
+        return false;
+    if (is(named, A_BURST))
+        return !named->mixed && full_least(name, key) > world->latest_clock;
+    const struct entry *last = NULL;
+    for (unsigned i = 0; i < books->entry_count; i++) {
+        const struct entry *entry = &books->entries[i];
+        if (entry->name == name && entry->key == key &&
+            (last == NULL || entry->window > last->window))
+            last = entry;
+    }
+    return last != NULL && last->vague == 1 && last->window > world->latest_clock &&
+           last->granted > last->refunded;
+}
+
+void ledger_reset_ends(struct actor *actor, unsigned name, unsigned key, bool reset) {
+    struct of_key *of_key = &books->keys[name][key];
+    const bool known = is_alone(actor, name, key) && !world->names[name].moved && !actor->stale &&
+                       !world->far && world->died == 0 && of_key->dead == 0 &&
+                       actor->ids[name] != UINT32_MAX;
+    of_key->resets--; /* this one */
+    must(reset || !known || !is_counted(name, key),
+         "policy %c, key %u: a reset finds nothing of what was granted", 'a' + name, key);
+    of_key->resets++;
+    of_key->resetting--;
+    of_key->reset_stamp = ++world->stamp;
+    if (known && chance(actor, 2)) {
+        of_key->resets--;
+        entries_vague(name, key, -1u);
+        reset_alone(actor, name, key);
+    } else {
+        entries_vague(name, key, 1);
+    }
 }
 
 /* What a call that died in the middle may have done. */
 void ledger_dead(const struct actor *actor) {
+    world->stamp++;
+    ledger_call_ends(actor);
     for (unsigned i = 0; i < actor->asked_count; i++) {
         const struct asked *asked = &actor->asked[i];
         ledger_untold(asked);
@@ -460,19 +839,23 @@ void ledger_dead(const struct actor *actor) {
 
 uint64_t override_begins(unsigned name, unsigned key) {
     books->keys[name][key].override = OVERRIDE_UNKNOWN;
+    books->keys[name][key].ban = 0;
     books->keys[name][key].changing++;
     return ++books->keys[name][key].changes;
 }
 
-void override_ends(unsigned name, unsigned key, uint64_t change, enum override_state state,
-                   uint32_t limit, uint64_t until) {
-    struct of_key *of_key = &books->keys[name][key];
+void override_ends(const struct actor *actor, const struct asked *asked, uint64_t change,
+                   enum override_state state, uint32_t limit, uint64_t until) {
+    struct of_key *of_key = &books->keys[asked->name][asked->key];
     of_key->changing--;
+    of_key->changes +=
+        of_key->changing > 0; /* the other one may have changed it before, or after */
     if (of_key->changing > 0 || of_key->changes != change)
         return;
     of_key->override = state;
     of_key->limit = limit;
-    of_key->until = until;
+    of_key->until = model_override_end(until);
+    of_key->until_most = most_of(of_key->until, model_override_end(actor->clock_most + 1));
     of_key->stamp = ++world->stamp;
 }
 
@@ -480,11 +863,14 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
                   uint32_t limit, uint64_t until) {
     const struct of_key *of_key = &books->keys[name][key];
     if (of_key->override != OVERRIDE_SET || of_key->stamp > actor->began || world->far ||
-        world->names[name].moved || world->latest >= of_key->until || actor->stale ||
-        actor->ids[name] == UINT32_MAX)
+        world->names[name].moved || actor->stale || actor->ids[name] == UINT32_MAX)
+        return;
+    must(result != 0 || actor->clock_least < of_key->until_most || is(&world->names[name], A_BAN),
+         "an override that is over is found: policy %c, key %u", 'a' + name, key);
+    if (actor->clock_most >= of_key->until || !is_kept(of_key->until))
         return;
     must(result == 0, "an override is not found: policy %c, key %u", 'a' + name, key);
-    must(until == (of_key->until + STINT_TICK_NS - 1) / STINT_TICK_NS * STINT_TICK_NS &&
+    must((until == of_key->until || until == of_key->until_most) &&
              (limit == of_key->limit || !world->still),
          "an override is another: limit %u until %" PRIu64, limit, until);
 }
@@ -523,6 +909,8 @@ static void check_full(const struct named *named, const struct move *moves, unsi
     uint64_t most = world->latest;
     for (unsigned i = 0; i < count; i++) {
         uint64_t least = moves[i].full, more = moves[i].full + world->counted.stray_tokens;
+        if (moves[i].unsettled)
+            most = most_of(most, most_of(moves[i].now, moves[i].full) + move_adds(&moves[i]));
         if (moves[i].back)
             continue;
         for (unsigned j = 0; j < count; j++) {
@@ -531,8 +919,8 @@ static void check_full(const struct named *named, const struct move *moves, unsi
                 least -= moves[j].ended > moves[i].began ? ns : 0;
             else if (moves[j].began > moves[i].ended)
                 least += moves[j].tokens * named->token_least;
-            if (!moves[j].back && j != i && moves[j].ended > moves[i].began)
-                more += ns;
+            if (j != i && moves[j].ended > moves[i].began)
+                more += move_adds(&moves[j]);
         }
         must((int64_t)(full - least) >= 0 || moves[i].full == 0,
              "A: bucket %c, key %u is full at %" PRIu64 ", not %" PRIu64, 'a' + moves[i].name,
@@ -556,6 +944,43 @@ static void check_bucket(unsigned name, unsigned key, const struct stint_verdict
     check_spans(named, moves, count);
     if (!named->moved && v->window != 0 && of_key->dead == 0)
         check_full(named, moves, count, v->window, is(named, A_OVERRIDES) || named->uncounted);
+}
+
+/* What is used of a key whose tokens carry over: "paid back by `limit` tokens in every new window",
+ * however long nobody asked. */
+static void check_owed(const struct asked *asked, const struct stint_verdict *v) {
+    const struct named *named = &world->names[asked->name];
+    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    uint64_t least = 0, most = of_key->dead, from = 0;
+    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
+        of_key->resets > 0 || of_key->given_by_dead)
+        return;
+    for (;;) { /* window after window */
+        const struct entry *next = NULL;
+        for (unsigned i = 0; i < books->entry_count; i++) {
+            const struct entry *entry = &books->entries[i];
+            if (entry->name == asked->name && entry->key == asked->key && entry->window > from &&
+                (next == NULL || entry->window < next->window))
+                next = entry;
+        }
+        const uint64_t until = next != NULL && next->window < v->window ? next->window : v->window;
+        const uint64_t paid =
+            from == 0 ? 0 : (until - from) / named->policy.window * named->policy.limit;
+        least -= least < paid ? least : paid;
+        most -= most < paid ? most : paid;
+        if (next == NULL || next->window > v->window)
+            break;
+        if (next->vague > 0)
+            return;
+        const uint64_t taken = next->granted + next->charged;
+        least = least + taken > next->refunded ? least + taken - next->refunded : 0;
+        most = most + taken > next->refunded ? most + taken - next->refunded : 0;
+        most += next->endless + (next->full != 0 ? ENDLESS : 0);
+        from = next->window;
+    }
+    most += world->died + world->counted.stray_tokens + of_key->dead;
+    holds(v->used >= least, "what a key owes is forgotten (A)");
+    holds(v->used <= most, "what a key owes is not paid (B)");
 }
 
 /* Whatever is carried into a window, it has what was granted in it and not given back (A). */
@@ -590,6 +1015,8 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
         return;
     }
     used_least(name, key, v);
+    if (is(named, A_ABOVE) || is(named, A_RESERVED))
+        check_owed(asked, v);
     if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
         is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
         is(named, A_ABOVE) || is(named, A_RESERVED) || of_key->resets > 0 || of_key->given_by_dead)
@@ -664,9 +1091,37 @@ void end_check(struct actor *actor) {
     for (unsigned name = 0; name < world->name_count; name++)
         if (held_up(&world->names[name]) > most)
             most = held_up(&world->names[name]);
-    if (most > 400 * DAY) /* other slots would seem to be of today: an id has 2.7 years */
+    /* Other slots would seem to be of today: an id has 2.7 years. */
+    if (most > (world->idles ? 90 : 400) * DAY)
         return;
     take_each(actor, false);
     world->time += most + 2 * MINUTE;
     take_each(actor, true);
+}
+
+/* ---- Days ------------------------------------------------------------------------------------ */
+
+/* An end is known by 33 bits of ticks. What ended so long ago that one with the same bits is ahead,
+ * or has not paid all of its debt, may be taken for that. */
+static bool end_clear(uint64_t end, uint64_t ahead, uint64_t owed, uint64_t time) {
+    const uint64_t round = STINT_TICK_NS << 33, ago = time > end ? time - end : 0;
+    const uint64_t since = ago % round;
+    return since + 100 * DAY + ahead + 2 * MINUTE < round && (ago < round || since > owed);
+}
+
+bool ledger_clear(uint64_t time, bool seen) {
+    bool clear = true;
+    for (unsigned i = 0; i < books->entry_count; i++) {
+        const struct named *named = &world->names[books->entries[i].name];
+        const uint64_t owed = is(named, A_RESERVED) || is(named, A_ABOVE) ? 2 * named->largest : 1;
+        clear &= end_clear(books->entries[i].window, named->longest, owed * named->longest, time);
+    }
+    for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX && !seen; i++) {
+        const struct of_key *of_key = &books->keys[i / KEYS_MAX][i % KEYS_MAX];
+        if (of_key->changes > 0) /* what was set may be set by one who died */
+            clear &= end_clear(world->latest + 20 * DAY, 366 * DAY + 20 * DAY, 0, time);
+        if (of_key->ruled != 0)
+            clear &= end_clear(of_key->ruled, 2 * 366 * DAY, 0, time);
+    }
+    return clear;
 }

@@ -8,9 +8,12 @@ static bool has(uint32_t features, enum feature feature) {
     return features >> feature & 1;
 }
 
-static uint64_t window_draw(struct random *random) {
+static uint64_t window_draw(struct random *random, uint32_t features) {
     static const uint64_t windows[] = {10 * MS,     20 * MS, 50 * MS,     SECOND,
                                        10 * SECOND, MINUTE,  30 * MINUTE, DAY};
+    static const uint64_t longer[] = {30 * DAY, 100 * DAY, 250 * DAY, STINT_WINDOW_MAX};
+    if (world->idles && !has(features, A_BURST) && random_below(random, 2) == 0)
+        return longer[random_below(random, 4)];
     return windows[random_below(random, 8)];
 }
 
@@ -44,7 +47,8 @@ static uint32_t flags_of(uint32_t features) {
 /* The ban that goes with the policy's window. */
 static void ban_draw(struct random *random, struct stint_policy *policy) {
     const uint64_t window = policy->calendar != 0 ? 31 * DAY : policy->window;
-    const bool yearly = policy->calendar == STINT_CALENDAR_YEAR; /* no ban is longer than two */
+    const bool yearly = policy->calendar == STINT_CALENDAR_YEAR || /* no ban is longer than two */
+                        window > STINT_WINDOW_MAX / 2;
     policy->ban_after = (uint32_t)random_below(random, yearly ? 3 : 4);
     policy->ban = window * (1 + random_below(random, 3)) + 20 * MS;
     if (policy->ban > STINT_WINDOW_MAX)
@@ -58,8 +62,9 @@ static uint32_t burst_draw(struct random *random) {
 static struct stint_policy policy_make(struct random *random, unsigned name, uint32_t features) {
     struct stint_policy policy = STINT_POLICY_INIT;
     policy.name[0] = (char)('a' + name);
-    policy.limit = 2 + (uint32_t)random_below(random, 7);
-    policy.window = window_draw(random);
+    policy.window = window_draw(random, features);
+    policy.limit =
+        2 + (uint32_t)random_below(random, policy.window > DAY ? 2 : 7); /* to owe some */
     policy.flags = flags_of(features);
     policy.stripes = !has(features, A_STRIPES) ? 0 : random_below(random, 2) ? 2 : 4;
     policy.limit += policy.stripes;

@@ -3,7 +3,7 @@
  * kinds, by policies of all kinds, while clocks step, threads and processes die, tables are full,
  * opened alone and resized.
  *
- *     world [--seconds N] [--short] [--without GUARD]
+ *     world [--seconds N] [--short] [--day] [--without GUARD]
  *     world --seed N        one world, and each of its calls on the standard error
  *
  * A world is what its seed makes of it, and the same each time: its threads run one at a time
@@ -128,6 +128,8 @@ void call_begin(struct actor *actor, enum function function, const struct asked 
     actor->function = function;
     actor->features = actor->names = 0;
     actor->met = actor->steps = actor->readings = actor->switches = 0;
+    actor->at = STINT_NOW;
+    actor->clock_least = actor->clock_most = world->time + (uint64_t)actor->skew;
     actor->began = ++world->stamp;
     actor->asked_count = count;
     for (unsigned i = 0; i < count; i++) {
@@ -144,6 +146,8 @@ void call_begin(struct actor *actor, enum function function, const struct asked 
     trace(actor, "%s", function_names[function]);
     if (world->reopened)
         event_met(actor, E_ALONE);
+    if (world->idled)
+        event_met(actor, E_IDLE);
     for (unsigned i = 0; i < world->actor_count; i++)
         if (world->actors[i].skew != actor->skew) {
             event_met(actor, E_SKEWED);
@@ -155,6 +159,11 @@ void call_begin(struct actor *actor, enum function function, const struct asked 
 void call_end(struct actor *actor) {
     actor->calling = false;
     world->stamp++;
+    ledger_call_ends(actor);
+}
+
+static void later(uint64_t *latest, uint64_t time) {
+    *latest = time > *latest ? time : *latest;
 }
 
 /* Each reading moves it. */
@@ -163,11 +172,27 @@ static uint64_t world_clock(void) {
         schedule_step();
     world->time += 3;
     const uint64_t time = world->time + (self != NULL ? (uint64_t)self->skew : 0);
-    if (self != NULL)
-        self->readings++;
-    if (time > world->latest)
-        world->latest = time;
+    later(&world->latest, time);
+    later(&world->latest_clock, time);
+    if (self == NULL)
+        return time;
+    self->readings++;
+    later(&self->clock_most, time);
+    if (time < self->clock_least)
+        self->clock_least = time;
     return time;
+}
+
+struct stint_verdict look_aside(struct actor *actor, const struct stint_request *request,
+                                uint64_t now) {
+    const struct actor was = *actor;
+    const bool ran = running;
+    struct stint_verdict verdict;
+    running = false;
+    (void)stint_decide(actor->limiter, request, now, &verdict);
+    running = ran;
+    *actor = was;
+    return verdict;
 }
 
 /* ---- Locks: those of the system belong to threads of the system, of which there is one ------- */
@@ -280,18 +305,13 @@ static void switched(unsigned thread) {
 
 /* ---- What happens beside calls --------------------------------------------------------------- */
 
-/* No later than this: a slot tells ends 2.7 years apart. */
-static bool too_late(uint64_t time) {
-    return time > world->first + 100 * DAY;
-}
-
 static void set_time(struct actor *actor, uint64_t time, enum event event) {
-    if (too_late(time))
+    if (time > world->clear)
         return;
     trace(actor, "the clock goes from %" PRIu64 " to %" PRIu64, world->time, time);
     world->time = time;
-    if (time > world->latest)
-        world->latest = time;
+    later(&world->latest, time);
+    later(&world->latest_clock, time);
     all_meet(event, actor);
 }
 
@@ -301,11 +321,8 @@ static void turn_window(struct actor *actor) {
     if (actor->limiter == NULL || actor->ids[name] == UINT32_MAX)
         return;
     struct stint_request look = STINT_REQUEST(world->keys[0], actor->ids[name], 0);
-    struct stint_verdict verdict;
     look.flags = STINT_PEEK;
-    running = false;
-    (void)stint_decide(actor->limiter, &look, STINT_NOW, &verdict);
-    running = true;
+    const struct stint_verdict verdict = look_aside(actor, &look, STINT_NOW);
     const uint64_t end = verdict.window - (uint64_t)actor->skew;
     if (verdict.window == 0 || end < world->time)
         return;
@@ -320,7 +337,7 @@ static void step_back(struct actor *actor) {
     if (world->steps_far && chance(actor, 4)) {
         world->far = true;
         set_time(actor, world->time - 61 * SECOND - random_below(&actor->random, 2 * DAY), E_BACK);
-    } else if (world->steps_little && world->time - little + 30 * SECOND > world->latest) {
+    } else if (world->steps_little && world->time - little + MINUTE > world->latest) {
         set_time(actor, world->time - little, E_BACK);
     }
 }
@@ -432,17 +449,30 @@ static void options_draw(struct random *random) {
     }
 }
 
+/* Clocks of processes differ by nothing, by a tick of the kernel's or two, or by all they may. */
+static void clocks_draw(struct random *random) {
+    static const uint64_t aparts[] = {0, 24 * MS, 58 * SECOND, 59 * SECOND};
+    if (!world->still && world->place != IN_PRIVATE)
+        world->apart = aparts[random_below(random, 4)];
+    for (unsigned i = 0; i < world->actor_count; i++)
+        world->actors[i].skew =
+            (int64_t)(random_below(random, 2) == 0 ? world->apart * random_below(random, 2)
+                                                   : random_below(random, world->apart + 1));
+}
+
 static void world_draw(struct random *random) {
     world->place = (enum place)(random_below(random, 5) % 3);
     functions_draw(random);
     world->still = random_below(random, 4) == 0;
     world->steps_little = random_below(random, 2) == 0;
     world->steps_far = random_below(random, 5) == 0;
+    world->idles = !world->still && random_below(random, 4) == 0;
     world->deaths = random_below(random, 2) == 0;
     world->processes = world->place != IN_PRIVATE && random_below(random, 3) == 0;
     world->first = T0 + random_below(random, 360) * DAY +
                    random_below(random, 1000000) * STINT_TICK_NS + 2 * MS;
-    world->time = world->latest = world->first;
+    world->time = world->latest = world->latest_clock = world->first;
+    world->clear = world->first + 100 * DAY;
     options_draw(random);
     world->name_count = 1 + (unsigned)random_below(random, NAMES_MAX);
     world->key_count = 1 + (unsigned)random_below(random, KEYS_MAX);
@@ -451,9 +481,8 @@ static void world_draw(struct random *random) {
         struct actor *actor = &world->actors[i];
         actor->number = i;
         actor->random.state = random_next(random);
-        if (!world->still && world->place != IN_PRIVATE && random_below(random, 3) == 0)
-            actor->skew = (int64_t)random_below(random, 20 * SECOND);
     }
+    clocks_draw(random);
     for (unsigned name = 0; name < world->name_count; name++)
         world->names[name].policy = policy_draw(random, name, false);
 }
@@ -567,11 +596,8 @@ static int64_t wrong_clock(struct random *random) {
     return (int64_t)(2 * MINUTE * 60 + random_below(random, 3 * DAY));
 }
 
-/* Between rounds: everybody who has died is there again, and perhaps nobody had the table open. */
-static void round_end(struct random *random) {
-    struct actor *first = &world->actors[0];
-    world->reopened = false;
-    const bool alone = world->place != IN_PRIVATE && random_below(random, 4) == 0;
+/* Everybody who has died is there again. `alone`: nobody had the table open in between. */
+static void all_begin(struct random *random, bool alone) {
     for (unsigned i = 0; i < world->actor_count && alone; i++) {
         self = &world->actors[i];
         if (self->limiter != NULL && !self->dead)
@@ -586,7 +612,7 @@ static void round_end(struct random *random) {
     for (unsigned i = 0; i < world->actor_count; i++) {
         struct actor *actor = &world->actors[i];
         const bool writes = i == 0;
-        const uint64_t latest = world->latest;
+        const uint64_t latest = world->latest, latest_clock = world->latest_clock;
         self = actor;
         if (writes && actor->limiter != NULL && (actor->reads || actor->stale) && !actor->dead)
             actor_close(actor);
@@ -595,8 +621,62 @@ static void round_end(struct random *random) {
             actor_begin(actor, writes);
         world->time -= i == 0 ? (uint64_t)wrong_by : 0;
         world->latest = i == 0 && wrong_by != 0 ? latest : world->latest;
+        world->latest_clock = i == 0 && wrong_by != 0 ? latest_clock : world->latest_clock;
     }
-    self = first;
+    self = &world->actors[0];
+}
+
+/* Perhaps nobody had the table open since the round before. */
+static void round_end(struct random *random) {
+    world->reopened = world->idled = false;
+    all_begin(random, world->place != IN_PRIVATE && random_below(random, 4) == 0);
+    quiet_check(&world->actors[0]);
+}
+
+static bool entry_skip(void *context, const struct stint_entry *entry) {
+    (void)context, (void)entry;
+    return true;
+}
+
+/* Somebody looks at the whole table, as an operator does who watches it. */
+static void table_seen(struct random *random) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct stint_limiter *limiter = world->actors[0].limiter;
+    switch (random_below(random, world->place == IN_FILE ? 3 : 2)) {
+    case 0:
+        must(stint_stats_get(limiter, &stats) == 0, "stats");
+        break;
+    case 1:
+        must(stint_each(limiter, entry_skip, NULL) == 0, "each");
+        break;
+    default:
+        all_begin(random, true);
+    }
+}
+
+/* Nobody decides for 1 to 2,700 days. In some of these the table is looked at now and then. */
+static void days_pass(struct random *random) {
+    static const uint64_t most[] = {3, 40, 400, 2700};
+    const uint64_t days = 1 + random_below(random, most[random_below(random, 4)]);
+    const uint64_t until = world->time + days * DAY + random_below(random, DAY);
+    const uint64_t step =
+        random_below(random, 2) == 0 ? UINT64_MAX : (20 + random_below(random, 280)) * DAY;
+    struct actor *first = &world->actors[0];
+    if (!ledger_clear(until, step != UINT64_MAX))
+        return;
+    trace(first, "nobody decides from %" PRIu64 " to %" PRIu64 ", seen every %" PRIu64, world->time,
+          until, step);
+    while (until - world->time > step) {
+        world->time += step;
+        table_seen(random);
+    }
+    world->time = until;
+    world->clear = until + 100 * DAY;
+    later(&world->latest, until);
+    later(&world->latest_clock, until);
+    for (unsigned i = 0; i < world->actor_count; i++)
+        world->actors[i].read = 0;
+    world->idled = true;
     quiet_check(first);
 }
 
@@ -614,6 +694,8 @@ static void world_run(uint64_t seed) {
     for (unsigned i = 0; i < rounds; i++) {
         round_run(&random);
         round_end(&random);
+        if (world->idles && random_below(&random, 2) == 0)
+            days_pass(&random);
     }
     end_check(&world->actors[0]);
     pairs->worlds++;
@@ -689,8 +771,14 @@ static bool guard_remove(const char *name) {
     return false;
 }
 
-static int run_all(double seconds, bool is_short) {
-    uint64_t seed = environment_number("STINT_TEST_SEED", 1), count = 0;
+/* The worlds of two days are not the same: none has a million. */
+static uint64_t seed_of_day(void) {
+    return (uint64_t)time(NULL) / 86400 * 1000000;
+}
+
+static int run_all(double seconds, bool is_short, uint64_t first) {
+    uint64_t seed = environment_number("STINT_TEST_SEED", first), count = 0;
+    printf("STINT_TEST_SEED=%" PRIu64 "\n", seed);
     for (; seconds_used() < seconds; count++) {
         if (is_short && count == WORLDS_SHORT)
             break;
@@ -701,10 +789,11 @@ static int run_all(double seconds, bool is_short) {
     }
     printf("%" PRIu64 " worlds from seed %" PRIu64 ", %" PRIu64 " calls, %" PRIu64
            " steps, %" PRIu64 " switches, %" PRIu64 " deaths, %" PRIu64 " processes, %" PRIu64
-           " openings; of decisions that nobody interrupted at most %" PRIu64
+           " openings, %" PRIu64
+           " waits looked at; of decisions that nobody interrupted at most %" PRIu64
            " readings of the clock, %" PRIu64 " steps; %.1f s\n",
            pairs->worlds, seed, pairs->calls, pairs->steps, pairs->switches, pairs->deaths,
-           pairs->processes, pairs->openings, pairs->most_readings, pairs->most_steps,
+           pairs->processes, pairs->openings, pairs->waits, pairs->most_readings, pairs->most_steps,
            seconds_used());
     if (is_short)
         return 0;
@@ -716,11 +805,15 @@ static int run_all(double seconds, bool is_short) {
 int main(int argc, char **argv) {
     double seconds = 50;
     bool is_short = false;
-    uint64_t seed = 0;
+    uint64_t seed = 0, first = 1;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--short") == 0) {
             is_short = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--day") == 0) {
+            first = seed_of_day();
             continue;
         }
         i++;
@@ -729,7 +822,8 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i - 1], "--seed") == 0 && value != NULL)
             seed = strtoull(value, NULL, 0);
         else if (strcmp(argv[i - 1], "--without") != 0 || value == NULL || !guard_remove(value)) {
-            fprintf(stderr, "usage: world [--seconds N] [--short] [--seed N] [--without GUARD]\n");
+            fprintf(stderr, "usage: world [--seconds N] [--short] [--day] [--seed N] "
+                            "[--without GUARD]\n");
             return 2;
         }
     }
@@ -740,7 +834,7 @@ int main(int argc, char **argv) {
     set_up = shared_memory(sizeof *set_up);
     worlds = shared_memory(2 * sizeof *worlds);
     if (seed == 0)
-        return run_all(seconds, is_short);
+        return run_all(seconds, is_short, first);
     world = worlds;
     world->verbose = true;
     world_run(seed);

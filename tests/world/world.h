@@ -108,6 +108,9 @@ enum feature {
     X(BACK, "the clock steps back")                                                                \
     X(AHEAD, "the clock steps ahead")                                                              \
     X(SKEWED, "another's clock differs")                                                           \
+    X(LATE, "its now is before the clock")                                                         \
+    X(EARLY, "its now is ahead of the clock")                                                      \
+    X(IDLE, "days passed since it last counted")                                                   \
     X(KILL, "it is killed")                                                                        \
     X(OTHER_KILL, "another is killed")                                                             \
     X(PROCESS, "a process begins, and ends or is killed")                                          \
@@ -132,7 +135,7 @@ struct pairs {
     uint64_t features[FEATURES_END][FEATURES_END]; /* by one request, with its policy */
     uint64_t groups[FEATURES_END][FEATURES_END];   /* by two requests of a group */
     uint64_t events[FEATURES_END][EVENTS_END];
-    uint64_t worlds, calls, steps, switches, deaths, processes, openings;
+    uint64_t worlds, calls, steps, switches, deaths, processes, openings, waits;
     uint64_t most_readings, most_steps; /* of a decision that nobody interrupted */
 };
 extern struct pairs *pairs;
@@ -200,7 +203,10 @@ struct actor {
     uint32_t features; /* of its requests */
     uint32_t names;    /* by which it decides */
     uint64_t met;      /* functions */
-    uint64_t began, steps, readings, switches, now;
+    uint64_t began, steps, readings, switches;
+    uint64_t at;                      /* the now that it was given; STINT_NOW */
+    uint64_t clock_least, clock_most; /* what its clock said meanwhile */
+    uint64_t read;                    /* a time that was read before; 0: none */
     struct asked asked[ASKED_MAX];
     unsigned asked_count;
     struct stint_policy adding; /* of policy_add */
@@ -217,10 +223,13 @@ struct world {
     bool roomy; /* no key can be without a slot */
     bool still; /* windows do not end */
     bool far;   /* a clock was stepped by more than the allowance, or differs by more */
-    bool steps_far, steps_little, deaths, processes;
-    bool reopened;         /* alone, since the round before */
+    bool steps_far, steps_little, deaths, processes, idles;
+    uint64_t apart;        /* clocks differ by so many ns at most */
+    bool reopened, idled;  /* opened alone, or days passed, since the round before */
     uint64_t functions;    /* that may be called: bits */
     uint64_t time, latest; /* ns; latest that any clock, or caller, said */
+    uint64_t latest_clock; /* that any clock said */
+    uint64_t clear;        /* until then no slot's end is taken for another (ledger_clear) */
     uint64_t first;        /* when it began */
     uint64_t stamp;        /* of beginnings and ends of calls */
     struct named names[NAMES_MAX];
@@ -290,6 +299,7 @@ void event_met(const struct actor *actor, enum event event);
 void verdicts_check(struct actor *actor, const struct asked *asked,
                     const struct stint_verdict *verdicts, unsigned count, bool whole);
 void ledger_begin(void);
+void ledger_call_ends(const struct actor *actor);
 void ledger_refund_begins(const struct taken *taken, uint32_t tokens);
 void ledger_refunded(const struct actor *actor, const struct taken *taken, uint32_t tokens,
                      uint32_t given);
@@ -299,19 +309,40 @@ void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
                          uint64_t most);
 void ledger_asked(const struct asked *asked);  /* before it is decided */
 void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
-void ledger_reset(unsigned name, unsigned key, bool begins);
+void ledger_reset_begins(unsigned name, unsigned key);
+void ledger_reset_ends(struct actor *actor, unsigned name, unsigned key, bool reset);
 void ledger_dead(const struct actor *actor);
 
 /* What is known of a key's override. While calls that change it overlap, nothing is; nor is it when
  * one of them has died. */
 enum override_state { OVERRIDE_NONE, OVERRIDE_SET, OVERRIDE_UNKNOWN };
 uint64_t override_begins(unsigned name, unsigned key);
-void override_ends(unsigned name, unsigned key, uint64_t change, enum override_state state,
-                   uint32_t limit, uint64_t until);
+void override_ends(const struct actor *actor, const struct asked *asked, uint64_t change,
+                   enum override_state state, uint32_t limit, uint64_t until);
 
 /* What stint_override_get told. */
 void override_got(const struct actor *actor, unsigned name, unsigned key, int result,
                   uint32_t limit, uint64_t until);
+
+/* Asks without being interrupted, or noticed. */
+struct stint_verdict look_aside(struct actor *actor, const struct stint_request *request,
+                                uint64_t now);
+
+/* Whether nobody else was in the middle of a call that may change the key, since this one began. */
+bool is_alone(const struct actor *actor, unsigned name, unsigned key);
+
+/* What refusals tell of waits, and all of what is used, is what a look then says (waits.c). */
+void waits_check(struct actor *actor, const struct asked *asked,
+                 const struct stint_verdict *verdicts, unsigned count);
+
+/* The time that a verdict was decided by, unless it is STINT_UNTRACKED. */
+static inline uint64_t decided_by(const struct stint_verdict *verdict) {
+    return verdict->window - verdict->reset_after;
+}
+
+/* Whether no slot that nobody touched is taken for another one, from then on for 100 days. `seen`:
+ * somebody looks at the whole table every few days. */
+bool ledger_clear(uint64_t time, bool seen);
 
 /* When nobody calls: all keys have used what the ledger says. */
 void quiet_check(struct actor *actor);
