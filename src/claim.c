@@ -46,23 +46,37 @@ enum progress stint_claim_short(struct decision *decision) {
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
 
-/* Raises the watermark of the key's shard before a used slot is taken over: to the end of that
- * slot. If its key was judged by it after the end, as it carried tokens, it was over by
- * decision->over.
+/* From which tick on the key of a slot that is over is judged the same without it: from the end of
+ * its window, or of the last one in which something of it counts. */
+static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end) {
+    if (policy == NULL || (policy_traits(policy) & TRAIT_CARRIES) == 0)
+        return end;
+    const struct rule rule = policy_rule(policy);
+    const uint64_t used = state_used(state), limit = rule.limit != 0 ? rule.limit : 1;
+    const uint64_t windows = (rule.flags & TWO_COUNTS) != 0 ? 1
+                             : used == 0                    ? 0
+                                                            : (used - 1) / limit;
+    return end + (tick_t)windows * policy_length(policy);
+}
+
+/* Raises the watermark of the key's shard before a used slot is taken over: to the tick from which
+ * on the slot's key is judged the same without it.
  *
- * A key whose window ended may have lost its slot so. A thread of that key with a late `now` must
- * not open the window again in a new slot. So a commit looks at the watermark (commit_tick). It is
- * raised no further than that takes, as all keys of the shard without a slot begin no earlier. */
+ * A thread of that key with a late `now` must not open its window again in a new slot. So a commit
+ * looks at the watermark (commit_tick). It is raised no further than that takes, as all keys of the
+ * shard without a slot begin no earlier. */
 static void watermark_raise(struct decision *decision, const struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     const tick_t over = tick_of(decision->over);
-    const bool late = seen->stepped || seen_carries(decision->limiter, seen);
-    const tick_t end = late ? over : end_of(state_id(seen->state), over);
+    const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
+    tick_t done = slot_done(policy, seen->state, end_of(state_id(seen->state), over));
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
 
+    if (done > over) /* by a step of the clock, or by another rule */
+        done = over;
     /* M7: seen high enough, or raised, then the claim. */
-    if ((tick_t)atomic_load_relaxed(watermark) < end && GUARDED(WATERMARK_RAISE))
-        atomic_raise(watermark, (uint64_t)end); /* M7 */
+    if ((tick_t)atomic_load_relaxed(watermark) < done && GUARDED(WATERMARK_RAISE))
+        atomic_raise(watermark, (uint64_t)done); /* M7 */
 }
 
 /* The tick in whose window a claim is committed: max(now, watermark, end of the claim - 1). The

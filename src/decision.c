@@ -95,7 +95,8 @@ uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, 
 void stint_bucket_again(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
 
-    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 || never_fits(terms))
+    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 ||
+        (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
         return;
     const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
     const uint64_t late = later - decision->now;

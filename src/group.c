@@ -59,7 +59,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     *took = 0;
     if (why != 0)
         return stint_decision_void(limiter, request, why, verdict);
-    decision.terms.part |= part | PART_THIS_NOW;
+    decision.terms.part |= part;
     const bool allowed = stint_decision_settle(&decision, request, verdict);
     *took = charge_counted(&decision.charge);
     return allowed;

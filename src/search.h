@@ -105,13 +105,6 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
     };
 }
 
-/* Whether a used slot that is over leaves a count to later windows, as it was seen: to its key it
- * was over when that was paid back. */
-static inline bool seen_carries(const struct stint_limiter *limiter, const struct seen *seen) {
-    const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
-    return policy != NULL && (policy_traits(policy) & TRAIT_CARRIES) != 0;
-}
-
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 /* Whether some slot's window begins far ahead of now. Then the clock was stepped back, or this

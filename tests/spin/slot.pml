@@ -154,8 +154,10 @@ byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #if CARRY /* of the first key's policy: count_carry */
 bit carries;
 #define OVER(used, windows)  ((used) > LIMIT * (windows) -> (used) - LIMIT * (windows) : 0)
-/* When a slot that is over was over to its key. */
-#define OVER_BY(holder, state, now) (carries -> (now) : END_OF(holder, state))
+/* From when on the key of a slot that is over is judged the same without it: slot_done. */
+#define OVER_BY(holder, state, now)                                                                \
+    (carries && STATE_USED(state) > LIMIT                                                          \
+         -> END_OF(holder, state) + (STATE_USED(state) - 1) / LIMIT * LENGTH(0) : END_OF(holder, state))
 #define CARRIED(state, used, now)                                                                  \
     (carries -> OVER(used, (WINDOW_END(0, now) - STATE_ID(state)) / LENGTH(0)) : 0)
 #else

@@ -53,6 +53,8 @@ struct of_key {
     uint64_t ruled;       /* no ban ends later than that, and no span of strikes */
     uint64_t ended;       /* stamp: when the last call for it did */
     uint64_t group_ended; /* when the last refused group did, which may have taken tokens (B4) */
+    uint64_t marked;      /* until then a refusal has told that its bucket is not full: the mark of
+                           * one that was full says so to callers whose clocks are behind */
 };
 
 static struct books {
@@ -214,21 +216,30 @@ static uint64_t decided_most(const struct actor *actor, const struct stint_verdi
     return v->window != 0 ? decided_by(v) : most_of(actor->at, actor->clock_most) + ALLOWANCE;
 }
 
-/* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have
- * decided by (each "if it is within 60 s of now"). */
+/* H: the time of a request is its now; or the clock's, or, of a bucket and its group, one that
+ * others have decided by (each "if it is within 60 s of now"). */
 static void check_time(const struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v) {
     const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : time;
     if (v->window == 0 || actor->stale || world->far)
         return;
     holds(time == now || (time >= actor->clock_least && time <= actor->clock_most) ||
-              (is(&world->names[asked->name], A_BURST) && time > now && time - now <= ALLOWANCE),
+              ((is(&world->names[asked->name], A_BURST) || actor->function == F_ALL ||
+                actor->function == F_GROUPS) &&
+               time > now && time <= most_of(now, actor->clock_most) + ALLOWANCE),
           "decided by a time that is nobody's (H)");
 }
 
-/* Whether what was set until then is there: "over" by a clock, and 60 s, it may not be any more. */
-static bool is_kept(uint64_t until) {
-    return world->latest_clock < until + ALLOWANCE;
+/* Whether what was set until then is there: "over" by a clock, and 60 s, it may not be any more. By
+ * a policy that bans a strike may take its place as soon as it is over. */
+static bool is_kept(const struct named *named, uint64_t until) {
+    return world->latest_clock < until + (is(named, A_BAN) ? 0 : ALLOWANCE);
+}
+
+/* "One that is over may come back 628 days after its end", if nobody sees it from 450 days on.
+ * (time.c has those whom somebody sees.) */
+static bool may_be_back(const struct actor *actor, const struct stint_verdict *v, uint64_t until) {
+    return decided_most(actor, v) > until + 628 * DAY - ALLOWANCE;
 }
 
 /* By which limit it was decided. An override holds for all whose time is before its end, and is
@@ -245,10 +256,10 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
         !named->moved && !actor->stale) {
         const bool was_set = of_key->override == OVERRIDE_SET;
         const bool set =
-            was_set && decided_most(actor, v) < of_key->until && is_kept(of_key->until);
+            was_set && decided_most(actor, v) < of_key->until && is_kept(named, of_key->until);
         holds(!set || overridden, "an override that was set holds");
         holds(!was_set || decided_least(actor, v) < of_key->until_most || !overridden ||
-                  is(named, A_BAN),
+                  is(named, A_BAN) || may_be_back(actor, v, of_key->until),
               "an override that is over is back");
         by.ruling = &ruling;
         holds(!set || v->capacity == model_capacity(&by, &asked->request) || world->died > 0 ||
@@ -273,10 +284,10 @@ static void check_ban(const struct actor *actor, const struct asked *asked,
     if (!is(named, A_BAN) || named->moved || world->far || actor->stale)
         return;
     holds(of_key->ban == 0 || of_key->ban_stamp > actor->began ||
-              decided_most(actor, v) >= of_key->ban || !is_kept(of_key->ban) || banned,
+              decided_most(actor, v) >= of_key->ban || !is_kept(named, of_key->ban) || banned,
           "a ban that began holds");
     holds(!banned || begins || whole || decided_least(actor, v) < of_key->ruled ||
-              !is_alone(actor, asked->name, asked->key),
+              !is_alone(actor, asked->name, asked->key) || may_be_back(actor, v, of_key->ruled),
           "a ban that is over is back");
 }
 
@@ -396,7 +407,7 @@ static bool is_overtaken(const struct actor *actor, uint64_t time) {
         const struct named *named = &world->names[books->entries[i].name];
         const bool plain = !(is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
                              is(named, A_IN_FLIGHT) || is(named, A_FIRST) || is(named, A_BURST));
-        if (books->entries[i].window <= world->latest_clock &&
+        if (books->entries[i].window <= world->latest_clock + ALLOWANCE &&
             (!plain || books->entries[i].window > time))
             return true;
     }
@@ -417,7 +428,10 @@ static void check_window(const struct actor *actor, const struct asked *asked,
         entry->asked |= (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
         return;
     }
-    const uint64_t latest = window_end_at(&named->policy, 0, world->latest_clock);
+    /* Who finds no slot that is over by the clock takes one that is so by his now. */
+    const uint64_t most = world->latest_clock + ALLOWANCE;
+    const uint64_t latest =
+        window_end_at(&named->policy, 0, world->latest < most ? world->latest : most);
     holds(entry->asked || of_key->dead > 0 || !is_alone(actor, asked->name, asked->key) ||
               (v->window <= latest && (actor->switches > 0 || is_overtaken(actor, decided_by(v)))),
           "in a window that nobody asked for (B)");
@@ -508,7 +522,7 @@ static uint64_t move_adds(const struct move *move) {
 /* The latest instant at which a key's bucket may be full, after all that was told of it and all
  * that others may be taking; 0: it was never seen; UINT64_MAX: nobody can tell. */
 static uint64_t full_most(const struct actor *actor, unsigned name, unsigned key) {
-    uint64_t most = 0, taking = 0;
+    uint64_t most = books->keys[name][key].marked, taking = 0;
     for (unsigned i = 0; i < books->move_count; i++) {
         const struct move *move = &books->moves[i];
         if (move->name != name || move->key != key || !(move->moves || move->unsettled))
@@ -566,14 +580,17 @@ static void check_bucket_refusal(const struct actor *actor, const struct asked *
     const struct asked *asked = &all[part];
     const struct stint_verdict *v = &verdicts[part];
     const uint64_t clock = actor->clock_least;
+    uint64_t *marked = &books->keys[asked->name][asked->key].marked;
     if ((v->allowed && (v->flags & STINT_SHADOWED) == 0) || !bucket_judged(actor, asked, v))
         return;
+    *marked = most_of(*marked, v->window);
     /* Who sleeps in his call may have been refused at its beginning. */
     const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : clock;
     holds(!bucket_fits(actor, all, part, count != 0, time) ||
               !bucket_fits(actor, all, part, count != 0, now),
           "refused for nothing by a bucket (B)");
-    if (clock <= time || clock - time > ALLOWANCE)
+    /* He may have read it as late as it is now. */
+    if (clock <= time || world->latest_clock - time > ALLOWANCE)
         return;
     bool fits = true;
     for (unsigned i = count != 0 ? 0 : part; fits && i < (count != 0 ? count : part + 1); i++)
@@ -668,7 +685,10 @@ static void check_refund(const struct actor *actor, const struct taken *taken, u
     const unsigned name = taken->asked.name, key = taken->asked.key;
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
-    const uint64_t time = most_of(actor->clock_most, decided_by(&taken->verdict));
+    /* Or by the time at which another key's slot was over, by whatever clock or now. */
+    const uint64_t early = world->latest_clock + ALLOWANCE;
+    const uint64_t time =
+        most_of(world->latest < early ? world->latest : early, decided_by(&taken->verdict));
     if (!is(named, A_BURST) || named->mixed || named->moved || actor->reads || actor->stale ||
         world->far || of_key->changes > 0 || of_key->resets > 0 || of_key->given_by_dead ||
         of_key->dead > 0 || world->options.on_full == STINT_FULL_REPLACE ||
@@ -791,7 +811,8 @@ static bool is_counted(unsigned name, unsigned key) {
     if (of_key->resets > 0 || of_key->given_by_dead || world->options.on_full == STINT_FULL_REPLACE)
         return false;
     if (is(named, A_BURST))
-        return !named->mixed && full_least(name, key) > world->latest_clock;
+        /* By the clock, or by the time at which another key's slot was over by an early now. */
+        return !named->mixed && full_least(name, key) > world->latest_clock + ALLOWANCE;
     const struct entry *last = NULL;
     for (unsigned i = 0; i < books->entry_count; i++) {
         const struct entry *entry = &books->entries[i];
@@ -799,7 +820,7 @@ static bool is_counted(unsigned name, unsigned key) {
             (last == NULL || entry->window > last->window))
             last = entry;
     }
-    return last != NULL && last->vague == 1 && last->window > world->latest_clock &&
+    return last != NULL && last->vague == 1 && last->window > world->latest_clock + ALLOWANCE &&
            last->granted > last->refunded;
 }
 
@@ -867,7 +888,7 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
         return;
     must(result != 0 || actor->clock_least < of_key->until_most || is(&world->names[name], A_BAN),
          "an override that is over is found: policy %c, key %u", 'a' + name, key);
-    if (actor->clock_most >= of_key->until || !is_kept(of_key->until))
+    if (actor->clock_most >= of_key->until || !is_kept(&world->names[name], of_key->until))
         return;
     must(result == 0, "an override is not found: policy %c, key %u", 'a' + name, key);
     must((until == of_key->until || until == of_key->until_most) &&

@@ -64,7 +64,8 @@ static bool all_fit(const struct waiting *waiting, uint64_t after, bool *never) 
     for (unsigned i = 0; i < waiting->count; i++) {
         const struct stint_request look = look_of(waiting, i);
         const struct stint_verdict v = look_aside(waiting->actor, &look, waiting->time + after);
-        fit &= v.allowed;
+        const bool full = (v.flags & STINT_UNTRACKED) != 0; /* by then: that is not told */
+        fit &= full ? after >= waiting->wait : v.allowed;
         *never |= !v.allowed && v.retry_after == STINT_NEVER;
     }
     return fit;
@@ -126,7 +127,9 @@ void waits_check(struct actor *actor, const struct asked *asked,
                  const struct stint_verdict *verdicts, unsigned count) {
     struct waiting waiting = {actor, asked, verdicts, count, 0, 0};
     bool allowed = true, looks = true;
-    if (count == 0 || actor->number == ACTORS_MAX || actor->stale || world->far ||
+    /* Known to be wrong: what refused groups are told whose parts drain, count refusals, ban, or
+     * have an override that ends. So groups are not judged yet. */
+    if (count != 1 || actor->number == ACTORS_MAX || actor->stale || world->far ||
         world->options.on_full == STINT_FULL_REPLACE)
         return;
     waiting.time = decided_by(&verdicts[0]);
