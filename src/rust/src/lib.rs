@@ -437,7 +437,7 @@ unsafe extern "C" fn told(context: *mut c_void, change: *const sys::stint_change
             sys::STINT_POLICY_REMOVED => ChangeKind::Removed,
             _ => ChangeKind::Unchanged,
         },
-        id: (change.id != u32::MAX).then(|| PolicyId(change.id)),
+        id: (change.id != u32::MAX).then_some(PolicyId(change.id)),
         name: optional(change.name).unwrap_or_default(),
         text: optional(change.text),
         was: optional(change.was),
