@@ -43,12 +43,17 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     return 0;
 }
 
+/* 0: the table was written over. */
+static uint32_t limit_of(const struct stint_policy *policy) {
+    return policy->limit != 0 ? policy->limit : 1;
+}
+
 /* What a key can hold, of which `remaining` is left: the verdict's capacity, which may be the
  * request's own limit. A verdict of a policy that was not there yet has the capacity 0. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     return verdict->capacity != 0 ? verdict->capacity
            : policy->burst != 0   ? policy->burst
-                                  : policy->limit;
+                                  : limit_of(policy);
 }
 
 static void add_parameter(struct text *text, const char *name, uint64_t value) {
@@ -66,7 +71,8 @@ static uint64_t quota_time(const struct stint_policy *policy, uint64_t tokens) {
     if (policy->burst != 0)
         return policy->burst * bucket_unit(policy->window, policy->limit);
     const bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
-    const uint64_t windows = carries ? tokens / policy->limit + (tokens % policy->limit != 0) : 1;
+    const uint32_t limit = limit_of(policy);
+    const uint64_t windows = carries ? tokens / limit + (tokens % limit != 0) : 1;
     return windows * policy->window; /* 2^28 windows of 366 days wrap: as if it were less */
 }
 
