@@ -81,8 +81,9 @@ bool stint_mapping_lose(struct mapping *mapping) {
 
     if (atomic_load_acquire(&mapping->lost) != 0)
         return true;
-    if (mmap(start, mapping->size, mapping->access,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
+    const void *again = mmap(start, mapping->size, mapping->access,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    if (again == MAP_FAILED) {
         errno = before;
         return false;
     }

@@ -355,7 +355,9 @@ static int open_given(int directory, const char *given, bool *made) {
     int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
 
     *made = file >= 0;
-    return file >= 0 || errno != EEXIST ? file : openat(directory, given, flags);
+    if (!*made && errno == EEXIST)
+        file = openat(directory, given, flags);
+    return file;
 }
 
 /* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of

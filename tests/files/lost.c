@@ -420,6 +420,8 @@ static bool run_call(const struct call *call, struct bytes whole, size_t at) {
 }
 
 TEST_HANDLED(test_each_step) {
+    if (emulated("a signal for a page that is gone"))
+        return;
     const struct stint_options options = lost_options();
     size_t runs = 0;
     limiter = open_with(&options);
@@ -486,6 +488,8 @@ static void assert_forks_live(bool decide) {
 /* Threads decide, by handles to write and to read, while the file is cut off. Then it is closed and
  * opened again, as a whole. */
 TEST_HANDLED(test_threads) {
+    if (emulated("a signal for a page that is gone"))
+        return;
     struct stint_options options = lost_options(), reader = shared_options(0);
     reader.flags = STINT_READ_ONLY;
     options.on_full = reader.on_full = STINT_FULL_REFUSE;
@@ -530,6 +534,8 @@ TEST_HANDLED(test_threads) {
 
 /* Who forks looks at nothing that may be gone: without a handler, too, the child is born. */
 TEST_IN_DIRECTORY(test_fork) {
+    if (emulated("a signal for a page that is gone"))
+        return;
     struct stint_options options = lost_options();
     for (how = TO_NOTHING; how < CUTS; how++) {
         limiter = open_with(&options);
@@ -588,6 +594,8 @@ static bool run_opening(unsigned which, struct bytes whole, size_t at) {
 }
 
 TEST_HANDLED(test_opening) {
+    if (emulated("a signal for a page that is gone"))
+        return;
     const struct stint_options options = lost_options();
     size_t runs = 0;
     limiter = open_with(&options);
@@ -610,6 +618,8 @@ TEST_HANDLED(test_opening) {
 /* ---- What is not a table's ------------------------------------------------------------------- */
 
 TEST_HANDLED(test_faults_of_others) {
+    if (emulated("a signal for a page that is gone"))
+        return;
     const struct stint_options options = lost_options();
     siginfo_t fault = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
     char other[sizeof path + 8];
