@@ -44,6 +44,7 @@ ARGUED = {
     ("labels.c", "-Wanalyzer-use-of-uninitialized-value", "seen["): PLACE,
     ("labels.c", "-Wanalyzer-null-dereference", "place"): PLACE,
     ("mapping.c", "-Wanalyzer-malloc-leak", "return made"): "the list has it, as a number",
+    ("memory.c", "resourceLeak", "return file"): "it is the caller's",
 }
 # Tests whose time is no help under valgrind: what they do is done by others, too.
 MEMCHECK = ["test-notation", "test-address", "test-runs", "test-headers", "test-metrics",
