@@ -28,7 +28,7 @@ TESTS = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True  # of what it imports
 sys.path[:0] = [f"{TESTS}/nginx", f"{TESTS}/kit"]
 import commands  # noqa: E402
-from commands import must  # noqa: E402
+from commands import must, run  # noqa: E402
 from server import CONFIGURATION, Server  # noqa: E402
 from servers import PATIENCE, free_port, replaced, until, wrk  # noqa: E402
 
@@ -123,7 +123,13 @@ end
 class Methods(Case):
     def test_each(self):
         self.need("luajit")
-        must("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
+        # In one run of some LuaJIT finds no room for machine code near its own, and compiles nothing.
+        for _ in range(4):
+            (self.directory / "table").unlink(missing_ok=True)
+            done = run("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
+            if "has allocated" not in done.stderr:
+                break
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_readme(self):
         """The first program of the README prints what stands under it."""
