@@ -84,7 +84,7 @@ static void flood_once(struct stint_limiter *limiter, struct random *random,
 }
 
 /* F: whatever floods a full table, live keys of all kinds keep what they have used to the token,
- * and go on to exactly their limit. */
+ * and go on to exactly their limit; a debt is not forgotten (symfony/symfony#62688). */
 static void check_flood(enum stint_on_full on_full, struct random *random) {
     struct stint_policy policies[KINDS];
     uint32_t used[KINDS][LIVE];

@@ -23,6 +23,8 @@
 
 /* clang-format off */
 static const struct script scripts[] = {
+    /* boinkor-net/governor#102, symfony/symfony#47676, symfony/symfony#63492,
+     * dragonflydb/dragonfly#1008 */
     {"all of it at once, then a token each T",
      policy(W, .limit = 60, .burst = 3), {
         ok(T0, 1, 0, 0, 0, 3, 1, 1, T0 + S),
@@ -45,6 +47,7 @@ static const struct script scripts[] = {
         no(T0 + THIRD + 1, 1, 0, 0, FIRST, 2, 2, T0 + 3 * THIRD, THIRD - 1),
         no(T0 + 2 * THIRD - 1, 1, 0, 0, 0, 2, 2, T0 + 3 * THIRD, 1),
         ok(T0 + 2 * THIRD, 1, 0, 0, 0, 2, 2, 1, T0 + 4 * THIRD)}},
+    /* spring-cloud/spring-cloud-gateway#3594, brandur/redis-cell#50 */
     {"10 million a second, and one in 366 days",
      policy(10 * MS, .limit = 100000, .burst = MOST), {
         ok(T0, MOST, 0, 0, 0, MOST, MOST, MOST, T0 + MOST * UINT64_C(100)),
@@ -52,10 +55,13 @@ static const struct script scripts[] = {
         no(T0 + 99, 1, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), 1),
         no(T0 + 99, MOST + 1u, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), STINT_NEVER),
         ok(T0 + 100, 1, 0, 0, 0, MOST, MOST, 1, T0 + (MOST + UINT64_C(1)) * 100)}},
+    /* traefik/traefik#5918, spring-cloud/spring-cloud-gateway#2373,
+     * get-convex/convex-evals#232 */
     {"one in 366 days", policy(366 * DAY, .limit = 1, .burst = 1), {
         ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 366 * DAY),
         no(T0 + 366 * DAY - 1, 1, 0, 0, FIRST, 1, 1, T0 + 366 * DAY, 1),
         ok(T0 + 366 * DAY, 1, 0, 0, 0, 1, 1, 1, T0 + 732 * DAY)}},
+    /* google/guava#7130, viafintech/gcra-ruby#11 */
     {"costs", policy(W, .limit = 60, .burst = 10), {
         ok(T0, 0, 0, 0, 0, 10, 0, 0, T0),
         ok(T0, 7, 0, 0, 0, 10, 7, 7, T0 + 7 * S),
@@ -67,6 +73,7 @@ static const struct script scripts[] = {
         ok(T0, 0, 0, 0, 0, 10, 10, 0, T0 + 10 * S),
         no(T0 + 3 * S - 1, 3, 0, 0, 0, 10, 8, T0 + 10 * S, 1),
         ok(T0 + 3 * S, 3, 0, 0, 0, 10, 10, 3, T0 + 13 * S)}},
+    /* redis/redis#15113 */
     {"a cost that can never fit, of a key not seen before", policy(W, .limit = 60, .burst = 10), {
         no(T0, 11, 0, 0, FIRST, 10, 0, T0, STINT_NEVER),
         ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S)}},
@@ -97,6 +104,7 @@ static const struct script scripts[] = {
         no(T0, 7, 0, PEEK | DRAIN, 0, 10, 4, T0 + 4 * S, S),
         ok(T0 + 1, 6, 0, PEEK, 0, 10, 4, 0, T0 + 4 * S),
         ok(T0 + 1, 6, 0, 0, 0, 10, 10, 6, T0 + 10 * S)}},
+    /* jtesta/ssh-audit#349, ClusterLabs/crmsh#1811, symfony/symfony#64095 */
     {"CHARGE and its look", policy(W, .limit = 60, .burst = 10, .max_reserved = 5), {
         ok(T0, 8, 0, CHARGE, 0, 10, 8, 8, T0 + 8 * S),
         ok(T0, 2, 0, LOOK, 0, 10, 8, 0, T0 + 8 * S),
@@ -219,6 +227,7 @@ static const struct script scripts[] = {
         no(T0 + 100 * MS, 1, 0, 0, 0, 3, 3, T0 + 1600 * MS, 500 * MS),
         ok(T0 + 700 * MS, 1, 0, 0, 0, 3, 3, 1, T0 + 2100 * MS),
         no(T0 + 700 * MS, 1, 0, 0, BANNED | FIRST, 3, 3, T0 + 2100 * MS, HOUR)}},
+    /* letsencrypt/boulder#8785 */
     {"the limit is lowered, and raised: the instant stays",
      policy(W, .limit = 60, .burst = 10), {
         ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
@@ -278,6 +287,7 @@ static const struct script scripts[] = {
         reset(),
         ok(T0 + MS, 10, 0, 0, 0, 10, 10, 10, T0 + MS + 10 * S),
         refund(10, T0 + 10 * S, 10)}},
+    /* chatmail/filtermail#167 */
     {"late callers: the bucket is further from full", policy(W, .limit = 60, .burst = 5), {
         ok(T0 + 10 * S, 2, 0, 0, 0, 5, 2, 2, T0 + 12 * S),
         ok(T0 + 8 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 13 * S),

@@ -14,6 +14,8 @@
 
 /* clang-format off */
 static const struct script scripts[] = {
+    /* redisson/redisson#2931, plausible/analytics#6497, dotnet/aspnetcore#52411,
+     * symfony/symfony#40289 */
     {"smooth: no burst of twice the limit at a boundary",
      policy(W, .limit = 5, .flags = STINT_SMOOTH), {
         ok(T0 + 58 * SECOND, 1, 0, 0, 0, 5, 1, 1, E),
@@ -32,6 +34,7 @@ static const struct script scripts[] = {
         no(E2 + 30 * SECOND - 1, 1, 0, 0, 0, 5, 5, E2 + W, 1),
         ok(E2 + 30 * SECOND, 0, 0, 0, 0, 5, 4, 0, E2 + W),
         ok(E2 + 2 * W, 5, 0, 0, 0, 5, 5, 5, E2 + 3 * W)}},
+    /* haproxy/haproxy#1913, apache/shenyu#6754 */
     {"smooth: a window without requests is forgotten after the next",
      policy(W, .limit = 7, .flags = STINT_SMOOTH), {
         ok(T0, 7, 0, 0, 0, 7, 7, 7, E),
@@ -259,6 +262,7 @@ static const struct script scripts[] = {
         ok(T0, 1, 0, 0, 0, 5, 5, 1, E),
         ok(E, UINT32_MAX, 0, CHARGE, 0, 5, MOST, MOST, E2),
         ok(E2, 5, 0, 0, 0, 5, 5, 5, E2 + W)}},
+    /* symfony/symfony#64095 */
     {"charge: a count that carries holds what a key can hold, and what may be reserved",
      policy(W, .limit = 10, .capacity = 20, .max_reserved = 15), {
         ok(T0, 30, 0, CHARGE, 0, 20, 30, 30, E),

@@ -28,6 +28,8 @@ static const struct script scripts[] = {
         refund(1, E, 0),
         ok(T0 + 3 * SECOND, 0, 0, PEEK, 0, 3, 0, 0, E),
         ok(T0 + 4 * SECOND, 3, 0, 0, 0, 3, 3, 3, E)}},
+    /* BerriAI/litellm#20256, BerriAI/litellm#1477, apache/apisix#12872,
+     * openresty/lua-resty-limit-traffic#73 */
     {"in flight: all of it counts until the end of the next window, and nothing after that",
      policy(W, .limit = 3, .flags = HOLDS), {
         ok(T0, 2, 0, 0, 0, 3, 2, 2, E),

@@ -292,7 +292,8 @@ TEST(test_overrides_and_bans) {
     }
     static const char *const wrong[] = {/* Bans. */
                                         "ban=10^", "ban=^m", "ban=10^ m", "ban=^0m", "ban=^367d",
-                                        "ban=^15ms",
+                                        /* animir/node-rate-limiter-flexible#231 */
+                                        "ban=^1000000000s", "ban=^15ms",
                                         /* How often, and what goes together. */
                                         "ban=1m after=^0", "ban=1m after=^65536", "^after=2",
                                         "overrides ^stripes=4", "ban=1m ^ban=1m"};
@@ -351,6 +352,7 @@ static void check_contradictions(void) {
         {"9/m ^within=3m", "within= needs ban=, the time"},
         {"9/m ban=1h after=4 ^within=1m", "within= must be longer than the windows"},
         {"9/m ban=1h within=^5ms", "the time must be 10 ms to 366 days"},
+        /* spring-cloud/spring-cloud-gateway#168 */
         {"9/m burst=^0", "the burst must be 1 to 2^28"},
         {"9/m burst=9 ^smooth", "burst= does not go with smooth"},
         {"20M/s ^burst=9", "the limit must be at most 10 million a second with burst="},
@@ -506,9 +508,10 @@ TEST(test_wrong) {
         /* What stands between. */
         "100 ^minute", "100 ^pe minute", "100 ^perminute", "100/^/s", "100/^", "100 ^per",
         "100 per ^",
-        /* Windows. */
-        "100/15^", "100/15 ^", "100/^fortnight", "100/^minu", "100/^minutely", "100/15 ^fortnights",
-        "100/1^.5m", "100/^-1m", "100/M^1", "100/minute^,shadow", "100/minute^;", "100/minute^\n",
+        /* Windows (systemd/systemd#17572). */
+        "100/^infinity", "100/15^", "100/15 ^", "100/^fortnight", "100/^minu", "100/^minutely",
+        "100/15 ^fortnights", "100/1^.5m", "100/^-1m", "100/M^1", "100/minute^,shadow",
+        "100/minute^;", "100/minute^\n",
         /* Options. */
         "100/minute ^foo", "100/minute ^shado", "100/minute shadow^s", "100/minute shadow^=1",
         "100/minute ^count-refuse", "100/minute ^count_refused", "100/minute ^name",

@@ -12,6 +12,7 @@
 
 /* clang-format off */
 static const struct script scripts[] = {
+    /* letsencrypt/boulder#8785 */
     {"override: more, less, cleared; what was used stays used",
      policy(W, .limit = 3, .flags = OVERRIDES), {
         ok(T0, 3, 0, 0, 0, 3, 3, 3, E),
@@ -110,6 +111,7 @@ static const struct script scripts[] = {
         ok(T0, 1, 0, 0, OVER | NEAR, 8, 5, 1, E),
         override(0, T0 + HOUR),
         wait(T0, 2, 0, FIRST | SHADOWED | OVER | NEAR, 0, 7, 0, E, HOUR)}},
+    /* laravel/framework#9512, haproxy/haproxy#615, fail2ban/fail2ban#2411 */
     {"ban: after one refusal",
      policy(W, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
         ok(T0, 2, 0, 0, 0, 2, 2, 2, E),

@@ -13,6 +13,7 @@
 
 /* clang-format off */
 static const struct script scripts[] = {
+    /* dotnet/runtime#92557, fastify/fastify-rate-limit#324, bucket4j/bucket4j#100 */
     {"a fresh window at the very nanosecond", policy(W, .limit = 2), {
         ok(T0, 1, 0, 0, 0, 2, 1, 1, E),
         ok(T0 + 1, 1, 0, 0, 0, 2, 2, 1, E),
@@ -57,6 +58,7 @@ static const struct script scripts[] = {
         no(T0 + 1, 2, 0, 0, FIRST, 3, 2, T0 + 366 * DAY, 366 * DAY - 1),
         ok(T0 + 366 * DAY - 1, 1, 0, 0, 0, 3, 3, 1, T0 + 366 * DAY),
         ok(T0 + 366 * DAY, 3, 0, 0, 0, 3, 3, 3, T0 + 732 * DAY)}},
+    /* alisaifee/limits#151 */
     {"costs", policy(W, .limit = 10), {
         ok(T0, 0, 0, 0, 0, 10, 0, 0, E),
         ok(T0, 7, 0, 0, 0, 10, 7, 7, E),
@@ -102,6 +104,7 @@ static const struct script scripts[] = {
         ok(T0, 0, 0, PARTIAL, 0, 10, 10, 0, E),
         ok(E, 11, 0, PARTIAL, 0, 10, 10, 10, E2),
         no(E, 1, 0, 0, FIRST, 10, 10, E2, W)}},
+    /* resilience4j/resilience4j#1228 */
     {"DRAIN", policy(W, .limit = 10), {
         ok(T0, 4, 0, DRAIN, 0, 10, 4, 4, E),
         no(T0, 7, 0, DRAIN, FIRST, 10, 10, E, W),
@@ -207,6 +210,7 @@ static const struct script scripts[] = {
         no(T0, 1, 0, 0, 0, 1, 2, E, W),
         flags(0),
         no(T0, 1, 0, 0, 0, 1, 2, E, W)}},
+    /* resilience4j/resilience4j#1073, resilience4j/resilience4j#2489, mailgun/gubernator#40 */
     {"the limit changes at once, up and down", policy(W, .limit = 10), {
         ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
         change(25, 0, 0),
@@ -222,6 +226,7 @@ static const struct script scripts[] = {
         change(1, 0, 0),
         ok(E, 1, 0, 0, 0, 1, 1, 1, E2),
         no(E, 1, 0, 0, FIRST, 1, 1, E2, W)}},
+    /* Instawork/llm-proxy#40, laravel/framework#56656 */
     {"a refund gives back what was taken", policy(W, .limit = 10), {
         ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
         refund(2, E, 2),
@@ -236,6 +241,7 @@ static const struct script scripts[] = {
         ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
         refund(UINT32_MAX, E, 10),
         ok(T0, 10, 0, 0, 0, 10, 10, 10, E)}},
+    /* Instawork/llm-proxy#40 */
     {"a refund to a window that is over is nothing", policy(W, .limit = 10), {
         ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
         ok(E, 6, 0, 0, 0, 10, 6, 6, E2),
@@ -297,6 +303,7 @@ static const struct script scripts[] = {
         no(E, 2, 0, 0, 0, 1, 0, E2, STINT_NEVER),
         ok(E, 1, 0, 0, 0, 1, 1, 1, E2),
         no(E, 1, 0, 0, 0, 1, 1, E2, W)}},
+    /* chatmail/filtermail#167 */
     {"a late caller joins the newer window", policy(W, .limit = 3), {
         ok(E, 1, 0, 0, 0, 3, 1, 1, E2),
         ok(E - 1, 1, 0, 0, 0, 3, 2, 1, E2),

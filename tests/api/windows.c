@@ -187,6 +187,7 @@ static const struct script scripts[] = {
         no(MARCH - 1, 1, 0, 0, NEAR, 4, 9, MARCH, 1),
         ok(MARCH, 1, 0, 0, 0, 4, 1, 1, APRIL)}},
 
+    /* bucket4j/bucket4j#128, laravel/framework#55459, upstash/docs#439 */
     {"first: a window begins with a request that takes, and lasts one window",
      policy(W, .limit = 3, .flags = STINT_START_FIRST), {
         ok(T0 + 7 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 7 * SECOND),
@@ -226,6 +227,7 @@ static const struct script scripts[] = {
         no(T0 + 1, 1, 0, 0, FIRST, 3, 3, E + 30 * SECOND, 90 * SECOND - 1),
         ok(E + 31 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 31 * SECOND),
         ok(E + 29 * SECOND, 1, 0, 0, 0, 3, 2, 1, E2 + 31 * SECOND)}},
+    /* express-rate-limit/express-rate-limit#647 */
     {"first: refunds by the window that was charged; a reset keeps the window",
      policy(W, .limit = 3, .flags = STINT_START_FIRST), {
         ok(T0 + SECOND, 3, 0, 0, 0, 3, 3, 3, E + SECOND),

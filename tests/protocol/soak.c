@@ -8,7 +8,9 @@
  * window. When a round is over (model.h knows what a count comes to in the next window):
  *
  *   A  no window was granted more than its policy allows beside what those before have left, and
- *      no span of ticks more than a bucket of its policy allows;
+ *      no span of ticks more than a bucket of its policy allows
+ *      (openresty/lua-resty-limit-traffic#44, Kong/kong#8227, Kong/kong#13811, apache/apisix#4080,
+ *      boinkor-net/governor#16);
  *   B  a token was refused only in a window that was full (a smooth one: at the least weight of the
  *      one before), and when all but what was under way was in the ledger;
  *   C  each window that was full has told of one first refusal;

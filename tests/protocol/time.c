@@ -138,7 +138,8 @@ static struct stint_verdict check_look(const struct bed *bed, stint_key key, str
 /* The clock goes from `at` to `at + step` at once: NTP, a machine that was suspended, a process
  * that was stopped. Promise H: that is time like any other. Windows end, tokens carry over, debts
  * are paid as if each window in between had been waited for, and what was said of retry_after
- * holds. */
+ * holds (planningcenter/developers#606, Losant/redis-gcra#3, symfony/symfony#45286,
+ * symfony/symfony#49070, ZhuoZhuoCrayon/throttled-py#89, sigmavirus24/rush#18). */
 static void check_forward(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
 
@@ -255,6 +256,7 @@ TEST(test_held_up) {
         }
 }
 
+/* fail2ban/fail2ban#2566: after a step of an hour nothing worked until that hour was over. */
 TEST(test_back) {
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned i = 0; i < STEPS; i++)

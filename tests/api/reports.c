@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What went wrong with other limiters, as their users reported it, done with stint. Each has its
+ * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there. */
+#include "kinds.h"
+#include "script.h"
+#include "told.h"
+
+/* ---- Case by case ---------------------------------------------------------------------------- */
+
+#define S     SECOND
+#define TOKEN UINT64_C(16666667) /* ns of a token by 60 a second */
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"redis/redis#14826: all of it can be had again; more than that never, and no time is below 0",
+     policy(S, .limit = 1, .burst = 5), {
+        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 5 * S),
+        no(T0, 5, 0, 0, FIRST, 5, 5, T0 + 5 * S, 5 * S),
+        no(T0 + 5 * S - 1, 5, 0, 0, 0, 5, 1, T0 + 5 * S, 1),
+        ok(T0 + 5 * S, 5, 0, 0, 0, 5, 5, 5, T0 + 10 * S),
+        no(T0 + 60 * S, 6, 0, 0, FIRST, 5, 0, T0 + 60 * S, STINT_NEVER)}},
+    {"golang/go#56924, golang/go#69419: a reservation is given back whole after a later one",
+     policy(S, .limit = 10, .burst = 20, .max_reserved = 100), {
+        ok(T0, 15, 0, 0, 0, 20, 15, 15, T0 + 1500 * MS),
+        wait(T0 + 100 * MS, 10, RESERVE, 0, 20, 24, 10, T0 + 2500 * MS, 400 * MS),
+        wait(T0 + 200 * MS, 2, RESERVE, 0, 20, 25, 2, T0 + 2700 * MS, 500 * MS),
+        no(T0 + 300 * MS, 1, 0, PEEK, 0, 20, 24, T0 + 2700 * MS, 500 * MS),
+        refund(10, T0 + 2500 * MS, 10),
+        ok(T0 + 300 * MS, 1, 0, PEEK, 0, 20, 14, 0, T0 + 1700 * MS)}},
+    {"thrasher-corp/gocryptotrader#2371: reservations are given back in reverse, to the last part",
+     policy(S, .limit = 60, .burst = 1, .max_reserved = 5), {
+        ok(T0, 1, 0, RESERVE, 0, 1, 1, 1, T0 + TOKEN),
+        wait(T0, 1, RESERVE, 0, 1, 2, 1, T0 + 2 * TOKEN, TOKEN),
+        wait(T0, 1, RESERVE, 0, 1, 3, 1, T0 + 3 * TOKEN, 2 * TOKEN),
+        no(T0, 1, 0, 0, FIRST, 1, 3, T0 + 3 * TOKEN, 3 * TOKEN),
+        refund(1, T0 + 3 * TOKEN, 1),
+        refund(1, T0 + 2 * TOKEN, 1),
+        refund(1, T0 + TOKEN, 1),
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + TOKEN)}},
+    {"mailgun/gubernator#77, mailgun/gubernator#87: it fills while it is asked, and to its burst",
+     policy(30 * S, .limit = 10, .burst = 10), {
+        ok(T0, 1, 0, 0, 0, 10, 1, 1, T0 + 3 * S),
+        ok(T0 + S, 1, 0, 0, 0, 10, 2, 1, T0 + 6 * S),
+        ok(T0 + 2 * S, 1, 0, 0, 0, 10, 3, 1, T0 + 9 * S),
+        ok(T0 + 3 * S, 1, 0, 0, 0, 10, 3, 1, T0 + 12 * S),
+        ok(T0 + 4 * S, 1, 0, 0, 0, 10, 4, 1, T0 + 15 * S),
+        ok(T0 + 5 * S, 1, 0, 0, 0, 10, 5, 1, T0 + 18 * S),
+        ok(T0 + 6 * S, 1, 0, 0, 0, 10, 5, 1, T0 + 21 * S),
+        ok(T0 + HOUR, 1, 0, PEEK, 0, 10, 0, 0, T0 + HOUR)}},
+    {"boinkor-net/governor#107: batches get no more than one by one",
+     policy(W, .limit = 1200, .burst = 1200), {
+        ok(T0, 1200, 0, 0, 0, 1200, 1200, 1200, E),
+        ok(T0 + 500 * MS, 5, 0, 0, 0, 1200, 1195, 5, E + 250 * MS),
+        ok(T0 + 500 * MS, 5, 0, 0, 0, 1200, 1200, 5, E + 500 * MS),
+        no(T0 + 500 * MS, 5, 0, 0, FIRST, 1200, 1200, E + 500 * MS, 250 * MS),
+        no(T0 + 500 * MS, 1, 0, 0, 0, 1200, 1200, E + 500 * MS, 50 * MS)}},
+    {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart",
+     policy(W, .limit = 10, .burst = 10, .ban = HOUR, .flags = STINT_OVERRIDES), {
+        ok(T0 + 4 * MS, 8, 0, 0, 0, 10, 8, 8, T0 + 4 * MS + 48 * S),
+        ok(T0, 1, 0, 0, 0, 10, 10, 1, T0 + 4 * MS + 54 * S),
+        ok_later(T0, T0 + 4 * MS, 1, 10, 10, 1, T0 + 4 * MS + 60 * S),
+        no(T0, 1, 0, 0, FIRST | BANNED, 10, 11, T0 + 4 * MS + 60 * S, HOUR)}},
+    {"animir/node-rate-limiter-flexible#231: a ban of 366 days lasts 366 days",
+     policy(5 * S, .limit = 10, .ban = 366 * DAY, .flags = STINT_OVERRIDES), {
+        ok(T0, 9, 0, 0, 0, 10, 9, 9, T0 + 5 * S),
+        no(T0, 3, 0, 0, FIRST | BANNED, 10, 9, T0 + 5 * S, 366 * DAY),
+        no(T0 + DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + DAY + 5 * S, 365 * DAY),
+        no(T0 + 365 * DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + 365 * DAY + 5 * S, DAY),
+        ok(T0 + 366 * DAY, 3, 0, 0, 0, 10, 3, 3, T0 + 366 * DAY + 5 * S)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+}
+
+/* ---- All kinds ------------------------------------------------------------------------------- */
+
+/* A limiter with policies of all kinds, at an instant that is no border of anything. */
+static struct stint_limiter *open_all(void) {
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    add_kinds(limiter, KINDS);
+    test_time = T0 + 10 * MS;
+    return limiter;
+}
+
+/* redis/go-redis#3740, upstash/ratelimit-js#17, upstash/ratelimit-js#111: a look costs nothing, nor
+ * does a request for 0 tokens. */
+TEST(test_looks_cost_nothing) {
+    struct stint_limiter *limiter = open_all();
+    for (uint32_t id = 0; id < KINDS; id++) {
+        const stint_key key = number_key(limiter, id);
+        assert_int_equal(ask(limiter, id, key, 2, 0).granted, 2);
+        const struct stint_verdict look = ask(limiter, id, key, 1, PEEK);
+        struct copied copied = copy_table(limiter);
+        assert_int_equal(look.used, 2);
+        for (int i = 0; i < 3; i++) {
+            assert_true(ask(limiter, id, key, 0, 0).allowed);
+            const struct stint_verdict again = ask(limiter, id, key, 1, PEEK);
+            assert_verdict(&again, &look, __LINE__);
+        }
+        assert_untouched(limiter, &copied);
+    }
+    stint_close(limiter);
+}
+
+/* redisson/redisson#7342: take and give back, ten times a second for long: all is there again. */
+TEST(test_take_and_give_back) {
+    struct stint_limiter *limiter = open_all();
+    for (uint32_t id = 0; id < KINDS; id++)
+        for (int i = 0; i < 1000; i++, test_time += 100 * MS) {
+            const struct stint_verdict v = ask(limiter, id, 5, 1, 0);
+            ALLOWED(v, 0, ANY, 1);
+            assert_int_equal(stint_refund(limiter, id, 5, 1, v.window), 1);
+            assert_int_equal(used_of(limiter, id, 5), 0);
+        }
+    stint_close(limiter);
+}
+
+/* BerriAI/litellm#14450, liwala/ay-framework#375, gravitee-io/issues#3884: of a limit of 1 the
+ * first is granted and the second is not, however short the window is. */
+TEST(test_limit_of_one) {
+    static const char *const windows[] = {"10ms", "20ms", "100ms", "s", "day"},
+                             *const options[] = {"",           "burst=1",       "smooth",
+                                                 "in-flight",  "count-refused", "capacity=1",
+                                                 "start=first"};
+    for (size_t i = 0; i < 5 * 7; i++) {
+        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+        char text[60];
+        snprintf(text, sizeof text, "1/%s %s", windows[i % 5], options[i / 5]);
+        const uint32_t id = add_text(limiter, text);
+        test_time = T0;
+        ALLOWED(ask(limiter, id, 1, 1, 0), 0, 1, 1);
+        REFUSED(ask(limiter, id, 1, 1, 0), FIRST, ANY);
+        REFUSED(ask(limiter, id, 1, 1, 0), 0, ANY);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Steady demand --------------------------------------------------------------------------- */
+
+/* One request each `step`: so many of them are granted. */
+TEST(test_steady_demand) {
+    static const struct {
+        const char *source, *policy;
+        uint64_t step; /* ns */
+        unsigned requests, granted;
+    } rows[] = {
+        {"apache/apisix#5588", "3000/s", 2 * MS, 10000, 10000},
+        {"apache/apisix#5588", "3000/s start=first", 2 * MS, 10000, 10000},
+        {"apache/apisix#5588, haproxy/haproxy#1196", "3000/s smooth", 2 * MS, 10000, 10000},
+        {"haproxy/haproxy#1224", "200/10s smooth", S, 1000, 1000},
+        {"express-rate-limit/express-rate-limit#325, fade/asteroid#102", "10/10s start=first",
+         100 * MS, 500, 50},
+        {"the same, where refusals count", "10/10s start=first count-refused", 100 * MS, 500, 50},
+        {"spring-cloud/spring-cloud-gateway#591", "1/s burst=1", 600 * MS, 12, 6},
+        {"golang/go#46579", "7/s burst=1", 142857143, 1000, 1000}, /* as fast as a token comes */
+        /* Five requests a token: the burst, and what comes back until the last request. */
+        {"envoyproxy/envoy#24282, envoyproxy/envoy#16407", "1000/s burst=1000", 200000, 50000,
+         1000 + 9999},
+        {"envoyproxy/envoy#24282", "3000/s burst=2", 66667, 150000, 2 + 29999},
+        {"google/guava#5290", "8001/s burst=2", 24997, 400000, 2 + 79999},
+        {"google/guava#5290", "80000/s burst=1000", 2500, 400000, 1000 + 79999},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+        const uint32_t id = add_text(limiter, rows[i].policy);
+        unsigned granted = 0;
+        test_time = T0;
+        for (unsigned n = 0; n < rows[i].requests; n++, test_time += rows[i].step)
+            granted += stint_take(limiter, id, 1, 1, STINT_NOW, NULL);
+        if (granted != rows[i].granted)
+            fail_msg("%s: %s: %u of %u granted", rows[i].source, rows[i].policy, granted,
+                     rows[i].granted);
+        stint_close(limiter);
+    }
+}
