@@ -335,6 +335,9 @@ const struct story stories[] = {
      * full, and not before. */
     {WITHOUT(BUCKET_AGAIN), {"bucket, by a clock that was read early",
      .before = "add b 1/20ms burst=1; turn 10; take b key at 8", .a = "take b key at 8 = yes"}},
+    {WITHOUT(BUCKET_AGAIN), {"bucket, another reads a later clock", .stops = 1,
+     .before = "add b 2/1h burst=2 ban=1h", .a = "take b key = yes",
+     .b = "turn 1; take b key = yes"}},
     {WITHOUT(BUCKET_AGAIN), {"bucket in a group, by a clock that was read early",
      .before = "add b 1/20ms burst=1; turn 10; take b key at 8",
      .a = "all b key at 8 + one other at 8 = yes"}},
