@@ -236,7 +236,7 @@ TEST_WITH(test_untracked, set_up, tear_down) {
 TEST_WITH(test_quota, set_up, tear_down) {
     static const struct {
         const char *policy;
-        uint32_t limit; /* of the request */
+        uint32_t limit; /* of the request, or an override */
         const char *fields;
     } cases[] = {
         {"20/hour", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=19;"},
@@ -253,6 +253,9 @@ TEST_WITH(test_quota, set_up, tear_down) {
         {"20/hour reserve=3", 70, "q=70;w=14400\r\nRateLimit: \"p\";r=69;"},
         {"20/hour reserve=3 capacity=8", 0, "q=8;w=3600\r\nRateLimit: \"p\";r=7;"},
         {"20/hour smooth", 0, "q=20;w=3600\r\nRateLimit: \"p\";r=19;"},
+        {"20/hour overrides", 70, "q=70;w=3600\r\nRateLimit: \"p\";r=69;"},
+        {"20/hour burst=30", 0, "q=30;w=5400\r\nRateLimit: \"p\";r=29;"},
+        {"20/hour burst=30 overrides", 60, "q=90;w=5400\r\nRateLimit: \"p\";r=89;"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[100];
@@ -264,6 +267,9 @@ TEST_WITH(test_quota, set_up, tear_down) {
                                         .policy = add_text(limiter, text),
                                         .cost = 1,
                                         .limit = cases[i].limit};
+        if (strstr(text, "overrides") != NULL)
+            assert_int_equal(
+                stint_override(limiter, request.policy, request.key, request.limit, T0 + DAY), 0);
         assert_true(stint_decide(limiter, &request, T0, &verdict));
         char *fields = whole(DRAFT, &request.policy, &verdict, 1);
         if (strstr(fields, cases[i].fields) == NULL)
@@ -278,17 +284,19 @@ TEST_WITH(test_more_after, set_up, tear_down) {
     static const struct {
         const char *policy;
         uint32_t used, cost;
-        uint64_t more, retry; /* s */
+        uint64_t later, more, retry; /* s */
     } cases[] = {
-        {"60/minute burst=60", 60, 1, 1, 1},
-        {"60/minute burst=60", 60, 7, 1, 7},
-        {"1/s burst=10", 10, 1, 1, 1},
-        {"1/30s burst=2", 1, 1, 30, 0},
-        {"1/30s burst=2", 1, 2, 30, 30},
-        {"10/minute", 10, 1, 60, 60},
-        {"10/minute capacity=30", 30, 1, 60, 60},
-        {"10/minute capacity=30", 30, 11, 60, 120},
-        {"10/minute start=first", 10, 1, 60, 60},
+        {"60/minute burst=60", 60, 1, 0, 1, 1},
+        {"60/minute burst=60", 60, 7, 0, 1, 7},
+        {"1/s burst=10", 10, 1, 0, 1, 1},
+        {"1/30s burst=2", 1, 1, 0, 30, 0},
+        {"1/30s burst=2", 1, 2, 0, 30, 30},
+        {"10/minute", 10, 1, 0, 60, 60},
+        {"10/minute capacity=30", 30, 1, 0, 60, 60},
+        {"10/minute capacity=30", 30, 11, 0, 60, 120},
+        {"10/minute start=first", 10, 1, 0, 60, 60},
+        {"10/minute smooth", 10, 1, 0, 60, 66},
+        {"10/minute smooth", 10, 1, 61, 5, 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[100], more[40], retry[40];
@@ -300,11 +308,13 @@ TEST_WITH(test_more_after, set_up, tear_down) {
         const uint32_t id = add_text(limiter, text);
         const stint_key key = number_key(limiter, 1);
         assert_true(stint_take(limiter, id, key, cases[i].used, T0, &verdict));
-        stint_take(limiter, id, key, cases[i].cost, T0, &verdict);
+        test_time += cases[i].later * SECOND;
+        stint_take(limiter, id, key, cases[i].cost, test_time, &verdict);
         assert_int_equal(verdict.retry_after, cases[i].retry * SECOND);
         char *fields = whole(BOTH, &id, &verdict, 1);
         snprintf(more, sizeof more, ";t=%" PRIu64 "\r\n", cases[i].more);
-        snprintf(retry, sizeof retry, "-Reset: %" PRIu64 "\r\n", T0 / SECOND + cases[i].more);
+        snprintf(retry, sizeof retry, "-Reset: %" PRIu64 "\r\n",
+                 test_time / SECOND + cases[i].more);
         if (strstr(fields, more) == NULL || strstr(fields, retry) == NULL)
             fail_msg("%s, cost %" PRIu32 ": %s", cases[i].policy, cases[i].cost, fields);
         free(fields);
@@ -408,8 +418,8 @@ TEST_WITH(test_windows, set_up, tear_down) {
     }
 }
 
-/* The longest of the refusals, wherever it stands, unless one can never fit; what was allowed does
- * not count. */
+/* The longest of the refusals, wherever it stands, unless one can never fit (redis/redis#15113).
+ * What was allowed does not count. */
 TEST_WITH(test_retry_after, set_up, tear_down) {
     uint32_t one = add_policy(limiter, "one", 1, MINUTE, 0, 0);
     const uint32_t policies[] = {one, one, one};
@@ -458,7 +468,8 @@ TEST_WITH(test_in_flight, set_up, tear_down) {
 }
 
 /* Refused first, with tokens left too, the cost being more; then the fewest left, then the latest
- * end. */
+ * end. (BerriAI/litellm#4314, BerriAI/litellm#8392, Instawork/llm-proxy#40: another limit was named
+ * than the one that refused.) */
 TEST(test_tightest) {
     struct stint_verdict shadowed = refused(100, MINUTE, 0), untracked = granted(100, 100, MINUTE);
     struct stint_verdict refused_untracked = refused(100, 0, 0), dear = granted(100, 50, MINUTE);
