@@ -69,6 +69,13 @@ static const struct script scripts[] = {
         no(T0 + DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + DAY + 5 * S, 365 * DAY),
         no(T0 + 365 * DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + 365 * DAY + 5 * S, DAY),
         ok(T0 + 366 * DAY, 3, 0, 0, 0, 10, 3, 3, T0 + 366 * DAY + 5 * S)}},
+    {"animir/node-rate-limiter-flexible#32: a ban that is shorter than its window gives no tokens",
+     policy(90 * DAY, .limit = 5, .ban = 30 * S, .flags = STINT_START_FIRST | STINT_OVERRIDES), {
+        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 90 * DAY),
+        no(T0 + S, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + 90 * DAY, 90 * DAY - S),
+        no(T0 + 2 * S, 1, 0, 0, OVER | BANNED, 0, 5, T0 + 90 * DAY, 90 * DAY - 2 * S),
+        no(T0 + 31 * S, 1, 0, 0, 0, 5, 5, T0 + 90 * DAY, 90 * DAY - 31 * S),
+        ok(T0 + 90 * DAY, 1, 0, 0, 0, 5, 1, 1, T0 + 180 * DAY)}},
 };
 /* clang-format on */
 
@@ -155,6 +162,10 @@ TEST(test_steady_demand) {
         {"express-rate-limit/express-rate-limit#325, fade/asteroid#102", "10/10s start=first",
          100 * MS, 500, 50},
         {"the same, where refusals count", "10/10s start=first count-refused", 100 * MS, 500, 50},
+        /* A window after a busy one grants one less than the limit; of a limit of 1, none. */
+        {"upstash/ratelimit-js#39", "1/10s smooth", 100 * MS, 2000, 10},
+        {"upstash/ratelimit-js#39", "2/10s smooth", 100 * MS, 2000, 2 + 19 * 1},
+        {"upstash/ratelimit-js#39", "10/10s smooth", 100 * MS, 2000, 10 + 19 * 9},
         {"spring-cloud/spring-cloud-gateway#591", "1/s burst=1", 600 * MS, 12, 6},
         {"golang/go#46579", "7/s burst=1", 142857143, 1000, 1000}, /* as fast as a token comes */
         /* Five requests a token: the burst, and what comes back until the last request. */
