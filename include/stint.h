@@ -530,8 +530,9 @@ enum stint_policy_flags {
      * + current + cost <= limit, where previous and current are the tokens of the last window and
      * of this one. It grants no burst of twice the limit at a boundary, but up to 2 * limit - 1 in
      * less than the length of a window: by `10/2s smooth` 10 at the end of one window, and 9 more
-     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS). limit at most
-     * 16,383. */
+     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS). Of a steady demand
+     * above it a window is granted limit - 1 tokens: by `10/10s smooth` 181 of 200 in 200 s, by
+     * `2/10s` 21 of 40, by `1/10s` 10 of 20. limit at most 16,383. */
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
@@ -648,6 +649,7 @@ struct stint_policy {
                           * ms .. 366 days, a multiple of 10 ms; 0: no key is banned. It needs
                           * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. If `ban` is
                           * made shorter, bans that have more than it and 60 s to go are void. A
+                          * ban that is over before its window has no effect: `5/90d ban=30s`. A
                           * shadow (STINT_SHADOW) bans nobody. Once the policy is no shadow any
                           * more, what it noted of keys as a shadow is void: what was let through
                           * counts for no ban. A ban from before it became a shadow goes on */
