@@ -31,7 +31,8 @@ static bool name_policy(struct stint_policy *policy) {
     struct stint_limiter *limiter;
     uint32_t id;
 
-    options.max_keys = options.max_policies = 2; /* one with overrides takes two */
+    options.max_keys = 1;
+    options.max_policies = 2; /* one with overrides takes two */
     if (stint_open(&options, &limiter) != 0)
         return false;
     bool named =
@@ -63,19 +64,23 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
         return EXIT_USAGE;
     }
     if (add) {
-        if (stint_policy_add(limiter, &policy, id) == 0)
+        int error = stint_policy_add(limiter, &policy, id);
+        if (error == 0)
             return EXIT_GOOD;
-        return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
+        int code = failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
+        return error == -EEXIST ? EXIT_USAGE : code;
     }
     if (!name_policy(&policy))
         return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
     if (stint_policy_find(limiter, policy.name, id) != 0)
-        return failure(arguments, "POLICY '%s': the table has no policy of the name '%s'",
-                       arguments->policy, policy.name);
-    if (stint_policy_get(limiter, *id, &there) != 0 || !same(&policy, &there))
-        return failure(arguments, "POLICY '%s': the policy '%s' of the table has other numbers",
-                       arguments->policy, policy.name);
-    return EXIT_GOOD;
+        failure(arguments, "POLICY '%s': the table has no policy of the name '%s'",
+                arguments->policy, policy.name);
+    else if (stint_policy_get(limiter, *id, &there) != 0 || !same(&policy, &there))
+        failure(arguments, "POLICY '%s': the policy '%s' of the table has other numbers",
+                arguments->policy, policy.name);
+    else
+        return EXIT_GOOD;
+    return EXIT_USAGE;
 }
 
 void policies_read(struct policies *policies, const struct stint_limiter *limiter) {

@@ -13,7 +13,7 @@
 int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter);
 
 /* The id of the policy that has this name, or else that the notation describes. If there is none
- * and `add`, the notation's is added. */
+ * and `add`, the notation's is added. A policy that the table does not have is wrong usage. */
 int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, bool add,
                   uint32_t *id);
 

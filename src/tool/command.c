@@ -266,9 +266,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         arguments->name = true;
         return NULL;
     case OPTION_COST:
-        return read_count(value, 0, STINT_LIMIT_MAX, &arguments->cost) ? NULL : "0 to 2^28";
+        return read_count(value, 0, STINT_LIMIT_MAX, &arguments->cost) ? NULL : "0 to 268435456";
     case OPTION_LIMIT:
-        return read_count(value, 1, STINT_LIMIT_MAX, &arguments->limit) ? NULL : "1 to 2^28";
+        return read_count(value, 1, STINT_LIMIT_MAX, &arguments->limit) ? NULL : "1 to 268435456";
     case OPTION_PARTIAL:
         arguments->partial = true;
         return NULL;
@@ -290,18 +290,19 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_COUNT:
         return parse_count(value, 0, UINT64_MAX, &arguments->count) ? NULL : "a number";
     case OPTION_KEYS:
-        return parse_count(value, 1, STINT_KEYS_MAX, &arguments->max_keys) ? NULL : "1 to 2^40";
+        return parse_count(value, 1, STINT_KEYS_MAX, &arguments->max_keys) ? NULL
+                                                                           : "1 to 1099511627776";
     case OPTION_LABELS:
         if (arguments->command->run != tool_resize)
-            return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 2^24";
+            return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 16777216";
         return read_count(value, 1, 1 << 24, &arguments->labels)
                    ? NULL
-                   : "1 to 2^24 (a table that has names keeps room for them)";
+                   : "1 to 16777216 (a table that has names keeps room for them)";
     case OPTION_MAX_POLICIES:
         return read_count(value, 1, STINT_POLICIES_MAX, &arguments->max_policies) ? NULL
-                                                                                  : "1 to 65,535";
+                                                                                  : "1 to 65535";
     case OPTION_SHARDS:
-        return read_count(value, 1, STINT_SHARDS_MAX, &arguments->shards) ? NULL : "1 to 2^16";
+        return read_count(value, 1, STINT_SHARDS_MAX, &arguments->shards) ? NULL : "1 to 65536";
     case OPTION_MODE:
         return read_mode(value, &arguments->mode) ? NULL : "permission bits such as 0640";
     case OPTION_POLICIES:
@@ -448,7 +449,7 @@ static int read_limit(struct arguments *arguments, int *argc, char **argv) {
         if (left < 2)
             return usage_error(name, "LIMIT is missing");
         if (!read_count(value, 0, STINT_LIMIT_MAX, &arguments->limit))
-            return usage_error(name, "LIMIT '%s': not 0 to 2^28",
+            return usage_error(name, "LIMIT '%s': not 0 to 268435456",
                                printable(shown, sizeof(shown), value, strlen(value)));
         left--;
     }

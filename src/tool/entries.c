@@ -37,10 +37,10 @@ static int listing_begin(struct listing *listing, const struct arguments *argume
     if (arguments->only_policy != NULL) {
         listing->chosen = true;
         if (stint_policy_find(listing->limiter, arguments->only_policy, &listing->policy) != 0) {
-            code = failure(arguments, "--policy '%s': there is no policy of that name",
-                           arguments->only_policy);
+            failure(arguments, "--policy '%s': there is no policy of that name",
+                    arguments->only_policy);
             stint_close(listing->limiter);
-            return code;
+            return EXIT_USAGE;
         }
     }
     policies_read(&listing->policies, listing->limiter);

@@ -77,8 +77,8 @@ static const struct command commands[] = {
     {.name = "override",
      .run = tool_override,
      .operands = "FPKL",
-     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) |
-                OPTION(NOTE) | OPTION(FULL),
+     .options =
+         OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) | OPTION(NOTE),
      .failed = EXIT_FAILED,
      .summary = "give a key another limit for a while, or ban it",
      .about =

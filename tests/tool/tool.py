@@ -172,7 +172,7 @@ class Usage(Tool):
                 ("--number '0': not a number", "top", "-n0", self.table),
                 ("--number '2M': not a number", "top", "--number", "2M", self.table),
                 ("--by 'cost': not used, refused or policy", "top", "--by=cost", self.table),
-                ("--cost '-1': not 0 to 2^28", "take", "--cost=-1", self.table, "p", "k"),
+                ("--cost '-1': not 0 to 268435456", "take", "--cost=-1", self.table, "p", "k"),
                 ("--cost '268435457': not", "take", "--cost=268435457", self.table, "p", "k"),
                 ("--limit '0': not 1 to", "peek", "--limit=0", self.table, "p", "k"),
                 ("--full 'no': not admit", "take", "--full=no", self.table, "p", "k"),
@@ -182,9 +182,9 @@ class Usage(Tool):
                 ("--address '24,129': not", "take", "--address=24,129", self.table, "p", "k"),
                 ("--address '24,64,1': not", "take", "--address=24,64,1", self.table, "p", "k"),
                 ("--keys is missing", "make", self.path("new")),
-                ("--keys '0': not 1 to 2^40", "make", "--keys=0", self.path("new")),
-                ("--labels '17M': not 0 to 2^24", "make", "--labels=17M", self.path("new")),
-                ("--labels '0': not 1 to 2^24", "resize", "--labels=0", self.table),
+                ("--keys '0': not 1 to 1099511627776", "make", "--keys=0", self.path("new")),
+                ("--labels '17M': not 0 to 16777216", "make", "--labels=17M", self.path("new")),
+                ("--labels '0': not 1 to 16777216", "resize", "--labels=0", self.table),
                 ("--for '1h\\x09overrides': not a time", "override", "--for=1h\toverrides", self.table, "p", "k", "1"),
                 ("--for '1h=': not a time", "override", "--for=1h=", self.table, "p", "k", "1"),
                 *((f"--until '{text}': not a time", "override", f"--until={text}", self.table, "p", "k", "1")
@@ -203,7 +203,12 @@ class Usage(Tool):
                 ("--mode '0': not permission", "make", "--mode=0", self.path("new")),
                 ("--label 'x': not NAME=VALUE", "metrics", "--label=x", self.table)):
             with self.subTest(arguments=arguments):
-                self.assertIn("--help lists the options.", self.fails(2, message, *arguments))
+                said = self.fails(2, message, *arguments)
+                self.assertIn("--help lists the options.", said)
+                # The range that it names can be typed.
+                for option, *range_ in re.findall(r"--([\w-]+) '.*': not (\d+) to (\d+)", said):
+                    for bound in range_:
+                        self.fails(2, message, arguments[0], f"--{option}={bound}", *arguments[1:])
         self.assertEqual(os.listdir(self.directory), ["table"])
 
     # What no command can cause: it names no such field, or gives what is right.
@@ -265,23 +270,25 @@ class Usage(Tool):
         for command in KEYED:
             err = self.fails(2, "it is no notation of one: '5/hourr'", command, self.table, "5/hourr", "k")
             self.assertEqual(err.splitlines()[1:3], ["    5/hourr", "      ^"])
-        failed = {"take": 2, "peek": 2, "charge": 1, "reset": 1}
         for command in "peek", "reset":
-            self.fails(failed[command], "has no policy of the name '5/hour'", command, self.table,
-                       "5/hour", "k")
-            self.fails(failed[command], "has other numbers", command, self.table, "8/d name=p", "k")
-        for command in "peek", "reset": # one with overrides takes two ids
-            self.fails(failed[command], "has no policy of the name '5/hour'", command, self.table,
-                       "5/hour ban=10m", "k")
+            self.fails(2, "has no policy of the name '5/hour'", command, self.table, "5/hour", "k")
+            self.fails(2, "has other numbers", command, self.table, "8/d name=p", "k")
         for command in "take", "charge":
-            self.fails(failed[command], "another limit", command, self.table, "8/d name=p", "k")
+            self.fails(2, "another limit", command, self.table, "8/d name=p", "k")
         self.good("peek", self.table, "9/d name=p", "k")
-        for unnamed in f"7/{366 * 24 * 60}min", "7/year", "8/month start=2024-01-15T05:00:00+02:00", "3/h start=first":
+        for unnamed in (f"7/{366 * 24 * 60}min", "7/year", "8/month start=2024-01-15T05:00:00+02:00", "3/h start=first",
+                        "6/h ban=10m"):
             self.good("take", self.table, unnamed, "k")
             self.assertIn("1 of", self.good("peek", "--cost=0", self.table, unnamed, "k"))
         self.good("take", self.table, "9 per day name=p", "k")
-        self.fails(1, "there is no policy of that name", "top", self.table, "--policy=none")
-        self.fails(1, "there is no policy of that name", "dump", self.table, "--policy=none")
+        self.good("reset", self.table, "6/h ban=10m", "k")
+        self.good("override", "--for=1h", self.table, "6/h ban=10m", "k", "9")
+        self.fails(2, "has no policy of the name '5/hour'", "override", "--for=1h", self.table, "5/h overrides", "k", "9")
+        for command in "top", "overrides", "bans", "dump":
+            self.fails(2, "there is no policy of that name", command, self.table, "--policy=none")
+        # Of a policy that is right, what has no room is no wrong usage.
+        self.good("resize", "--max-policies=7", self.table)
+        self.fails(1, "--max-policies", "charge", self.table, "1/h", "k")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_output_that_cannot_be_written(self):
@@ -1270,13 +1277,19 @@ class Documents(Tool):
         return re.findall(r"^  (?:-\w, )?--([\w-]+)", self.good(command, "--help"), re.MULTILINE)
 
     def test_man_page(self):
+        """What stands behind each command there is what its --help lists."""
         page = (SOURCE / "src" / "tool" / "stint.1").read_text()
         synopsis = page.split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
-        self.assertEqual(re.findall(r"^\.Nm\n\.Cm (\w+)$", synopsis, re.MULTILINE), COMMANDS)
-        for command in COMMANDS:
+        commands_ = re.findall(r"^\.Nm\n\.Cm (\w+)\n((?:(?!\.Nm).*\n)*)", synopsis, re.MULTILINE)
+        self.assertEqual([name for name, _ in commands_], COMMANDS)
+        words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address"],
+                 "Ar options": ["key", "time", "format", "top"]}
+        for command, shown in commands_:
             self.assertIn(f".It Cm {command}\n", page)
-            for option in self.options(command):
-                self.assertIn("-" + option, page.replace("\\-", "-"), command)
+            options = [option for word in re.findall(r"Fl [\w-]+|Ar keys$|Ar options$", shown.replace(" | ", "\n"),
+                                                     re.MULTILINE)
+                       for option in words.get(word, [word.removeprefix("Fl -")])]
+            self.assertEqual(sorted(options), sorted(set(self.options(command)) - {"help"}), command)
         self.assertLessEqual(max(map(len, page.splitlines())), 80)
 
     def complete(self, *words):
