@@ -114,10 +114,12 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
     if (error == -ENOSPC) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "stint zone \"%V\" has no room for the policy \"%V\" in %V:%ui: those that "
-                      "were removed count until nginx has stopped, and those with a ban or "
-                      "overrides count twice; for more, stop nginx, remove its file or run "
-                      "\"stint resize --max-policies\", and start it with more \"policies\"",
-                      &zone->name, &policy->name, &policy->declared.file, policy->declared.line);
+                      "were removed %s, and those with a ban or overrides count twice",
+                      &zone->name, &policy->name, &policy->declared.file, policy->declared.line,
+                      zone->file.len == 0 ? "count until nginx is restarted, with more \"policies\""
+                                          : "stay in its file until nginx is stopped, and \"stint "
+                                            "apply --prune\" removes them or \"stint resize "
+                                            "--max-policies\" makes room");
         return NGX_ERROR;
     }
     if (error != 0) {
@@ -395,10 +397,11 @@ static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_z
         running->options.labels != zone->options.labels) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "stint zone \"%V\" cannot change its size while nginx runs, and has "
-                           "keys=%uL policies=%uD labels=%uD: restart nginx, or give it another "
-                           "name",
+                           "keys=%uL policies=%uD labels=%uD: %s, or give it another name",
                            &zone->name, running->options.max_keys, running->options.max_policies,
-                           running->options.labels);
+                           running->options.labels,
+                           running->file.len == 0 ? "restart nginx"
+                                                  : "stop nginx and run \"stint resize\"");
         return NGX_CONF_ERROR;
     }
     if (running->file.len != zone->file.len ||

@@ -832,6 +832,9 @@ class Files(Case):
             server.edit(("keys=2k", "keys=1k"))
             server.start()
             self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+            [line] = server.edit(("keys=1k", "keys=2k")).reload_refused()
+            self.assertIn('has keys=1024 policies=64 labels=0: stop nginx and run "stint resize", or give it another '
+                          "name in", line)
 
     def test_a_zone_does_not_move_while_it_runs(self):
         with self.filed(Server(module.MODULE)) as server:

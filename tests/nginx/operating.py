@@ -317,6 +317,59 @@ class Command(Filed):
             self.stint("take", "--quiet", "--cost", "4", "--address=24", table, "p", "127.0.0.77")
             self.assertEqual(server.get("/net/x").stint, "PASSED p 5/5 0")
 
+    def test_a_file_gets_another_size(self):
+        """As the README says it, line by line."""
+        page = (pathlib.Path(__file__).parents[2] / "src" / "nginx" / "README.md").read_text()
+        [lines] = re.findall(r"^```sh\n(systemctl stop nginx\nstint resize .*?)^```", page, re.DOTALL | re.MULTILINE)
+        with self.filed(f"stint_policy z 5{PER_LONG} overrides name=p;", location("/", "stint_limit z p $arg_user;"))\
+                .edit(("keys=1k", "keys=100k")) as server:
+            self.assertEqual(server.statuses(3, "/file?user=a"), [200] * 3)
+            self.override("b", 0)
+            server.edit(("keys=100k", "keys=200k"))
+            server.reload_refused()
+            self.assertNotEqual(server.test()[0], 0)
+            server.edit(("keys=200k", "keys=100k"))
+            begin, resize, configure, end = lines.splitlines()
+            self.assertEqual((begin, end), ("systemctl stop nginx", "nginx -t && systemctl start nginx"))
+            server.stop()
+            for command in resize.replace("stint", STINT, 1), configure:
+                subprocess.run(command.replace("/run/stint/api", str(self.table)).replace(
+                    "/etc/nginx/nginx.conf", str(server.configuration)), shell=True, check=True, timeout=20,
+                    stdout=subprocess.DEVNULL)
+            self.assertEqual(server.test()[0], 0)
+            server.start()
+            self.assertIn("keys=200k", server.configuration.read_text())
+            self.assertEqual(json.loads(self.stint("status", "--json", "--interval=0", self.table))["max_keys"], 204800)
+            self.assertEqual(server.statuses(3, "/file?user=a"), [200, 200, 429])
+            self.assertEqual(server.get("/file?user=b").status, 429)
+
+    def test_room_for_policies_of_a_file(self):
+        """A restart makes none: what the log says does."""
+        def use(server, *names):
+            server.configure(f"stint_zone z keys=1k policies=2 file={self.table};\n" + "".join(
+                f"stint_policy z 5{PER_LONG} name={name};\n" for name in names),
+                location("/", f"stint_limit z {names[-1]} k;") + STATUS)
+            return server
+        server = Server(module.MODULE)
+        self.table = server.directory / "table"
+        with use(server, "a", "b"):
+            self.assertEqual(server.get().stint, "PASSED b 1/5 4")
+            [line] = use(server, "b", "c").reload_refused()
+            self.assertRegex(line, 'no room for the policy "c" in .*: those that were removed stay in its file until '
+                                   'nginx is stopped, and "stint apply --prune" removes them or "stint resize '
+                                   '--max-policies" makes room, and those with a ban or overrides count twice')
+            server.stop()
+            self.assertIn("no room", server.test()[1])
+            self.apply(f"5{PER_LONG} name=b")
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED c 1/5 4")
+            server.stop()
+            use(server, "b", "c", "d").edit(("policies=2", "policies=3"))
+            self.assertIn("policies 2, not 3", server.test()[1])
+            self.stint("resize", "--max-policies", "3", self.table)
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED d 1/5 4")
+
     def apply(self, *policies):
         """Makes these the policies of the table."""
         text = self.table.parent / "policies"
