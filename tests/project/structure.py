@@ -108,6 +108,19 @@ class Layers(unittest.TestCase):
         # Each folder is one run of the list, so it stands on the folders below it alone.
         self.assertEqual(order, [name for folder in ("text", "table", ".", "policy", "base") for name in order
                                  if list((SOURCE / "src" / folder).glob(f"{name}.[ch]"))])
+        self.assertEqual(listed("src/README.md", r"^## In which file\n(.*?)^\| \*\*other languages"), order)
+
+    def test_ways_of_a_take(self):
+        """The list at the top of take.c has each function that answers or leaves a request, and no other name."""
+        texts = files("src")
+        ways = re.findall(r"^ \*     (\w+) +\S.*?[\d )*]$", texts["take.c"].split("*/")[0].split("the next way:")[1],
+                          re.MULTILINE)
+        answers = re.findall(r"^static \w+ enum answer (\w+)\(", texts["take.c"] + texts["stripes.h"], re.MULTILINE)
+        self.assertGreater(len(ways), 8)
+        steps = {"take_at", "look_absent"}  # of take_hot, of short_as
+        self.assertEqual(set(answers) - set(ways), steps)
+        for way in ways:
+            self.assertRegex("".join(texts.values()), rf"(?m)^(?!.*;$)\w.*\b(stint_)?{way}\(")
 
     def test_nginx_module(self):
         order = listed("src/nginx/config", r"ngx_module_srcs=(.*?)\"$")
