@@ -762,6 +762,17 @@ class Commands(Case):
         self.assertIn("--all", must("tests/run", "--help", cwd=SOURCE))
 
 
+class Trail(Case):
+    """The way to an error of the model that CONTRIBUTING.md tells."""
+
+    def test_trail(self):
+        self.need("spin")
+        [block] = [block for block in blocks_of("console") if "--trail" in block]
+        command, _, way = block.partition("\n...\n")
+        told = must(SOURCE / shlex.split(command)[1], *shlex.split(command)[2:])
+        self.assertIn(way.removesuffix("...\n"), told)
+
+
 class Mistakes(Case):
     """The mistakes that the suite `mutants` makes."""
 
