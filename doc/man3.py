@@ -320,7 +320,8 @@ class Manual:
         self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
         self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
         lines = comment_lines(self.top)
-        about = lines.index("stint: a lock-free in-process rate limiter: windows, token buckets, in-flight limits.")  # as NAME says
+        about = next(number for number, line in enumerate(lines) if line.startswith("stint: a "))
+        self.name = lines[about].removeprefix("stint: a ").removesuffix(".")
         self.sections = sections_of(lines[about + 1:])
         self.common = dict(self.listed(self.sections.pop("ARGUMENTS")))
         self.errors = dict(self.listed(self.sections["ERRORS"]))
@@ -442,7 +443,7 @@ class Manual:
         return page
 
     def top_page(self):
-        page = self.page("stint", "lock-free in-process rate limiter: windows, token buckets, in-flight limits")
+        page = self.page("stint", self.name)
         page.macro("Pp")
         page.macro("Dl", "cc server.c $(pkg-config --cflags --libs stint)")
         sections = dict(self.sections)

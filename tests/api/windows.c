@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Windows that are not all alike: months and years of the calendar, and windows that begin with a
- * key's first request; and what goes together with what. (The calendar's arithmetic is compared
- * with the C library's.) */
+ * Windows that are not all alike: weeks, months and years of the calendar, and windows that begin
+ * with a key's first request; and what goes together with what. (The calendar's arithmetic is
+ * compared with the C library's.) */
 #include "base/limiter.h"
 #include "fixture.h"
 #include "model.h"
@@ -113,6 +113,14 @@ enum { MONTHLY = STINT_CALENDAR_MONTH, YEARLY = STINT_CALENDAR_YEAR };
 
 /* clang-format off */
 static const struct script scripts[] = {
+    {"week: from Thursday, as the epoch; 1 January 2024 is a Monday",
+     policy(7 * DAY, .limit = 1), {
+        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 3 * DAY),
+        ok(JANUARY + 3 * DAY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 10 * DAY)}},
+    {"week: from Monday, by its start",
+     policy(7 * DAY, .limit = 1, .start = (int64_t)JANUARY), {
+        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 7 * DAY),
+        ok(JANUARY + 7 * DAY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 14 * DAY)}},
     {"month: 31, 29, 31 and 30 days",
      policy(0, .limit = 3, .calendar = MONTHLY), {
         ok(JANUARY, 3, 0, 0, 0, 3, 3, 3, FEBRUARY),

@@ -264,6 +264,29 @@ class Header(Case):
         for name, value in constants.items():
             self.assertRegex(value, r"^\d+(U|ULL)?$", name)
 
+    def test_programs_of_its_comments(self):
+        """They compile without a warning, among names that they leave to their reader."""
+        programs = [program for program in re.findall(r"((?:^ *\*(?:     .*)?\n|^ *\*     .*\*/\n)+)", header(), re.MULTILINE)
+                    if re.search(r"\bstint_\w+\(.*;", program)]
+        self.assertEqual(len(programs), 4)
+        for number, program in enumerate(programs):
+            program = re.sub(r"^ *\* ?|\*/$", "", program, flags=re.MULTILINE).replace("(...)", "()")
+            self.check(f"""#include <stint.h>
+extern struct stint_limiter *limiter;
+extern struct stint_verdict verdict, verdicts[2];
+extern const char *client;
+extern size_t client_length;
+extern stint_key user;
+extern uint32_t ten_at_once, per_minute, failed_logins;
+void give_up(const char *why), refuse_with_retry_after(uint64_t ns), work(void);
+int refuse(const struct stint_verdict *), too_many_failures(const struct stint_verdict *),
+    try_later(const struct stint_verdict *), password_is_right(void), serve{number}(void);
+int serve{number}(void) {{
+{program}
+    return 0;
+}}
+""", "-std=c11")
+
     def test_calls_are_checked(self):
         """A C compiler tells of an error that nobody looks at, and of NULL where it would crash."""
         for call_, warning in (("stint_open(NULL, NULL);", "unused-result"),
@@ -413,6 +436,96 @@ class Readme(Case):
                     self.assertEqual(without_times(printed), without_times(text))
                 programs += 1
         self.assertEqual(programs, 8)
+
+    def test_what_can_never_fit(self):
+        """The first program tells of it, when its request asks for more than the limit."""
+        [program] = [text for language, text in blocks(SOURCE / "README.md") if language == "c"]
+        program = program.replace("client, 1, STINT_NOW", "client, 5, STINT_NOW")
+        self.assertEqual(must(self.compiled("never.c", program, "-std=c11")), "refused\n" * 4)
+
+    def test_memory(self):
+        """A table takes no more than README.md says, whatever its keys are."""
+        [(mb, percent)] = re.findall(r"at most\s+([\d.]+) MB or ([\d.]+)% besides", (SOURCE / "README.md").read_text())
+        self.assertEqual(must(self.compiled("memory.c", f"""
+#include <stint.h>
+#include <stdio.h>
+int main(void) {{
+    struct stint_options options = STINT_OPTIONS_INIT;
+    for (double keys = 1; keys < 1e11; keys *= 1.003) {{
+        options.max_keys = (uint64_t)keys;
+        double pairs = 32.0 * (double)options.max_keys, besides = (double)stint_memory_size(&options) - pairs;
+        if (besides > {mb}e6 && besides > pairs * {percent} / 100)
+            printf("%.0f besides %.0f\\n", besides, pairs);
+    }}
+    return 0;
+}}
+""")), "")
+
+    def test_one_description(self):
+        """Whoever asks what stint is reads the same words."""
+        description = re.search(r"^ \* stint: a (.*)\.$", header(), re.MULTILINE)[1]
+        what, kinds = description.split(": ")
+        self.install()
+        [page] = self.destination.rglob("stint.3")
+        [pc] = self.destination.rglob("stint.pc")
+        self.assertIn(f".Nd {description}\n", page.read_text())
+        self.assertIn(f"Description: {description}\n", pc.read_text())
+        self.assertIn(f"The C library stint, a {description}", (SOURCE / "src" / "rust" / "Cargo.toml").read_text())
+        self.assertIn(f"\nstint is a {description}.", (SOURCE / "README.md").read_text())
+        self.assertIn(kinds, (SOURCE / "src" / "nginx" / "README.md").read_text().split("\n\n")[1])
+        packages = re.sub(r"\s+", " ", (SOURCE / "packaging" / "debian" / "control").read_text()).split("Description: ")[1:]
+        self.assertGreater(len(packages), 4)
+        for package in packages:
+            self.assertIn("lock-free", package)
+            self.assertIn(kinds, package)
+        self.assertIn(f"Description: {what} (shared library)", (SOURCE / "packaging" / "debian" / "control").read_text())
+
+    def test_flags_of_verdicts(self):
+        """The table of what a verdict tells has each."""
+        flags = re.search(r"^enum stint_verdict_flags \{(.*?)^\};", header(), re.MULTILINE | re.DOTALL)[1]
+        flags = re.findall(r"^    (STINT_\w+) =", flags, re.MULTILINE)
+        self.assertGreater(len(flags), 8)
+        [row] = re.findall(r"^\| `flags` \|.*", (SOURCE / "doc" / "embedding.md").read_text(), re.MULTILINE)
+        self.assertEqual([flag for flag in flags if f"`{flag}`" not in row], [])
+
+    def test_figures_of_tests(self):
+        """What documents say of how much is tested is what the tests do."""
+        text = {name: re.sub(r"\s+", " ", (SOURCE / name).read_text())
+                for name in ("README.md", "CONTRIBUTING.md", "tests/README.md", "tests/run")}
+        build = (SOURCE / "tests" / "meson.build").read_text()
+        scenes, histories = ((SOURCE / "tests" / "protocol" / f"{name}.c").read_text() for name in ("scenes", "histories"))
+
+        def rows(array):
+            body = re.search(rf"\b{array}\[\] = \{{(.*?)^\}};", scenes, re.DOTALL | re.MULTILINE)[1]
+            return len(re.findall(r'(?:"[^"]*"\s*)+', re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)))
+
+        def seconds(name):
+            return int(re.search(rf"'{name}': \[[^]]*?'--seconds', '(\d+)'", build)[1])
+
+        def factor(name):
+            return int(re.search(rf"'{name}': \{{'STINT_TEST_FACTOR': '(\d+)'", build)[1])
+
+        pairs = int(re.search(r"\bPLAYED = (\d+)", scenes)[1])
+        made = sum(map(int, re.findall(r"test_rounds\((\d+)\)", histories)))
+        words = {"six": 6, "ten": 10}
+        for said, *figures in (
+                (r"all pairs of (\S+) kinds of call by (\S+) policies in (\S+) tables",
+                 rows("calls"), rows("rules"), rows("tables")),
+                (r"`scenes` plays (\S+) of these scenes, [^;]*; `scenes-stress` plays (\S+)\.", pairs, pairs * factor("scenes")),
+                (r"suite `threads` makes (\S+) histories, and `stress` (\S+)\.", made, made * factor("histories")),
+                (r"`ledger` uses threads for (\S+) seconds", seconds("ledger")),
+                (r"`kills` \((\S+) seconds\)", seconds("kills")),
+                (r"suite `soak` \((\S+) minutes\)", seconds("soak") // 60)):
+            with self.subTest(said=said):
+                [found] = re.findall(said, text["tests/README.md"])
+                found = [found] if isinstance(found, str) else found
+                self.assertEqual([words.get(word) or int(word.replace(",", "")) for word in found], figures)
+        minutes = [re.findall(r"(\d+) minutes altogether", text["README.md"]),
+                   re.findall(r"in (\d+) minutes altogether", text["tests/run"]),
+                   re.findall(r"--all # what CI runs \(.ci/run\): (\d+) minutes", text["CONTRIBUTING.md"]),
+                   re.findall(r"builds seven times, and takes (\d+) minutes", text["CONTRIBUTING.md"])]
+        self.assertEqual(minutes, minutes[:1] * 4)
+        self.assertEqual(len(minutes[0]), 1)
 
     def test_examples_in_cxx(self):
         """Those of README.md are C++11 and C++20."""
