@@ -397,7 +397,12 @@ enum progress stint_decide_full(struct decision *decision) {
     struct charge *charge = &decision->charge;
 
     *charge = judge(&decision->terms, 0, 0);
-    const bool nothing = leaves_nothing(decision);
+    /* A look is answered as its request would be: without a slot only what takes nothing fits. A
+     * stripe's look asks for its slot. */
+    const bool nothing =
+        leaves_nothing(decision) &&
+        (!look || replace ||
+         (charge->fits && decision->terms.cost == 0 && (decision->terms.part & PART_SILENT) == 0));
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct seen seen;
@@ -417,7 +422,7 @@ enum progress stint_decide_full(struct decision *decision) {
     } else {
         if (found_again(decision))
             return STALE;
-        if (look ? replace && nothing : nothing)
+        if (nothing)
             return stint_decide_nothing(decision, 0);
     }
     if (is_charge(&decision->terms))

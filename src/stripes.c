@@ -207,11 +207,13 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     undrained.flags &= ~(uint32_t)STINT_DRAIN;
     whole->flags = 0;
     whole->charge = judge(&undrained, used + lost, 0);
-    if (lost != 0 && terms->cost == 0 && !look) /* leaves nothing behind, slot or no slot */
+    if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
+        lost = 0;
         whole->charge = judge(&undrained, used, 0);
-    else if (lost != 0 && (terms->part & PART_REFUSED) == 0 &&
-             (!whole->charge.fits || (look && lost == terms->capacity)))
+    } else if (lost != 0 && (terms->part & PART_REFUSED) == 0 &&
+               (!whole->charge.fits || (look && lost == terms->capacity))) {
         return untracked(whole), SETTLED;
+    }
     if (look && whole->charge.fits) { /* what is lost is nobody's */
         whole->charge.used -= lost;
         whole->charge.total -= lost;

@@ -101,6 +101,36 @@ TEST(test_line_without_room) {
     }
 }
 
+/* Whoever takes nothing needs no slot: the request, the look at it, and groups with it are let
+ * through, whatever the table does with others. */
+TEST(test_line_without_room_for_nothing) {
+    static const char *const texts[] = {"10/minute", "9/minute capacity=10", "10/minute smooth",
+                                        "10/minute burst=10", "10/minute stripes=2"};
+    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
+        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+            uint32_t id;
+            struct stint_limiter *limiter = open_full_line(on_full, &id);
+            struct stint_policy policy = parsed(texts[i]);
+            const uint32_t other = add_made(limiter, &policy);
+            struct stint_request group[] = {
+                {.key = number_key(limiter, 0), .policy = id, .cost = 1},
+                {.key = number_key(limiter, 100), .policy = other},
+                {.key = number_key(limiter, 100), .policy = other, .flags = STINT_PEEK}};
+            struct stint_verdict told[3];
+            assert_true(stint_decide_all(limiter, group, 3, STINT_NOW, told));
+            assert_true(stint_decide_all(limiter, group + 1, 2, STINT_NOW, NULL));
+            for (int j = 1; j < 3; j++) {
+                const struct stint_verdict v = ask(limiter, other, group[j].key, 0, group[j].flags);
+                assert_memory_equal(&v, &told[j], sizeof v);
+                assert_true(v.allowed && v.flags == 0 && v.used == 0 && v.remaining == 10);
+            }
+            USED(limiter, id, 6, 3, 4, 6);
+            assert_table(limiter, LINE, LINE, 0, 0);
+            stint_close(limiter);
+        }
+    }
+}
+
 /* Who has used least goes, and what comes in its place begins anew. */
 TEST(test_line_replace) {
     uint32_t id;
