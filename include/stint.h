@@ -139,7 +139,8 @@
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
  *    lowered, and more after it was raised. In a span with such a change, A holds with the longer
- *    burst * T of the two and the shorter T.
+ *    burst * T of the two and the shorter T. Its window may change, too: `600/m burst=20` is
+ *    `10/s burst=20`, but an override of 5, or a request's own limit, is then 5 a minute.
  *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
  *    holds burst * T / T2 tokens, rounded down, but one at least. The same goes for max_reserved. A
  *    request's own limit above the policy's is taken as the policy's: else more could be given back
@@ -720,7 +721,7 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one. A policy that has ever counted refusals cannot come to carry tokens over.
+ *           stays one. A bucket's window may change. A policy that has ever counted refusals cannot come to carry tokens over.
  *           All else may change. stint_policies_apply makes other changes, too: it replaces the
  *           policy
  * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,

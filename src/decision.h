@@ -512,7 +512,8 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
                   .capacity = terms->capacity,
                   .room = terms->room,
                   .before = terms->before,
-                  .window = decision->policy->window,
+                  .window =
+                      (terms->traits & RULE_BUCKET) != 0 ? terms->window : decision->policy->window,
                   .fade = decision->policy->fade,
                   .reciprocal = terms->reciprocal,
                   .unit = terms->unit,

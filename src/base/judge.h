@@ -248,6 +248,7 @@ static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t n
 struct bucket {
     uint64_t unit;       /* ns */
     uint64_t reciprocal; /* of the unit */
+    uint64_t window;     /* ns */
     uint32_t limit;
     uint32_t burst;
     uint32_t max_reserved;
@@ -265,6 +266,7 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
                                        uint32_t limit) {
     const uint32_t reserved = (terms->flags & STINT_RESERVE) != 0 ? bucket->max_reserved : 0;
 
+    terms->window = bucket->window;
     terms->unit = bucket->unit;
     terms->reciprocal = bucket->reciprocal;
     terms->capacity = bucket->burst;

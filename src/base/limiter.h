@@ -31,7 +31,7 @@ struct policy {
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
-    uint64_t window;       /* ns */
+    uint64_t window;       /* ns; bucket: the longest that it ever had (policy_record) */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */
     tick_t length;         /* of the window; calendar: `length` and `window` are of the longest;
                             * bucket: the longest that one was ever not full (policy_reach) */
@@ -57,13 +57,13 @@ struct policy_record {
     int32_t offset;     /* of the calendar, minutes east of UTC */
     /* 0. */
     uint32_t reserved[3];
-    uint64_t reserved_words[2];
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
-    uint64_t ban_within[2]; /* ns in which strikes count; 0: as long as a ban */
-    uint64_t bucket[2][2];  /* a bucket's unit, and its reciprocal (judge.h) */
+    uint64_t bucket_window[2]; /* ns: a bucket's window may change, but not its unit with it */
+    uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
+    uint64_t bucket[2][2];     /* a bucket's unit, and its reciprocal (judge.h) */
 };
 static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
-static_assert(offsetof(struct policy_record, reserved_words) == (size_t)2 * CACHE_LINE,
+static_assert(offsetof(struct policy_record, bucket_window) == (size_t)2 * CACHE_LINE,
               "a bucket reads one line of it");
 
 enum record_flags {
@@ -364,6 +364,8 @@ static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limite
     if (whole) {
         bucket->limit = (uint32_t)atomic_load_acquire(&words[0]);        /* M13 */
         bucket->max_reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
+        bucket->window =
+            atomic_load_acquire(&limiter->records[id].bucket_window[version % 2]); /* M13 */
     }
     bucket->burst = (uint32_t)(has >> 32);
     bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */

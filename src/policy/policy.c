@@ -50,15 +50,17 @@ static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
 }
 
 /* Raises what bulk checks of a full table go by. Notes a rule that counts refusals. */
-static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
+                         uint64_t window) {
     struct policy *policy = &limiter->policies[id];
 
     /* M12: all of these before the rule is stored. */
     atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & (TWO_COUNTS | RULE_BUCKET)) != 0);
-    if ((rule->flags & RULE_BUCKET) != 0)
-        atomic_raise((uint64_t *)&policy->length, /* M12 */
-                     (uint64_t)bucket_reach(policy->window, rule));
+    if ((rule->flags & RULE_BUCKET) != 0) {
+        atomic_raise(&policy->window, window);                                           /* M12 */
+        atomic_raise((uint64_t *)&policy->length, (uint64_t)bucket_reach(window, rule)); /* M12 */
+    }
     /* M12 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
@@ -80,28 +82,36 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
     atomic_store_relaxed(&policy->hot_window, hot && all ? policy->window : 0); /* M12 */
 }
 
-/* Writes a rule, its traits and its ban. The store of the version makes a new policy known, or
+/* The window of a bucket; 0: the policy is none. */
+static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t id) {
+    /* Under the lock (M12). */
+    const uint64_t version = atomic_load_relaxed(&limiter->policies[id].version);
+    return atomic_load_relaxed(&limiter->records[id].bucket_window[version % 2]); /* M12 */
+}
+
+/* Writes a rule, its traits, the window of a bucket (else 0) and its ban. The store of the version makes a new policy known, or
  * changes one that exists, at once. Until then the hot way is closed. If this process dies here,
  * the policy is slower, but decides by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                       uint64_t traits, struct ban ban) {
+                       uint64_t traits, uint64_t window, struct ban ban) {
     struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
     uint64_t words[RULE_WORDS], bucket[2] = {0};
 
     if ((rule->flags & RULE_BUCKET) != 0) {
-        bucket[0] = bucket_unit(policy->window, rule->limit);
+        bucket[0] = bucket_unit(window, rule->limit);
         bucket[1] = reciprocal_of(bucket[0]);
     }
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits;
-    policy_raise(limiter, id, rule);
+    policy_raise(limiter, id, rule, window);
     policy_heat(policy, 0);
     INSTANT(INSTANT_SET_UP);
     struct policy_record *record = &limiter->records[id];
     atomic_store_release(&record->bans[version % 2], ban.word);         /* M14 */
     atomic_store_release(&record->ban_within[version % 2], ban.within); /* M14 */
+    atomic_store_release(&record->bucket_window[version % 2], window);  /* M14 */
     for (uint32_t i = 0; i < 2; i++)
         atomic_store_release(&record->bucket[version % 2][i], bucket[i]); /* M14 */
     for (uint32_t i = 0; i < RULE_WORDS; i++) {
@@ -124,7 +134,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
 
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
-    rule_write(limiter, id, &rule, 0, limiter_ban(limiter, id));
+    rule_write(limiter, id, &rule, 0, bucket_window(limiter, id), limiter_ban(limiter, id));
 }
 
 /* Frees an id that no slot and no other policy names. */
@@ -157,13 +167,14 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
     struct ban ban;
-    uint64_t version;
+    uint64_t version, window;
 
-    do {                                                 /* both are of one version */
+    do {                                                 /* all are of one version */
         version = atomic_load_acquire(&policy->version); /* M15 */
         rule = policy_rule(policy);
         ban = limiter_ban(limiter, id);
-    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
+        window = atomic_load_acquire(&record->bucket_window[version % 2]); /* M13 */
+    } while (atomic_load_relaxed(&policy->version) != version);            /* M13 */
     const bool bucket = (rule.flags & RULE_BUCKET) != 0;
     struct stint_policy read = {
         .size = sizeof(read),
@@ -172,7 +183,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
         .window = calendar != 0 ? 0
-                  : bucket      ? policy->window
+                  : bucket      ? window
                                 : tick_ns(policy_length(policy)),
         .start = policy->start * (int64_t)STINT_TICK_NS,
         .flags = rule.flags & ~RULE_BUCKET,
@@ -233,7 +244,8 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
 
     if (policy->calendar != old.calendar || policy->offset != old.offset)
         return "policy.calendar and policy.offset cannot change" REPLACE_IT;
-    if (policy->window != old.window)
+    /* A bucket is an instant, which means the same by any rate. */
+    if (policy->window != old.window && (rule.flags & old_rule.flags & RULE_BUCKET) == 0)
         return "policy.window cannot change" REPLACE_IT;
     if (policy->start != old.start)
         return "policy.start cannot change" REPLACE_IT;
@@ -300,7 +312,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     INSTANT(INSTANT_SET_UP);
     limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
     windows_write(limiter, id, COMPANION_TICKS, 0, 0);
-    rule_write(limiter, id, &none, TRAIT_COMPANION, (struct ban){0});
+    rule_write(limiter, id, &none, TRAIT_COMPANION, 0, (struct ban){0});
 }
 
 /* Gives a policy its companion: the one that it has or takes over (`has`: its id + 1; 0: none), or
@@ -379,6 +391,7 @@ static void policy_write(struct stint_limiter *limiter, uint32_t id,
     const struct rule rule = rule_of(policy);
 
     rule_write(limiter, id, &rule, traits_of(limiter, id, &rule),
+               policy->burst != 0 ? policy->window : 0,
                (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
                             policy->ban_within});
 }
@@ -543,13 +556,14 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
     const tick_t reach = policy_reach(policy);
     struct bucket bucket;
 
-    if (stint_policy_check(read, NULL) != 0 || reach < bucket_reach(policy->window, &right) ||
+    if (stint_policy_check(read, NULL) != 0 || policy->window < read->window ||
+        policy->window > STINT_WINDOW_MAX || reach < bucket_reach(read->window, &right) ||
         reach > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2)
         return false;
     const uint64_t traits = policy_traits(policy);
     return policy_gone(policy) || (traits == traits_of(limiter, id, &right) &&
                                    limiter_bucket(limiter, id, (uint32_t)traits, &bucket) &&
-                                   bucket.unit == bucket_unit(policy->window, bucket.limit) &&
+                                   bucket.unit == bucket_unit(read->window, bucket.limit) &&
                                    bucket.reciprocal == reciprocal_of(bucket.unit));
 }
 
@@ -583,12 +597,13 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
     const size_t from = offsetof(struct policy_record, reserved);
-    const size_t to = offsetof(struct policy_record, ban_within);
+    const size_t to = offsetof(struct policy_record, bucket_window);
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
            memcmp((const char *)record + from, (const char *)&none + from, to - from) == 0 &&
-           (bucket || memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0);
+           (bucket || (memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
+                       record->bucket_window[0] == 0 && record->bucket_window[1] == 0));
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
@@ -627,7 +642,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy_record *record = &limiter->records[id];
     const struct rule rule = policy_rule(policy);
 
-    policy_raise(limiter, id, &rule);
+    policy_raise(limiter, id, &rule, bucket_window(limiter, id));
     policy_heat(policy, policy_traits(policy));
     if (policy_gone(policy) || record->alias == 0)
         return;

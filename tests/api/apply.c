@@ -139,6 +139,10 @@ TEST(test_changed_or_replaced) {
         {"9/h start=first", "9/2h start=first", "window"},
         {"9/h start=per-key", "9/h start=first", ""},
         {"9/h start=first", "20/h start=first", NULL},
+        {"10/s burst=20", "600/m burst=20", NULL},
+        {"600/m burst=20", "9/s burst=30 reserve=5 near=50% jitter=60%", NULL},
+        {"9/minute", "9/s burst=9", "window"},
+        {"9/minute", "9/minute burst=9", "token bucket"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);

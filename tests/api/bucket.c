@@ -298,6 +298,44 @@ static const struct script scripts[] = {
 };
 /* clang-format on */
 
+/* A change of the window keeps what is used. Overrides and requests' own limits are tokens in the
+ * new window. What was taken before the change is given back after it. */
+TEST(test_another_window) {
+    static const struct {
+        const char *to;
+        uint64_t token, by_20; /* ns of a token: by the policy, by a limit of 20 */
+    } rows[] = {{"600/m burst=20 overrides name=p", 100 * MS, 3 * S},
+                {"36000/h burst=20 overrides name=p", 100 * MS, 180 * S},
+                {"100/500ms burst=20 overrides name=p", 5 * MS, 25 * MS},
+                {"30/m burst=20 overrides name=p", 2 * S, 3 * S}};
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        struct stint_policy policy = parsed("10/s burst=20 overrides name=p");
+        const uint32_t id = add_made(limiter, &policy);
+        const struct stint_verdict took = ask(limiter, id, 1, 20, 0);
+        assert_true(took.allowed && took.window == T0 + 2 * S);
+        policy = parsed(rows[r].to);
+        assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+        struct stint_policy got = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+        assert_int_equal(got.window, policy.window);
+        struct stint_verdict v = ask(limiter, id, 1, 1, 0);
+        const uint64_t room = 19 * rows[r].token;
+        assert_int_equal(v.allowed, room >= 2 * S);
+        assert_int_equal(v.retry_after, room >= 2 * S ? 0 : 2 * S - room);
+        assert_true(v.window == T0 + 2 * S + (v.allowed ? rows[r].token : 0));
+        const struct stint_request own = {.key = 2, .policy = id, .cost = 1, .limit = 20};
+        assert_true(stint_decide(limiter, &own, STINT_NOW, &v));
+        assert_true(v.reset_after == rows[r].by_20);
+        assert_int_equal(stint_override(limiter, id, 3, 20, T0 + DAY), 0);
+        assert_true(ask(limiter, id, 3, 1, 0).reset_after == rows[r].by_20);
+        assert_int_equal(stint_refund(limiter, id, 3, 1, v.window), 1);
+        assert_true(ask(limiter, id, 3, 0, STINT_PEEK).reset_after < MS); /* the clock goes on */
+        stint_close(limiter);
+    }
+}
+
 TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
 }
