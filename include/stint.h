@@ -648,7 +648,9 @@ struct stint_policy {
                           * be banned, and the policy is -EINVAL */
     uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left; 10
                           * ms .. 366 days, a multiple of 10 ms; 0: no key is banned. It needs
-                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. If `ban` is
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. With cost
+                          * 1 it begins when the window is used up: if it ends before that window
+                          * does, it has no effect. Take one longer than the window. If `ban` is
                           * made shorter, bans that have more than it and 60 s to go are void. A
                           * ban that is over before its window has no effect: `5/90d ban=30s`. A
                           * shadow (STINT_SHADOW) bans nobody. Once the policy is no shadow any

@@ -169,6 +169,12 @@ static const struct script scripts[] = {
         no(T0, 1, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, 10 * MINUTE),
         no(T0, 2, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, HOUR),
         ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 2, 2, 1, T0 + HOUR)}},
+    {"ban: with cost 1 such a ban has no effect",
+     policy(90 * DAY, .limit = 5, .ban = 30 * SECOND, .flags = OVERRIDES | STINT_START_FIRST), {
+        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 90 * DAY),
+        no(T0, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + 90 * DAY, 90 * DAY),
+        no(T0 + 30 * SECOND, 1, 0, 0, 0, 5, 5, T0 + 90 * DAY, 90 * DAY - 30 * SECOND),
+        ok(T0 + 90 * DAY, 1, 0, 0, 0, 5, 1, 1, T0 + 180 * DAY)}},
     {"ban: strikes are forgotten with their time, and by a reset",
      policy(W, .limit = 1, .ban = 2 * MINUTE, .ban_after = 2, .flags = OVERRIDES), {
         no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
