@@ -31,8 +31,9 @@
  *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A3 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
- *     `limit` requests, and a full bucket exactly `burst` at once. The exceptions are B1 to B5
- *     below. None of them admits anything extra.
+ *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
+ *     after a full one (STINT_SMOOTH). The exceptions are B1 to B5 below. None of them admits
+ *     anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
  *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
  *     of its slots). A key without a slot is given one for that bit, if there is room. If the
@@ -531,9 +532,11 @@ enum stint_policy_flags {
      * + current + cost <= limit, where previous and current are the tokens of the last window and
      * of this one. It grants no burst of twice the limit at a boundary, but up to 2 * limit - 1 in
      * less than the length of a window: by `10/2s smooth` 10 at the end of one window, and 9 more
-     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS). Of a steady demand
-     * above it a window is granted limit - 1 tokens: by `10/10s smooth` 181 of 200 in 200 s, by
-     * `2/10s` 21 of 40, by `1/10s` 10 of 20. limit at most 16,383. */
+     * within 1.81 s. A bucket with a small burst is stricter (TOKEN BUCKETS).
+     * Under steady demand each window grants limit - 1: what is left of the last window is rounded
+     * up, until it ends. By 1, every second window grants one. In 200 s `10/10s smooth` grants 181
+     * of 200, `2/10s smooth` 21 of 40 and `1/10s smooth` 10 of 20. So small limits are better
+     * buckets: `1/10s burst=1` grants all 20. limit at most 16,383. */
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
@@ -723,8 +726,8 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one. A bucket's window may change. A policy that has ever counted refusals cannot come to carry tokens over.
- *           All else may change. stint_policies_apply makes other changes, too: it replaces the
+ *           stays one, whose window may change. A policy that has ever counted refusals cannot come
+ *           to carry tokens over. All else may change. stint_policies_apply makes other changes, too: it replaces the
  *           policy
  * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
  * -EROFS. */

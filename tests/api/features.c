@@ -385,6 +385,27 @@ TEST(test_waits_do_not_wrap) {
     stint_close(limiter);
 }
 
+/* What stint.h says that smooth windows grant under steady demand, beside a bucket. */
+TEST(test_smooth_under_steady_demand) {
+    static const struct {
+        const char *text;
+        uint64_t granted; /* in 200 s */
+    } rows[] = {{"1/10s smooth", 10},   {"2/10s smooth", 21},     {"3/10s smooth", 41},
+                {"10/10s smooth", 181}, {"100/10s smooth", 1981}, {"1/10s burst=1", 20}};
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct stint_policy policy = parsed(rows[r].text);
+        strcpy(policy.name, rows[r].text);
+        const uint32_t id = add_made(limiter, &policy);
+        uint64_t granted = 0;
+        for (uint64_t ms = 0; ms < 200000; ms += 10)
+            granted += stint_take(limiter, id, 1, 1, T0 + ms * MS, NULL);
+        if (granted != rows[r].granted)
+            fail_msg("%s: %" PRIu64, rows[r].text, granted);
+    }
+    stint_close(limiter);
+}
+
 /* ---- Windows per key ------------------------------------------------------------------------ */
 
 /* How far counts are from all being alike. */
