@@ -727,8 +727,8 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
  *           stays one, whose window may change. A policy that has ever counted refusals cannot come
- *           to carry tokens over. All else may change. stint_policies_apply makes other changes, too: it replaces the
- *           policy
+ *           to carry tokens over. All else may change. stint_policies_apply makes other changes,
+ *           too: it replaces the policy
  * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
  * -EROFS. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,

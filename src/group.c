@@ -265,16 +265,30 @@ static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_
     return wait;
 }
 
-/* The wait that an earlier part of the same count was told, if nothing was marked since; 0: none.
- * So a count is looked at twice for each part, at most. */
+/* The wait that an earlier part of the same count was told; 0: none. So a count is looked at twice
+ * for each part, at most. */
 static uint64_t wait_told(const struct stint_request *requests, size_t part,
                           const struct stint_verdict *verdicts) {
     for (size_t i = 0; i < part; i++)
         if (!verdicts[i].allowed && !is_void(&verdicts[i]) &&
-            same_count(&requests[i], &requests[part]) &&
-            (counts(&requests[i]) || !counts(&requests[part])))
+            same_count(&requests[i], &requests[part]))
             return verdicts[i].retry_after;
     return 0;
+}
+
+/* Tells the parts that refuse how long to wait, after all of them were marked: a mark may put a
+ * late caller's key into a later window, drain it, count a refusal or ban the key. */
+static void all_wait(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                     uint64_t now, struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++) {
+        if (verdicts[i].allowed || is_void(&verdicts[i]))
+            continue;
+        uint64_t wait = wait_told(requests, i, verdicts);
+        if (wait == 0)
+            wait = wait_together(limiter, requests, n, i, now, verdicts);
+        if (wait != 0)
+            verdicts[i].retry_after = wait;
+    }
 }
 
 static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
@@ -324,16 +338,9 @@ static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
             }
             *verdict = marked;
         }
-        if (is_void(verdict)) /* its policy is gone since */
-            continue;
-        /* After the mark, which may have put a late caller's key into a later window, or have
-         * banned the key. */
-        uint64_t wait = wait_told(requests, i, verdicts);
-        if (wait == 0 && GUARDED(PARTS_WAIT))
-            wait = wait_together(limiter, requests, n, i, now, verdicts);
-        if (wait != 0)
-            verdict->retry_after = wait;
     }
+    if (GUARDED(PARTS_WAIT))
+        all_wait(limiter, requests, n, now, verdicts);
     return REFUSED;
 }
 

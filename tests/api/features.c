@@ -5,6 +5,7 @@
  * and all-or-nothing decisions mean, case by case. */
 #include "base/limiter.h"
 #include "kinds.h"
+#include "random.h"
 #include "script.h"
 #include "told.h"
 
@@ -562,6 +563,12 @@ TEST(test_all_waits_together) {
         {"4/minute stripes=2", 0, {2, 3}, {0}, {0}, STINT_NEVER},
         {"4/minute in-flight", 4, {2, 2}, {0}, {0}, 120},
         {"4/minute in-flight", 0, {2, 3}, {0}, {0}, STINT_NEVER},
+        /* What a later part drains, and a ban that it begins, count for those before it, too. */
+        {"1/s burst=6", 4, {3, 3}, {0}, {0, STINT_DRAIN}, 6},
+        {"2/s capacity=6", 4, {3, 3}, {0}, {0, STINT_DRAIN}, 3},
+        {"2/s capacity=6", 4, {3, 3}, {0}, {STINT_DRAIN}, 3},
+        {"3/s ban=10s", 3, {1, 1}, {0}, {STINT_TENTATIVE}, 10},
+        {"3/s ban=10s", 3, {1, 1}, {0}, {0, STINT_TENTATIVE}, 10},
     };
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
 
@@ -592,12 +599,72 @@ TEST(test_all_waits_together) {
         if (rows[r].wait == 0 || rows[r].wait == STINT_NEVER)
             continue;
         test_time = T0 + rows[r].wait * SECOND - 1;
-        assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
+        if (((rows[r].flags[0] | rows[r].flags[1]) & DRAIN) == 0) /* it would drain once more */
+            assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
         test_time++;
         if (!stint_decide_all(limiter, requests, n, STINT_NOW, v))
             fail_msg("row %zu: refused after its wait", r);
     }
     stint_close(limiter);
+}
+
+/* A group of 1 to 4 parts of 2 keys by 2 policies, with drains, counted refusals and bans. Returns
+ * whether it is allowed so many ns before what it was told is over, if it is refused at first: the
+ * longest wait of those that refused. */
+static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
+    static const char *const texts[] = {
+        "6/10s name=p overrides",          "2/s capacity=6 name=p overrides",
+        "1/s burst=6 name=p overrides",    "6/10s count-refused name=p overrides",
+        "6/10s smooth name=p overrides",   "3/s ban=10s name=p",
+        "1/s burst=6 ban=7s name=p",       "6/3s capacity=9 ban=4s after=2 within=1m name=p",
+        "6/10s start=first name=p ban=3s", "6/10s start=first count-refused name=p overrides"};
+    struct random random = {seed};
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    struct stint_request requests[4];
+    struct stint_verdict v[4];
+    uint32_t ids[2];
+
+    test_time = T0 + random_below(&random, 20 * SECOND);
+    for (uint32_t p = 0; p < 2; p++) {
+        struct stint_policy policy =
+            parsed(texts[random_below(&random, sizeof texts / sizeof texts[0])]);
+        policy.name[0] += (char)p;
+        ids[p] = add_made(limiter, &policy);
+        for (stint_key key = 1; key <= 2; key++) {
+            (void)ask(limiter, ids[p], key, (uint32_t)random_below(&random, 9), STINT_PARTIAL);
+        }
+    }
+    const size_t n = 1 + random_below(&random, 4);
+    static const uint32_t flags[] = {0, 0, DRAIN, TENTATIVE, PEEK};
+    for (size_t i = 0; i < n; i++)
+        requests[i] = (struct stint_request){.key = 1 + random_below(&random, 2),
+                                             .policy = ids[random_below(&random, 2)],
+                                             .cost = 1 + (uint32_t)random_below(&random, 4),
+                                             .flags = flags[random_below(&random, 5)]};
+    const bool all = stint_decide_all(limiter, requests, n, test_time, v);
+    *wait = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!v[i].allowed && v[i].retry_after > *wait)
+            *wait = v[i].retry_after;
+    /* NEVER: not once all bans are over, either. */
+    test_time += (*wait == STINT_NEVER ? MINUTE : *wait) - early;
+    const bool allowed = all || stint_decide_all(limiter, requests, n, test_time, v);
+    stint_close(limiter);
+    return allowed;
+}
+
+/* What a refused group is told is what a look then says: at that instant it fits, and not sooner,
+ * if nothing else happens. */
+TEST(test_groups_are_told_what_comes) {
+    const uint64_t first = test_seed();
+    for (uint64_t seed = first; seed < first + test_rounds(20000); seed++) {
+        uint64_t wait;
+        const bool allowed = allowed_after_wait(seed, 0, &wait);
+        if (wait == 0 ? !allowed : allowed != (wait != STINT_NEVER))
+            fail_msg("seed %" PRIu64 ": waits %" PRIu64 ", then %d", seed, wait, allowed);
+        if (wait != 0 && wait != STINT_NEVER && allowed_after_wait(seed, MS / 1000, &wait))
+            fail_msg("seed %" PRIu64 ": waits %" PRIu64 ", allowed before", seed, wait);
+    }
 }
 
 TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
