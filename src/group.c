@@ -464,6 +464,10 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         if (UNLIKELY(!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
             return all_give_back(limiter, requests, parts, n, taken, verdicts);
         taken |= UINT64_C(1) << i;
+        /* A shadow's ban begins: later parts of the key are judged by it. */
+        for (size_t j = i + 1; UNLIKELY((verdicts[i].flags & STINT_BANNED) != 0) && j < n; j++)
+            if (same_count(&requests[i], &requests[j]) && parts[j].how != PART_LONG)
+                parts[j].how = PART_AGAIN;
     }
     for (size_t i = 0; last && i < n; i++) {
         if (!parts[i].last)

@@ -667,6 +667,24 @@ TEST(test_groups_are_told_what_comes) {
     }
 }
 
+/* A shadow's ban that begins in a group is told by the later parts of the key. */
+TEST_OF(test_all_of_a_shadow, 1000, STINT_FULL_REFUSE, "2/minute ban=1h shadow count-refused") {
+    struct stint_request requests[4];
+    struct stint_verdict v[4];
+    for (size_t i = 0; i < 4; i++)
+        requests[i] = (struct stint_request){.key = 1, .policy = id, .cost = 1};
+    for (stint_key key = 1; key <= 2; key++)
+        assert_true(stint_take(limiter, id, key, 2, T0, NULL));
+    assert_true(stint_decide_all(limiter, requests, 4, T0, v));
+    for (size_t i = 0; i < 4; i++) {
+        requests[i].key = 2;
+        struct stint_verdict alone;
+        assert_true(stint_decide(limiter, &requests[i], T0, &alone));
+        assert_int_equal(v[i].flags, alone.flags);
+        assert_true(v[i].retry_after == alone.retry_after);
+    }
+}
+
 TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
