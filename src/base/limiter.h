@@ -58,7 +58,7 @@ struct policy_record {
     /* 0. */
     uint32_t reserved[3];
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
-    uint64_t bucket_window[2]; /* ns: a bucket's window may change, but not its unit with it */
+    uint64_t bucket_window[2]; /* ns: a bucket's window may change; 0: that of its policy */
     uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
     uint64_t bucket[2][2];     /* a bucket's unit, and its reciprocal (judge.h) */
 };
@@ -351,6 +351,15 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
+/* The window of a bucket, ns, by this version of its policy. */
+static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *limiter,
+                                                    uint32_t id, uint64_t version) {
+    /* M13 */
+    const uint64_t window = atomic_load_acquire(&limiter->records[id].bucket_window[version % 2]);
+    return LIKELY(window != 0) ? window
+                               : atomic_load_relaxed(&limiter->policies[id].window); /* M12 */
+}
+
 /* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.
  * Returns false if the policy has others by now. */
 static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limiter, uint32_t id,
@@ -364,8 +373,7 @@ static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limite
     if (whole) {
         bucket->limit = (uint32_t)atomic_load_acquire(&words[0]);        /* M13 */
         bucket->max_reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
-        bucket->window =
-            atomic_load_acquire(&limiter->records[id].bucket_window[version % 2]); /* M13 */
+        bucket->window = limiter_bucket_window(limiter, id, version);
     }
     bucket->burst = (uint32_t)(has >> 32);
     bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */

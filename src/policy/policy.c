@@ -82,16 +82,15 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
     atomic_store_relaxed(&policy->hot_window, hot && all ? policy->window : 0); /* M12 */
 }
 
-/* The window of a bucket; 0: the policy is none. */
+/* The window of a bucket, under the lock. */
 static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t id) {
-    /* Under the lock (M12). */
-    const uint64_t version = atomic_load_relaxed(&limiter->policies[id].version);
-    return atomic_load_relaxed(&limiter->records[id].bucket_window[version % 2]); /* M12 */
+    return limiter_bucket_window(limiter, id,
+                                 atomic_load_relaxed(&limiter->policies[id].version)); /* M12 */
 }
 
-/* Writes a rule, its traits, the window of a bucket (else 0) and its ban. The store of the version makes a new policy known, or
- * changes one that exists, at once. Until then the hot way is closed. If this process dies here,
- * the policy is slower, but decides by one whole rule. */
+/* Writes a rule, its traits, the window of a bucket and its ban. The store of the version makes a
+ * new policy known, or changes one that exists, at once. Until then the hot way is closed. If this
+ * process dies here, the policy is slower, but decides by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
                        uint64_t traits, uint64_t window, struct ban ban) {
     struct policy *policy = &limiter->policies[id];
@@ -99,7 +98,9 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
     uint64_t words[RULE_WORDS], bucket[2] = {0};
 
-    if ((rule->flags & RULE_BUCKET) != 0) {
+    if ((rule->flags & RULE_BUCKET) == 0)
+        window = 0;
+    else {
         bucket[0] = bucket_unit(window, rule->limit);
         bucket[1] = reciprocal_of(bucket[0]);
     }
@@ -173,8 +174,8 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         version = atomic_load_acquire(&policy->version); /* M15 */
         rule = policy_rule(policy);
         ban = limiter_ban(limiter, id);
-        window = atomic_load_acquire(&record->bucket_window[version % 2]); /* M13 */
-    } while (atomic_load_relaxed(&policy->version) != version);            /* M13 */
+        window = limiter_bucket_window(limiter, id, version);
+    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
     const bool bucket = (rule.flags & RULE_BUCKET) != 0;
     struct stint_policy read = {
         .size = sizeof(read),
@@ -390,8 +391,7 @@ static void policy_write(struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *policy) {
     const struct rule rule = rule_of(policy);
 
-    rule_write(limiter, id, &rule, traits_of(limiter, id, &rule),
-               policy->burst != 0 ? policy->window : 0,
+    rule_write(limiter, id, &rule, traits_of(limiter, id, &rule), policy->window,
                (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
                             policy->ban_within});
 }
