@@ -53,7 +53,7 @@
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
- *                                  override, of a companion, whose end may fall (I1): companion_
+ *                                  override: of a companion, whose end may fall (I1): companion_
  *                                  write, _clear (override_set.c); stint_override_tidy (override.c)
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
