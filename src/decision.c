@@ -41,13 +41,14 @@
  * 366, and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              uint32_t flags, uint64_t hash, tick_t tick) {
-    tick_t start = policy->start, length = policy_length(policy);
+    const tick_t length = policy_length(policy);
     if ((flags & TRAIT_CALENDAR) != 0)
         return limiter_calendar_window(limiter, policy, tick);
     if ((flags & RULE_BUCKET) != 0)
         return (struct span){tick, tick + 1};
     if ((flags & STINT_START_FIRST) != 0)
         return (struct span){tick, tick + length};
+    tick_t start = policy_start(policy);
     if ((flags & STINT_START_PER_KEY) != 0)
         start += key_phase(hash, length);
     tick_t end = window_end(tick, start, length);

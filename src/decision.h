@@ -122,20 +122,20 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
 }
 
 /* Finds the room of a request that reserves or charges, or whose key is never refused (`endless`),
- * by one rule. Returns false if the policy was changed meanwhile: begin again. */
-static ALWAYS_INLINE bool decision_by_rule(struct decision *decision, bool endless) {
+ * by one rule. */
+static ALWAYS_INLINE void decision_by_rule(struct decision *decision, bool endless) {
     struct terms *terms = &decision->terms;
     const struct rule rule = policy_rule(decision->policy);
 
-    if (UNLIKELY(((rule.flags ^ terms->traits) & STINT_SHADOW) != 0) && !endless)
-        return false;
+    /* It may have been changed since its traits were read (rule_adopt). A charge is never refused. */
+    if (!is_charge(terms))
+        terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)
         terms->capacity = rule.capacity;
     const uint64_t room =
         terms->capacity + ((terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
     terms->room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
     terms->most = is_charge(terms) || endless ? charge_most(&rule) : terms->room;
-    return true;
 }
 
 /* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
@@ -220,10 +220,11 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .flags = flags},
     };
     const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
-    if ((traits & RULE_BUCKET) != 0 ? UNLIKELY(!decision_by_bucket(decision, limit, override != 0))
-                                    : ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) &&
-                                          UNLIKELY(!decision_by_rule(decision, endless)))
+    if ((traits & RULE_BUCKET) != 0 &&
+        UNLIKELY(!decision_by_bucket(decision, limit, override != 0)))
         return STINT_UNKNOWN_POLICY;
+    if ((traits & RULE_BUCKET) == 0 && ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless))
+        decision_by_rule(decision, endless);
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
     decision->end = window_of(decision);

@@ -125,7 +125,8 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
                 return KEPT;
             const tick_t now = tick_of(decision.now), end = end_of(state_id(*state), now);
             shard_end_falls(table_shard_of(table, key), end_of(state_id(seen.state), now), end);
-            limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
+            limiter_raise_latest_begin(limiter,
+                                       tick_back(end, policy_reach(decision.policy))); /* I7 */
             if (slot_swap(seen.slot, decision.tag, seen.state, *state))
                 return WRITTEN;
             continue;
@@ -138,7 +139,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
         }
         *state = wished(limiter, ruled, wish, 0, decision.now);
         const tick_t end = end_of(state_id(*state), tick_of(decision.now));
-        limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
+        limiter_raise_latest_begin(limiter, tick_back(end, policy_reach(decision.policy))); /* I7 */
         if (stint_claim_override(&decision, &seen, end, *state & (STATE_REFUSED | USED_MASK)) ==
             DONE)
             return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;

@@ -161,7 +161,7 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
         return limiter_calendar_window(limiter, policy, end - 1).end == end;
     if ((flags & (STINT_START_FIRST | RULE_BUCKET)) != 0)
         return true;
-    tick_t start = policy->start;
+    tick_t start = policy_start(policy);
     if ((flags & STINT_START_PER_KEY) != 0)
         start += key_phase(key, length);
     return (end - start) % length == 0;

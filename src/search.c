@@ -21,10 +21,10 @@ tick_t stint_decision_read_clock(struct decision *decision) {
  * I1, and with it promises A and B, hold between steps of the clock, not across them. */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     tick_t now = tick_of(decision->now);
-    if (LIKELY(end_of(id, now) - now <= length + ALLOWANCE_TICKS))
+    if (LIKELY(end_of(id, now) - now - ALLOWANCE_TICKS <= length))
         return false;
     tick_t clock = stint_decision_read_clock(decision);
-    return end_of(id, clock) - clock > length + ALLOWANCE_TICKS;
+    return end_of(id, clock) - clock - ALLOWANCE_TICKS > length;
 }
 
 /* Lines that a decision sweeps on its way. */
@@ -71,7 +71,7 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
                 limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
             tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
             /* One that begins later than latest_begin has been over for 497 days, or longer. */
-            const tick_t begin = policy == NULL ? 0 : end - policy_reach(policy);
+            const tick_t begin = policy == NULL ? 0 : tick_back(end, policy_reach(policy));
             if (begin > clock + ALLOWANCE_TICKS && begin <= (tick_t)latest)
                 atomic_add_relaxed(&header->strays, 1); /* I7 */
         }
@@ -194,7 +194,7 @@ static uint32_t next_not_live(const struct decision *decision, uint32_t position
                 return position;
             /* The id is in the top bits: one that is behind makes the difference more than any of
              * these. */
-            uint64_t most = (uint64_t)(policy_reach(&policies[policy]) + ALLOWANCE_TICKS)
+            uint64_t most = ((uint64_t)policy_reach(&policies[policy]) + ALLOWANCE_TICKS)
                             << STATE_ID;
             if (UNLIKELY(state - next >= most))
                 return position;
@@ -228,7 +228,7 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
                                                tick_t longest, tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
+    asked.range[1] = (uint32_t)(((uint64_t)longest + ALLOWANCE_TICKS - 1) / 2);
     return asked;
 }
 

@@ -63,7 +63,7 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
         return false;
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t ahead = end_of(state_id(state), now) - now;
-    if (policy != NULL && ahead > 0 && ahead <= policy_reach(policy) + ALLOWANCE_TICKS)
+    if (policy != NULL && ahead > 0 && ahead - ALLOWANCE_TICKS <= policy_reach(policy))
         return !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
                  (policy_traits(policy) & TRAIT_COMPANION) != 0);
     return slot_carries(policy, state, now);

@@ -63,12 +63,11 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is
- * in. `lost` receives the shares of stripes that have no slot, because the table is full. */
-static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) {
-    uint64_t used = 0;
-
-    *lost = 0;
+/* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of stripes
+ * that have no slot, because the table is full. Returns false if a stripe is in a newer window: then
+ * whole->now moves into that one. `now` is as for move_on. */
+static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint64_t *lost) {
+    *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
         struct decision part = stripe_decision(whole, *now, i, 0, STINT_PEEK, 0);
         stint_slot_settle(&part);
@@ -76,14 +75,13 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
             *lost += part.terms.capacity;
             continue;
         }
-        used += part.charge.used;
-        if (LIKELY(part.end == whole->end))
-            continue;
-        move_on(whole, &part, now);
-        used = *lost = 0;
-        i = UINT32_MAX; /* from stripe 0 again: each round has a later `now` */
+        *used += part.charge.used;
+        if (UNLIKELY(part.end != whole->end)) {
+            move_on(whole, &part, now);
+            return false;
+        }
     }
-    return used;
+    return true;
 }
 
 /* Takes from the stripes in turn until the cost is met, all in the window of whole->now. A stripe
@@ -136,9 +134,9 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
  * saw: the charge stays in its window, and a refund by its verdict is for that window. */
 static uint64_t used_after_charge(const struct decision *whole, const struct gathered *gathered) {
     struct decision look = *whole;
-    uint64_t now = whole->now, lost, used = sum_used(&look, &now, &lost);
+    uint64_t now = whole->now, used, lost;
 
-    return look.end != whole->end ? gathered->seen + gathered->total : used;
+    return sum_used(&look, &now, &used, &lost) ? used : gathered->seen + gathered->total;
 }
 
 /* ---- A refusal ------------------------------------------------------------------------------- */
@@ -195,15 +193,18 @@ static void untracked(struct decision *whole) {
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-enum looked { TAKE, REFUSE, SETTLED };
+/* MOVED: the window has turned. */
+enum looked { TAKE, REFUSE, SETTLED, MOVED };
 
 /* Looks at all stripes, and judges what they have together. */
 static enum looked look_first(struct decision *whole, uint64_t *now) {
     const struct terms *terms = &whole->terms;
     const bool look = is_look(terms);
-    uint64_t lost, used = sum_used(whole, now, &lost);
     struct terms undrained = *terms; /* that comes after the mark (refuse) */
+    uint64_t used, lost;
 
+    if (!sum_used(whole, now, &used, &lost))
+        return MOVED;
     undrained.flags &= ~(uint32_t)STINT_DRAIN;
     whole->flags = 0;
     whole->charge = judge(&undrained, used + lost, 0);
@@ -239,6 +240,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
         switch (look_first(whole, now)) {
         case SETTLED:
             return true;
+        case MOVED:
+            return false;
         case REFUSE:
             return refuse(whole, now, whole->charge.used);
         default:
@@ -264,27 +267,36 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     if (GUARDED(STRIPES_BACK))
         give_back(whole, &gathered);
     /* A token may have come back to a stripe that was passed: start again. */
-    if (!look && (gathered.flags & STINT_UNTRACKED) == 0 && look_first(whole, now) == TAKE)
-        return false;
+    if (!look && (gathered.flags & STINT_UNTRACKED) == 0) {
+        const enum looked looked = look_first(whole, now);
+        if (looked == TAKE || looked == MOVED)
+            return false;
+    }
     if ((gathered.flags & STINT_UNTRACKED) == 0)
         return refuse(whole, now, gathered.seen);
     untracked(whole);
     return true;
 }
 
+/* Each round but the first, the window has turned, or a token has come back: both seldom happen
+ * twice. So only who writes over the table makes more rounds than these, and is refused. */
+#define ROUNDS_MOST 100
+
 void stint_stripes_settle(struct decision *whole) {
     const uint64_t cost = whole->terms.cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
-    bool settled, gone;
+    bool settled = false, gone = false;
 
-    do { /* each round has a later `now` */
+    for (uint32_t round = 0; !settled && !gone && round < ROUNDS_MOST; round++) {
         whole->terms.cost = cost;
         settled = stripes_settle(whole, &now);
         /* If it is gone, swept stripes tell nothing, and no claim is committed. */
         gone = policy_traits(whole->policy) == 0; /* M8 */
-    } while (!settled && !gone);
+    }
     whole->terms.cost = cost;
     whole->now = now;
+    if (UNLIKELY(!settled))
+        whole->charge = (struct charge){.fits = is_charge(&whole->terms)};
     if (UNLIKELY(gone))
         whole->flags = DECISION_GONE;
 }

@@ -96,7 +96,7 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
         return hint_of(limiter_calendar_window(limiter, policy, window.end), true);
     }
     const tick_t length = policy_length(policy);
-    return (uint64_t)(window_end(0, policy->start, length) + length);
+    return (uint64_t)(window_end(0, policy_start(policy), length) + length);
 }
 
 /* No id is used again while a process that decides has the table. So no id comes twice on the way:

@@ -227,7 +227,7 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
     /* I7: raised, or seen high enough, then the window is opened (M7). */
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
         !limiter->memory.read_only) /* it opens none */
-        atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
+        atomic_raise(latest, (uint64_t)begin + (uint64_t)LATEST_STEP);
 }
 
 /* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
@@ -244,7 +244,8 @@ static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
     return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
 }
 
-/* How far ahead of now the slots of a policy may be. A bucket's grows while others look. */
+/* How far ahead of now the slots of a policy may be. A bucket's grows while others look. It may be
+ * any number: the table may have been written over. */
 static ALWAYS_INLINE tick_t policy_reach(const struct policy *policy) {
     return (tick_t)atomic_load_relaxed((const uint64_t *)&policy->length); /* M12 */
 }
@@ -271,7 +272,8 @@ static inline uint64_t hint_of(struct span window, bool calendar) {
 
 static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
     uint64_t days = hint >> HINT_DAYS;
-    return hint_end(hint) - (days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
+    return tick_back(hint_end(hint),
+                     days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
 }
 
 /* The hint of a policy by which nobody has decided: a window that begins after 0. An earlier one
@@ -305,6 +307,14 @@ static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
                : (tick_t)length;
 }
 
+/* The start of a policy's windows, likewise: one whose ns there can be. */
+static inline tick_t policy_start(const struct policy *policy) {
+    const tick_t most = INT64_MAX / (tick_t)STINT_TICK_NS;
+    /* M15 */
+    const tick_t start = (tick_t)atomic_load_relaxed((const uint64_t *)&policy->start);
+    return UNLIKELY(start < -most || start > most) ? 0 : start;
+}
+
 static inline const struct policy_record *limiter_record(const struct stint_limiter *limiter,
                                                          const struct policy *policy) {
     return &limiter->records[policy - limiter->policies];
@@ -314,7 +324,7 @@ static inline const struct policy_record *limiter_record(const struct stint_limi
 static inline struct span limiter_calendar_window(const struct stint_limiter *limiter,
                                                   const struct policy *policy, tick_t tick) {
     const struct policy_record *record = limiter_record(limiter, policy);
-    return calendar_window(tick, policy->start, record->calendar, record->offset);
+    return calendar_window(tick, policy_start(policy), record->calendar, record->offset);
 }
 
 /* The policy of a slot's tag. NULL: a tombstone's, or nonsense. */
@@ -351,13 +361,16 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* The window of a bucket, ns, by this version of its policy. */
+/* The window of a bucket, ns, by this version of its policy: one that there can be
+ * (policy_length). */
 static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *limiter,
                                                     uint32_t id, uint64_t version) {
     /* M13 */
-    const uint64_t window = atomic_load_acquire(&limiter->records[id].bucket_window[version % 2]);
-    return LIKELY(window != 0) ? window
-                               : atomic_load_relaxed(&limiter->policies[id].window); /* M12 */
+    uint64_t window = atomic_load_acquire(&limiter->records[id].bucket_window[version % 2]);
+    if (UNLIKELY(window == 0))
+        window = atomic_load_relaxed(&limiter->policies[id].window); /* M12 */
+    return LIKELY(window - 1 < STINT_WINDOW_MAX && window % STINT_TICK_NS == 0) ? window
+                                                                                : STINT_TICK_NS;
 }
 
 /* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.

@@ -19,7 +19,8 @@ struct names {
     uint64_t refilled;   /* that of the header, when the index was begun */
     uint32_t known;      /* ids below are in */
     uint32_t taken;      /* ids below are not free */
-    uint32_t places;     /* a power of two: at most half of them are taken */
+    uint32_t places;     /* a power of two: at most half of them are taken, but in a table that was
+                          * written over, where an id can come more than once */
     uint32_t ids[];      /* each plus one, in the first free place from its hash on; 0: free */
 };
 
@@ -50,9 +51,13 @@ static void insert(const struct stint_limiter *limiter, uint32_t id) {
 
     if (*name == '\0') /* a companion's */
         return;
-    while (names->ids[hash & (names->places - 1)] != 0)
-        hash++;
-    names->ids[hash & (names->places - 1)] = id + 1;
+    for (uint32_t i = 0; i < names->places; i++) {
+        uint32_t *place = &names->ids[(hash + i) & (names->places - 1)];
+        if (*place != 0)
+            continue;
+        *place = id + 1;
+        break;
+    }
 }
 
 /* Adds the policies that came since to the index. */
@@ -97,12 +102,13 @@ bool stint_names_inherited(const struct stint_limiter *limiter) {
  * decides. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
+    const uint64_t hash = name_hash(name);
     int found = -1;
 
     index_lock(names);
     catch_up(limiter);
-    for (uint64_t hash = name_hash(name);; hash++) {
-        const uint32_t place = names->ids[hash & (names->places - 1)];
+    for (uint32_t i = 0; i < names->places; i++) {
+        const uint32_t place = names->ids[(hash + i) & (names->places - 1)];
         if (place == 0)
             break;
         if (strncmp(limiter->records[place - 1].name, name, STINT_NAME_SIZE) != 0)

@@ -131,10 +131,11 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
     /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
-    const tick_t until = tick_of(limiter_now(limiter)) + policy->length + ALLOWANCE_TICKS;
+    const uint64_t until =
+        (uint64_t)tick_of(limiter_now(limiter)) + (uint64_t)policy_reach(policy) + ALLOWANCE_TICKS;
 
     INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
+    atomic_store_relaxed(&limiter->records[id].until, until); /* M12 */
     rule_write(limiter, id, &rule, 0, bucket_window(limiter, id), limiter_ban(limiter, id));
 }
 
@@ -186,7 +187,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .window = calendar != 0 ? 0
                   : bucket      ? window
                                 : tick_ns(policy_length(policy)),
-        .start = policy->start * (int64_t)STINT_TICK_NS,
+        .start = policy_start(policy) * (int64_t)STINT_TICK_NS,
         .flags = rule.flags & ~RULE_BUCKET,
         .burst = bucket ? rule.capacity : 0,
         .near_limit = rule.near_limit,
@@ -399,7 +400,7 @@ static void policy_write(struct stint_limiter *limiter, uint32_t id,
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
                       uint32_t old, bool another, uint32_t *room) {
     const bool companion = (policy->flags & STINT_OVERRIDES) != 0 &&
-                           (old == POLICY_NONE || limiter->records[old].companion == 0);
+                           (old == POLICY_NONE || limiter_companion(limiter, old) == POLICY_NONE);
 
     if (another && *room == 0)
         return stint_failed_with(ENOSPC,
@@ -454,7 +455,7 @@ void stint_policy_create(struct stint_limiter *limiter, const struct stint_polic
 
 void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
                           const struct stint_policy *policy) {
-    companion_give(limiter, id, policy, limiter->records[id].companion);
+    companion_give(limiter, id, policy, limiter_companion(limiter, id) + 1);
     policy_write(limiter, id, policy);
 }
 
@@ -574,8 +575,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
 
     if (!companion_leads(limiter, id, count) || record->name[0] == '\0' ||
         memchr(record->name, '\0', sizeof(record->name)) == NULL ||
-        policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
-        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
+        policy->start != policy_start(policy))
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
     const struct rule rule = policy_rule(policy), right = rule_of(&read);

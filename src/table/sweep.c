@@ -55,7 +55,7 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         /* After the tag, whose claim raised it (M7). */
         const tick_t over = (tick_t)atomic_load_relaxed(&shard->watermark);
-        const tick_t next = (over > clock ? over : clock) + 1;
+        const tick_t next = tick_back(over > clock ? over : clock, -1);
         tick_t end = end_of(state_id(state), clock);
         if (!state_pending(state) && end > next) {
             shard_end_falls(shard, end, next);

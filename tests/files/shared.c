@@ -419,6 +419,39 @@ TEST_IN_DIRECTORY(test_damaged_companion) {
     free(table);
 }
 
+/* Likewise of a token bucket. */
+TEST_IN_DIRECTORY(test_damaged_bucket) {
+    struct stint_limiter *limiter = open_shared(100);
+    const uint32_t id = add_text(limiter, "600/minute burst=20 name=b");
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const char *begin = (const char *)limiter->header;
+    const size_t rule = (size_t)((const char *)&policy->rules[1] - begin);
+    const size_t length = (size_t)((const char *)&policy->length - begin);
+    const size_t window = (size_t)((const char *)&policy->window - begin);
+    const struct damage damages[] = {
+        {length, 0x01, NULL}, /* it may have been longer */
+        {length + 7, 0x80, "policy 0"},
+        {length + 6, 0x01, "policy 0"},
+        {window, 0x80, "policy 0"},
+        {window + 7, 0x80, "policy 0"},
+        {rule, 0x01, "policy 0"},                                               /* limit */
+        {rule + sizeof(uint32_t), 0x01, "policy 0"},                            /* burst */
+        {rule + RULE_TRAITS * sizeof(uint64_t) + 1, 0x20, "policy 0"},          /* a bucket */
+        {(size_t)((const char *)&record->bucket[1][0] - begin), 1, "policy 0"}, /* unit */
+        {(size_t)((const char *)&record->bucket[1][1] - begin), 1, "policy 0"},
+    };
+    size_t size;
+    unsigned char *table = bytes_of(limiter, &size);
+    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
+    /* One of no tokens, in no time. */
+    memset(table + length, 0, sizeof(uint64_t));
+    memset(table + window, 0, sizeof(uint64_t));
+    const struct damage burst = {rule + sizeof(uint32_t), 20, "policy 0"};
+    assert_damages(table, size, &burst, 1);
+    free(table);
+}
+
 /* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
  * one that is not in use. */
 TEST_IN_DIRECTORY(test_rule_of_no_policy) {

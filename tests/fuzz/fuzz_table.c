@@ -14,7 +14,7 @@
 #include "base/limiter.h"
 #include "fixture.h"
 
-enum { MAX_POLICIES = 12, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
+enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
 /* ---- A lock that says that somebody has it --------------------------------------------------- */
 
@@ -76,6 +76,7 @@ static void make_whole(struct whole *whole, bool file) {
                                         "3/h name=f count-refused",
                                         "9/month name=h start=2024-01-15T09:00:00+05:30",
                                         "2/minute name=i in-flight",
+                                        "9/minute name=k burst=12",
                                         "3/h name=g start=first ban=10m"};
     const uint32_t banning = sizeof texts / sizeof texts[0] - 1; /* and a companion behind it */
     struct stint_options options = options_of(STINT_FULL_ADMIT);
