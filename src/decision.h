@@ -127,7 +127,7 @@ static ALWAYS_INLINE void decision_by_rule(struct decision *decision, bool endle
     struct terms *terms = &decision->terms;
     const struct rule rule = policy_rule(decision->policy);
 
-    /* It may have been changed since its traits were read (rule_adopt). A charge is never refused. */
+    /* It may have been changed since its traits were read. A charge is never refused. */
     if (!is_charge(terms))
         terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)

@@ -63,9 +63,9 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of stripes
- * that have no slot, because the table is full. Returns false if a stripe is in a newer window: then
- * whole->now moves into that one. `now` is as for move_on. */
+/* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of
+ * stripes that have no slot, because the table is full. Returns false if a stripe is in a newer
+ * window: then whole->now moves into that one. `now` is as for move_on. */
 static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint64_t *lost) {
     *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {

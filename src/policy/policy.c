@@ -558,7 +558,8 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
     struct bucket bucket;
 
     if (stint_policy_check(read, NULL) != 0 || policy->window < read->window ||
-        policy->window > STINT_WINDOW_MAX || reach < bucket_reach(read->window, &right) ||
+        policy->window > STINT_WINDOW_MAX || policy->window % STINT_TICK_NS != 0 ||
+        reach < bucket_reach(read->window, &right) ||
         reach > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2)
         return false;
     const uint64_t traits = policy_traits(policy);

@@ -440,6 +440,8 @@ TEST_IN_DIRECTORY(test_damaged_bucket) {
         {rule + RULE_TRAITS * sizeof(uint64_t) + 1, 0x20, "policy 0"},          /* a bucket */
         {(size_t)((const char *)&record->bucket[1][0] - begin), 1, "policy 0"}, /* unit */
         {(size_t)((const char *)&record->bucket[1][1] - begin), 1, "policy 0"},
+        {(size_t)((const char *)&record->bucket_window[1] - begin), 0x80, "policy 0"},
+        {(size_t)((const char *)&record->bucket_window[0] - begin), 0x01, NULL}, /* not in use */
     };
     size_t size;
     unsigned char *table = bytes_of(limiter, &size);

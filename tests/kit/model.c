@@ -740,7 +740,7 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
     struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
     const struct model_answer answer = model_decide(by, request, now, &key);
     const bool replace = on_full == STINT_FULL_REPLACE;
-    /* A look is answered as its request would be: what takes a token, or is refused, needs a slot. */
+    /* A look is answered as its request would be: what takes, or is refused, needs a slot. */
     const bool needs = takes_nothing(request) && !replace &&
                        (request->cost != 0 || !answer.verdict.allowed ||
                         (answer.verdict.flags & STINT_SHADOWED) != 0);
