@@ -143,12 +143,12 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
     return after;
 }
 
-/* charge_wait of a key whose override is over in so many ns: it waits for the tokens, or for the
- * end of the override. What a key has used never grows by itself, so what fits once fits from then
- * on. */
-static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule, uint64_t over) {
+/* charge_wait of a key whose override is over in so many ns, and which waits for `least` anyway: it
+ * waits for the tokens, or for the end of the override. What a key has used never grows by itself,
+ * so what fits once fits from then on. */
+static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule, uint64_t over,
+                          uint64_t least) {
     const struct charge *charge = &waiting->charge;
-    const uint64_t least = waiting->untracked ? waiting->left : 0; /* for a slot of a full table */
     const uint64_t wait = charge_wait(&waiting->terms, rule, charge, waiting->left);
     const uint64_t then = over > least ? over : least;
 
@@ -161,17 +161,34 @@ static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule
     return fits > then ? fits : then;
 }
 
+/* ns until the override of the key is over. */
+static uint64_t override_left(const struct waiting *waiting) {
+    const uint64_t at = waiting->now;
+    const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
+    /* A late caller's request is decided at the clock's time, when its override may be over. */
+    return until > at ? until - at : 0;
+}
+
+uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from) {
+    struct waiting waiting = decision_waiting(decision, tick_ns(decision->end) - decision->now);
+    const struct rule rule = policy_rule(waiting.policy);
+
+    if ((waiting.terms.part & PART_OVERRIDDEN) == 0 || override_left(&waiting) > from)
+        return 0;
+    waiting.charge.fits = false;
+    waiting.charge.total = waiting.charge.used;
+    return wait_over(&waiting, &rule, override_left(&waiting), from);
+}
+
 uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
     const struct charge *charge = &waiting->charge;
     uint64_t wait;
 
     if (UNLIKELY((waiting->terms.part & PART_OVERRIDDEN) != 0) && !charge->fits) {
-        const uint64_t at = waiting->now;
-        const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
-        /* A late caller's request is decided at the clock's time, when its override may be over. */
-        const uint64_t over = until > at ? until - at : 0;
-        wait = wait_over(waiting, &rule, over);
+        const uint64_t over = override_left(waiting);
+        wait = wait_over(waiting, &rule, over,
+                         waiting->untracked ? waiting->left : 0); /* for a slot of a full table */
         if (wait == over)
             return wait; /* exact: there is no window for whose end all wait */
     } else {

@@ -484,6 +484,10 @@ struct waiting {
 };
 uint64_t stint_decision_wait(const struct waiting *waiting);
 
+/* ns until a look fits that waits for `from` ns anyway: by then its key's override may be over.
+ * 0: it is not. */
+uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from);
+
 /* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
  * joined in memory would make the next load wait. (The machine is little-endian: atomic.h.) */
 #define PAIR(first, second) ((uint64_t)(second) << 32 | (uint32_t)(first))
@@ -498,12 +502,13 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
 static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
               "they can grow into their reserved words");
 
-/* The time to wait of a decision that does not simply wait for the window's end. What it needs is
- * copied, so that the short ways keep their registers. */
-static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uint64_t left) {
+/* What the time to wait is computed from. It is copied, so that the short ways keep their
+ * registers. */
+static ALWAYS_INLINE struct waiting decision_waiting(const struct decision *decision,
+                                                     uint64_t left) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
-    const struct waiting waiting = {
+    return (struct waiting){
         .limiter = decision->limiter,
         .policy = decision->policy,
         .policy_id = decision->policy_id,
@@ -531,6 +536,11 @@ static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uin
         .without = decision->without,
         .untracked = (decision->flags & STINT_UNTRACKED) != 0,
     };
+}
+
+/* The time to wait of a decision that does not simply wait for the window's end. */
+static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uint64_t left) {
+    const struct waiting waiting = decision_waiting(decision, left);
     return stint_decision_wait(&waiting);
 }
 

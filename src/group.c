@@ -223,9 +223,10 @@ struct together {
     uint64_t ns; /* of a bucket: a request's own limit changes the ns of a token */
 };
 
-/* ns until a request fits after those that are `taken`, to which it is added. */
+/* ns until a request fits after those that are `taken`, to which it is added. Others make it wait
+ * for `from` ns anyway, when an override that lets it through now may be over. */
 static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_request *request,
-                           uint64_t now, struct together *taken) {
+                           uint64_t now, uint64_t from, struct together *taken) {
     struct stint_verdict verdict = {.retry_after = 0};
     struct decision decision;
     struct terms *terms = &decision.terms;
@@ -242,24 +243,27 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
         terms->before = before.ns;
     else
         terms->cost += before.tokens;
-    return stint_decision_settle(&decision, request, &verdict) ? 0 : verdict.retry_after;
+    const uint64_t wait =
+        stint_decision_settle(&decision, request, &verdict) ? 0 : verdict.retry_after;
+    const uint64_t later = from == 0 ? 0 : stint_decision_wait_from(&decision, from);
+    return later > wait ? later : wait;
 }
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
- * whole cost. 0: it is the only one, or all fit. */
+ * whole cost; `from` as for wait_after. 0: it is the only one (and from is 0), or all fit. */
 static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_request *requests,
-                              size_t n, size_t part, uint64_t now,
+                              size_t n, size_t part, uint64_t now, uint64_t from,
                               const struct stint_verdict *verdicts) {
     struct together taken = {0, 0};
     uint64_t wait = 0;
-    bool alone = true;
+    bool alone = from == 0;
 
     for (size_t i = 0; i < n; i++)
         alone &= i == part || is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]);
     for (size_t i = 0; !alone && i < n; i++) {
         if (is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]))
             continue;
-        const uint64_t then = wait_after(limiter, &requests[i], now, &taken);
+        const uint64_t then = wait_after(limiter, &requests[i], now, from, &taken);
         wait = then > wait ? then : wait;
     }
     return wait;
@@ -277,17 +281,32 @@ static uint64_t wait_told(const struct stint_request *requests, size_t part,
 }
 
 /* Tells the parts that refuse how long to wait, after all of them were marked: a mark may put a
- * late caller's key into a later window, drain it, count a refusal or ban the key. */
+ * late caller's key into a later window, drain it, count a refusal or ban the key. The longest wait
+ * is until the whole fits: also the parts whose overrides end meanwhile. */
 static void all_wait(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                      uint64_t now, struct stint_verdict *verdicts) {
+    struct stint_verdict *longest = NULL;
+
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].allowed || is_void(&verdicts[i]))
             continue;
         uint64_t wait = wait_told(requests, i, verdicts);
         if (wait == 0)
-            wait = wait_together(limiter, requests, n, i, now, verdicts);
+            wait = wait_together(limiter, requests, n, i, now, 0, verdicts);
         if (wait != 0)
             verdicts[i].retry_after = wait;
+        if (longest == NULL || verdicts[i].retry_after > longest->retry_after)
+            longest = &verdicts[i];
+    }
+    for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
+        if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
+            continue;
+        const uint64_t wait =
+            wait_together(limiter, requests, n, i, now, longest->retry_after, verdicts);
+        if (wait > longest->retry_after) { /* by then, others' overrides may be over, too */
+            longest->retry_after = wait;
+            i = SIZE_MAX;
+        }
     }
 }
 
@@ -396,7 +415,7 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
     struct stint_verdict *verdict = &verdicts[refused];
     const uint64_t now = verdict->window - verdict->reset_after; /* untracked: unknown */
     const uint64_t wait =
-        verdict->window == 0 ? 0 : wait_together(limiter, requests, n, refused, now, verdicts);
+        verdict->window == 0 ? 0 : wait_together(limiter, requests, n, refused, now, 0, verdicts);
     if (wait != 0)
         verdict->retry_after = wait;
     return REFUSED;

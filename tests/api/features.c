@@ -608,9 +608,9 @@ TEST(test_all_waits_together) {
     stint_close(limiter);
 }
 
-/* A group of 1 to 4 parts of 2 keys by 2 policies, with drains, counted refusals and bans. Returns
- * whether it is allowed so many ns before what it was told is over, if it is refused at first: the
- * longest wait of those that refused. */
+/* A group that is refused, of 1 to 4 parts of 2 keys by 2 policies, with drains, counted refusals,
+ * bans and overrides that end meanwhile. Returns whether it is allowed so many ns before what it
+ * was told is over: the longest wait of those that refused. */
 static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
     static const char *const texts[] = {
         "6/10s name=p overrides",          "2/s capacity=6 name=p overrides",
@@ -631,6 +631,12 @@ static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
         policy.name[0] += (char)p;
         ids[p] = add_made(limiter, &policy);
         for (stint_key key = 1; key <= 2; key++) {
+            if (random_below(&random, 4) == 0)
+                assert_int_equal(stint_override(limiter, ids[p], key,
+                                                (uint32_t)random_below(&random, 12),
+                                                test_time - test_time % (10 * MS) +
+                                                    (1 + random_below(&random, 200)) * 100 * MS),
+                                 0);
             (void)ask(limiter, ids[p], key, (uint32_t)random_below(&random, 9), STINT_PARTIAL);
         }
     }
@@ -646,7 +652,7 @@ static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
     for (size_t i = 0; i < n; i++)
         if (!v[i].allowed && v[i].retry_after > *wait)
             *wait = v[i].retry_after;
-    /* NEVER: not once all bans are over, either. */
+    /* NEVER: not once all overrides and bans are over, either. */
     test_time += (*wait == STINT_NEVER ? MINUTE : *wait) - early;
     const bool allowed = all || stint_decide_all(limiter, requests, n, test_time, v);
     stint_close(limiter);

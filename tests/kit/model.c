@@ -789,7 +789,7 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
     return answer;
 }
 
-static uint64_t told_wait(const struct model_answer *answer, uint64_t jitter) {
+uint64_t model_wait(const struct model_answer *answer, uint64_t jitter) {
     uint64_t wait = answer->verdict.retry_after;
     if (answer->jitter_below)
         wait = wait_of(wait, 1, jitter);
@@ -892,11 +892,11 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
     if (!same_but_wait(&told.verdict, got))
         return false;
     if (!answer->jitter_below)
-        return got->retry_after == told_wait(answer, 0);
+        return got->retry_after == model_wait(answer, 0);
     if (known->window == answer->jitter_of && answer->jitter_of != UINT64_MAX)
-        return got->retry_after == told_wait(answer, known->jitter);
-    if (got->retry_after < told_wait(answer, 0) ||
-        got->retry_after > told_wait(answer, answer->jitter_below - 1))
+        return got->retry_after == model_wait(answer, known->jitter);
+    if (got->retry_after < model_wait(answer, 0) ||
+        got->retry_after > model_wait(answer, answer->jitter_below - 1))
         return false;
     if (got->retry_after > answer->wait_least && got->retry_after < STINT_NEVER - 1)
         *known = (struct model_jitter){answer->jitter_of,

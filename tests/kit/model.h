@@ -194,6 +194,9 @@ void model_ban(struct model_answer *answer, uint64_t now, uint64_t until);
 /* Makes it one of the answers by which a verdict tells what it does of a first refusal. */
 void model_settle(struct model_answer *answer, const struct stint_verdict *got);
 
+/* The wait that an answer tells, with so much jitter. */
+uint64_t model_wait(const struct model_answer *answer, uint64_t jitter);
+
 /* Whether `got` is one of the answers. `known`: what is known of the key's jitter, which it may add
  * to; NULL: the policy has none. */
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,

@@ -157,6 +157,10 @@ static bool strikes(const struct subject *s, const struct stint_verdict *v) {
     return s->policy->ban && (v->flags & STINT_FIRST_REFUSAL) && !(v->flags & STINT_OVERRIDDEN);
 }
 
+/* Until a whole that is refused fits, if the override of another pair may be over by then; 0: it
+ * has none. One part that refuses is told so, in place of its own wait. (features.c holds it.) */
+static uint64_t whole_wait;
+
 /* What they may get, and whether that is what they got. `flags`: what the verdicts tell beside. */
 static bool expect(const struct subject *s, const struct stint_request *requests, size_t n,
                    enum asked asked, uint32_t flags, const struct stint_verdict *got,
@@ -183,7 +187,17 @@ static bool expect(const struct subject *s, const struct stint_request *requests
             if (expected->ruling.banned)
                 model_ban(answer, test_time, expected->ruling.until);
         }
-        allowed &= model_allows(answer, &got[i], &expected->jitter);
+        /* Of a wait that may be another pair's no jitter is learnt. */
+        const bool of_whole =
+            asked == REFUSED && !got[i].allowed && got[i].retry_after == whole_wait;
+        struct model_jitter unlearnt = expected->jitter;
+        bool right = model_allows(answer, &got[i], of_whole ? &unlearnt : &expected->jitter);
+        if (!right && of_whole && model_wait(answer, 0) < whole_wait) {
+            struct stint_verdict alone = got[i];
+            alone.retry_after = model_wait(answer, 0);
+            right = model_allows(answer, &alone, &(struct model_jitter){.window = UINT64_MAX});
+        }
+        allowed &= right;
     }
     return allowed;
 }
@@ -417,7 +431,14 @@ static bool pick_whole(struct whole *whole, size_t more) {
 
 /* Those of each pair by themselves: the whole is granted if all of them fit. */
 static void check_whole(const struct whole *whole, bool all, const struct stint_verdict *got) {
-    bool fit = true;
+    bool fit = true, overridden = false;
+    whole_wait = 0;
+    for (size_t i = 0; i < whole->n; i++) {
+        overridden |= (got[i].flags & STINT_OVERRIDDEN) != 0;
+        if (!got[i].allowed && got[i].retry_after > whole_wait)
+            whole_wait = got[i].retry_after;
+    }
+    whole_wait = overridden ? whole_wait : 0;
     for (size_t i = 0; i < whole->n; i++) {
         struct stint_request requests[WHOLE];
         struct stint_verdict verdicts[WHOLE];
