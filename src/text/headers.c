@@ -73,7 +73,8 @@ static uint64_t quota_time(const struct stint_policy *policy, uint64_t tokens) {
     const bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
     const uint32_t limit = limit_of(policy);
     const uint64_t windows = carries ? tokens / limit + (tokens % limit != 0) : 1;
-    return windows * policy->window; /* 2^28 windows of 366 days wrap: as if it were less */
+    uint64_t time;
+    return __builtin_mul_overflow(windows, policy->window, &time) ? UINT64_MAX : time;
 }
 
 /* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
