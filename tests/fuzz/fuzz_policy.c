@@ -226,6 +226,14 @@ static void check_headers_legacy(const struct response *response) {
     free(text);
 }
 
+static void know(struct response *response, size_t n, const struct stint_policy *policy) {
+    response->calendar[n] = policy->calendar != 0;
+    response->several[n] = policy->capacity > policy->limit || policy->max_reserved != 0;
+    response->bucket[n] = policy->burst != 0;
+    response->windows[n] = policy->window;
+    response->in_flight[n] = (policy->flags & STINT_IN_FLIGHT) != 0;
+}
+
 static struct stint_verdict read_verdict(struct input *input) {
     return (struct stint_verdict){
         .allowed = input_number(input, 1) & 1,
@@ -364,11 +372,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             overridable = (got[0].flags & STINT_OVERRIDES) != 0;
         }
         response.ids[n] = (uint32_t)id;
-        response.calendar[n] = got[n].calendar != 0;
-        response.several[n] = got[n].capacity > got[n].limit || got[n].max_reserved != 0;
-        response.bucket[n] = got[n].burst != 0;
-        response.windows[n] = got[n].window;
-        response.in_flight[n] = (got[n].flags & STINT_IN_FLIGHT) != 0;
+        know(&response, n, &got[n]);
         response.verdicts[n] = read_verdict(&input);
         /* To one policy's rule from another's: either that, or nothing changes. */
         struct stint_policy after = STINT_POLICY_INIT, *first = &got[0];
@@ -383,6 +387,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         assert(stint_policy_get(response.limiter, 0, &after) == 0);
         assert(memcmp(&after, error == 0 ? &rule : first, sizeof after) == 0);
         *first = after;
+        know(&response, 0, first);
         if (!overridable && (after.flags & STINT_OVERRIDES) != 0) {
             overridable = true;
             next++;
