@@ -352,12 +352,10 @@ static const char *file_link(const struct memory *memory, char link[LINK_SIZE]) 
 /* Opens what has NEW_NAME in a directory, or makes it. Returns -1 with errno set if it cannot. */
 static int open_given(int directory, const char *given, bool *made) {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
+    const int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
 
     *made = file >= 0;
-    if (!*made && errno == EEXIST)
-        file = openat(directory, given, flags);
-    return file;
+    return !*made && errno == EEXIST ? openat(directory, given, flags) : file;
 }
 
 /* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of

@@ -1624,6 +1624,17 @@ static bool same_in_order(unsigned raised, uint64_t raised_to) {
     return same;
 }
 
+/* The time that a call tells to have been decided by, if it is between these; else `least`. */
+static uint64_t decided_by(unsigned call, uint64_t least, uint64_t most) {
+    for (unsigned i = 0; i < told.logged; i++) {
+        const struct stint_verdict *v = &told.log[i].verdict;
+        if (told.log[i].call == call && v->window - v->reset_after > least &&
+            v->window - v->reset_after < most)
+            return v->window - v->reset_after;
+    }
+    return least;
+}
+
 /* A key without a slot may begin in any window from that of the call's time to that of the latest
  * time of a call that had begun: as if the watermark had been raised before it. */
 static bool same_in_order_raised(void) {
@@ -1633,7 +1644,9 @@ static bool same_in_order_raised(void) {
         for (unsigned j = i + 1; j < told.count; j++) {
             const struct call *one = &told.calls[told.order[i]];
             const struct call *later = &told.calls[told.order[j]];
-            if (later->began < one->ended && later->now > one->now && same_in_order(i, later->now))
+            if (later->began < one->ended && later->now > one->now &&
+                (same_in_order(i, later->now) ||
+                 same_in_order(i, decided_by(told.order[i], one->now, later->now))))
                 return true;
         }
     return false;
