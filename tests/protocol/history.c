@@ -1037,19 +1037,25 @@ static uint64_t next_end(uint64_t end) {
     return next;
 }
 
-/* The next tick after `time` at which a call was decided, until that of the latest that call
- * `index` may know of; UINT64_MAX: there is none. From it on the table may know that a bucket is
- * full. */
+/* The next tick after `time` of those that the table may know of by call `index`; UINT64_MAX: there
+ * is none. From it on a bucket may be full. It is one at which a call was decided, or the end of a
+ * window that was over when another key took its slot. */
 static uint64_t next_tick(unsigned index, uint64_t time) {
     uint64_t next = UINT64_MAX;
+    if (time < v.latest[index] && v.latest[index] - time < NEXT_MAX / 2 * STINT_TICK_NS)
+        return time - time % STINT_TICK_NS +
+               STINT_TICK_NS; /* any: keys before all had slots, too */
     for (unsigned i = 0; i < all_count; i++)
-        for (unsigned j = 0; j <= all_calls[i]->reading_count; j++) {
-            const uint64_t known = j == 0 ? first_now(all_calls[i]) : all_calls[i]->readings[j - 1];
-            if (known - known % STINT_TICK_NS > time && known <= v.latest[index])
-                next = known < next ? known - known % STINT_TICK_NS : next;
+        for (unsigned j = 0; j < 2 * all_calls[i]->reading_count + 3; j++) {
+            const uint64_t known = j == 0   ? all_calls[i]->verdict.window
+                                   : j <= 2 ? first_now(all_calls[i])
+                                            : all_calls[i]->readings[(j - 3) / 2];
+            const uint64_t tick = known - known % STINT_TICK_NS + (j % 2) * STINT_TICK_NS;
+            if (tick > time && tick <= v.latest[index])
+                next = tick < next ? tick : next;
         }
-    for (uint64_t i = 0; i < LINES_MAX * LINE_SLOTS + 2; i++) { /* of other keys, before all */
-        const uint64_t known = h.shown - h.shown % STINT_TICK_NS - i * STINT_TICK_NS;
+    for (uint64_t i = 0; i < LINES_MAX * LINE_SLOTS + 3; i++) { /* of other keys, before all */
+        const uint64_t known = h.shown - h.shown % STINT_TICK_NS + (1 - i) * STINT_TICK_NS;
         if (known > time)
             next = known < next ? known : next;
     }
@@ -1070,8 +1076,8 @@ static void decide_filled(unsigned index, const struct node *from, uint64_t now,
     }
 }
 
-/* A refund to a bucket, or its reset, by the clock; or by a later tick, before which another key
- * may have had the slot. */
+/* A refund to a bucket, or its reset, by the clock; or by a later tick, at which the window of
+ * another key may have ended that had a slot (the watermark). */
 static void bucket_back(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     const struct model_by by = model_by(v.policy);
@@ -1312,6 +1318,13 @@ static void strike_at(unsigned index, const struct node *from, struct nexts *nex
         span = v.calls[from->strike_of];
     override_seen(v.overrides[from->override], index, now, &overridden, &no_override);
     override_seen(span, index, now, &counted, &none);
+    for (unsigned i = 0; i < call->reading_count; i++) { /* both are over by the clock, too */
+        bool holds, not_here;
+        override_seen(v.overrides[from->override], index, call->readings[i], &holds, &not_here);
+        overridden |= holds;
+        override_seen(span, index, call->readings[i], &holds, &not_here);
+        counted |= holds;
+    }
     if (span != NULL && override_end_most(span) > model_span_end(v.policy, now) + ALLOWANCE)
         none = true; /* very late */
     if (span != NULL && shadow_turns())
