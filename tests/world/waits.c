@@ -127,9 +127,7 @@ void waits_check(struct actor *actor, const struct asked *asked,
                  const struct stint_verdict *verdicts, unsigned count) {
     struct waiting waiting = {actor, asked, verdicts, count, 0, 0};
     bool allowed = true, looks = true;
-    /* Known to be wrong: what refused groups are told whose parts drain, count refusals, ban, or
-     * have an override that ends. So groups are not judged yet. */
-    if (count != 1 || actor->number == ACTORS_MAX || actor->stale || world->far ||
+    if (count == 0 || actor->number == ACTORS_MAX || actor->stale || world->far ||
         world->options.on_full == STINT_FULL_REPLACE)
         return;
     waiting.time = decided_by(&verdicts[0]);
