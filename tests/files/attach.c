@@ -78,6 +78,7 @@ TEST_IN_DIRECTORY(test_attach) {
             assert_int_equal(get_stats(other).memory, stint_memory_size(&options));
             assert_int_equal(get_stats(other).slots, get_stats(limiter).slots);
             assert_int_equal(get_stats(other).shards, get_stats(limiter).shards);
+            assert_int_equal(get_stats(other).labels, (shapes[i].labels + 3) / 4 * 4);
             stint_close(other);
         }
         stint_close(limiter);
@@ -228,18 +229,19 @@ TEST(test_each_in_small_memory) {
     policy.stripes = 2;
     uint32_t striped = add_made(limiter, &policy);
     const stint_key key = number_key(limiter, 1);
-    take_times(limiter, minute, key, 2);
+    take_times(limiter, minute, key, 6); /* of 5 */
     take_times(limiter, striped, key, 8);
     struct told told = {0};
     each(limiter, &told);
     assert_int_equal(told.count, 3);
     for (size_t i = 0; i < told.count; i++) {
         const struct stint_entry *entry = &told.entries[i];
-        assert_true((entry->flags & STINT_ENTRY_KEY_PART) != 0);
-        if (entry->policy == minute)
+        const bool whole = entry->policy == minute;
+        assert_int_equal(entry->flags, STINT_ENTRY_KEY_PART |
+                                           (whole ? STINT_ENTRY_REFUSED : STINT_ENTRY_KEY_STRIPE));
+        assert_int_equal(entry->used, whole ? 5 : 4);
+        if (whole)
             assert_int_equal(entry->key, key & (UINT64_MAX >> 7));
-        else
-            assert_true((entry->flags & STINT_ENTRY_KEY_STRIPE) != 0 && entry->used == 4);
     }
     stint_close(limiter);
 }

@@ -145,6 +145,10 @@ static const struct scene scenes[] = {
      .a = "take s key cost 6 charge; back s key", .b = "turn 2000000; take s key x2 = yes",
      .after = "take s key rest; take s key look = counted used 8"},
 
+    /* A charge tells what all stripes have, also those that gave it nothing. */
+    {"a charge beside tokens of another stripe",
+     .a = "as 2; take striped key; as 3; take striped key charge = used 2"},
+
     /* What a look showed was left is taken meanwhile: the wait is for all that was asked for. */
     {"the last of a striped key", .stops = 1, .before = "take striped key x3",
      .a = "take striped key cost 9 partial = never", .b = "take striped key"},

@@ -56,6 +56,11 @@ const struct story stories[] = {
      .before = FULL_SLOT_IS_OVER, .a = "take one key long",
      .b = "take one other x2", .c = "turn 20; take one key"}},
 
+    /* The other key has a token there, and a group's part that only looks fits with it. */
+    {WITHOUT(FOUND_STATE), {"another key's count, and back, a group", .stops = 2,
+     .before = SLOT_IS_OVER, .a = "all two key look + long h0 = counted + yes",
+     .b = "take two other", .c = "turn 20; take two key; back two key"}},
+
     /* Two threads see the last token; of a stripe, the last of its own. */
     {WITHOUT(TAKE_ADDED), {"two threads and one token", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key"}},
