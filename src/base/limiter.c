@@ -103,7 +103,6 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
  * only a damaged table has more steps than policies. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits) {
-    *traits = 0;
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
