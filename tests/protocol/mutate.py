@@ -120,8 +120,11 @@ def edits(text):
                 yield begin + found.start(), begin + found.end(), f"{other}{found[2]}"
         for found in re.finditer(r"\bif \(", line):
             opening = begin + found.end() - 1
-            for other in ("(true)", "(false)"):
-                yield opening, closing(code, opening) + 1, other
+            stop = closing(code, opening) + 1
+            # Only a test can take a guard away: with it the condition is true.
+            guard = re.fullmatch(r"\(GUARDED\(\w+\)\)", code[opening:stop])
+            for other in ("(false)",) if guard else ("(true)", "(false)"):
+                yield opening, stop, other
         starts = previous.endswith((";", "{", "}", ":", ")")) or previous == "else"
         if starts and line.startswith("    ") and re.match(r"[\w*(]", words) and \
                 (not DECLARES.match(words) or words == "return;"):
