@@ -82,12 +82,13 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
 
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
     const uint64_t *watermark = &table_shard_of(&limiter->table, hash)->watermark;
-    const uint64_t times[2] = {limiter_now(limiter),
+    const uint64_t times[3] = {limiter_now(limiter),
                                /* M8: of the claim whose slot was seen. */
-                               tick_ns((tick_t)atomic_load_relaxed(watermark))};
+                               tick_ns((tick_t)atomic_load_relaxed(watermark)),
+                               stint_limiter_latest_now(limiter, now)};
     uint64_t late = 0;
 
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 3; i++)
         if (GUARD(BUCKET_AGAIN, times[i] > now + late && times[i] - now <= ALLOWANCE_NS))
             late = times[i] - now;
     return now + late;

@@ -348,9 +348,10 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
     return LOOK_GOOD;
 }
 
-/* The time at which a bucket that refuses at `now` is asked once more: the later of the clock and
- * the shard's watermark, as far as they are within the allowance of now. So nobody is refused for a
- * clock that was read a moment ago, while another thread of the key, or of its shard, went on. */
+/* The time at which a bucket that refuses at `now` is asked once more: the latest of the clock, the
+ * shard's watermark and the nows by which buckets have decided for this thread, as far as
+ * they are within the allowance of now. So nobody is refused for a clock that was read a moment
+ * ago, while another thread of the key, or of its shard, went on, nor for one that was set back. */
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
 /* Judges a bucket that has no room at this now once more, at that time. If it has room then, the
@@ -602,6 +603,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
         else if (is_decision(terms) && !(allowed && (terms->part & PART_QUIET) != 0))
             decision_count(decision->limiter, decision->policy_id, flags, allowed);
     }
+    if ((terms->traits & RULE_BUCKET) != 0 && (is_decision(terms) || is_charge(terms)))
+        limiter_raise_now(decision->limiter, decision->now);
     if (verdict != NULL)
         verdict_write(decision, allowed, flags, verdict);
     return allowed;

@@ -146,8 +146,8 @@ static struct counters *lane_rows(const struct stint_limiter *limiter, uint32_t 
 bool stint_limiter_lanes_open(struct stint_limiter *limiter) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const bool shared = limiter->memory.shared, counts = !limiter->memory.read_only;
-    struct own_lanes *own =
-        mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct own_lanes *own = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
     if (own == MAP_FAILED)
         return false;
@@ -190,6 +190,17 @@ static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t n
     }
     (void)atomic_cas_seq(&own->left, LANES_TO_TRY, LANES_TAKEN);
     return own->rows[number];
+}
+
+uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t now) {
+    uint64_t *latest = &limiter->own->latest[stint_thread_number].now;
+    const uint64_t seen = atomic_load_relaxed(latest);
+    /* Of a thread's first group, when it had no number yet. */
+    const uint64_t first = atomic_load_relaxed(&limiter->own->latest[0].now);
+
+    if (seen > now && seen - now > ALLOWANCE_NS)
+        atomic_store_relaxed(latest, now);
+    return seen > first ? seen : first;
 }
 
 static uint32_t lane_of(const struct stint_limiter *limiter, const struct counters *rows) {

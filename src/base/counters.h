@@ -34,16 +34,28 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
     limiter_add(limiter, row, counter, 1);
 }
 
+/* Notes the now by which a bucket has decided, if it is the latest of this thread. It is a hint: a
+ * thread has that of one with its number that has ended, too. */
+static ALWAYS_INLINE void limiter_raise_now(const struct stint_limiter *limiter, uint64_t now) {
+    uint64_t *latest = &limiter->own->latest[stint_thread_number].now;
+    if (atomic_less(latest, now) && GUARDED(BUCKET_NOW))
+        atomic_store_relaxed(latest, now);
+}
+
+/* The latest now by which a bucket has decided for this thread. If it is further ahead of `now`
+ * than the allowance, the clock was wrong, or was stepped back: it begins anew. */
+uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t now);
+
 /* Where this thread begins among the stripes of a key, before the remainder. Threads of all
  * processes share numbers as little as can be. A thread's number stays the same. */
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
-/* Maps the page of this process's lanes. Returns false if there is no memory. In a private table
+/* Maps the pages of this process's lanes. Returns false if there is no memory. In a private table
  * each thread number has a lane at once. In a shared one threads take theirs, and children after
  * fork look for lanes of the dead. */
 bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
-/* Gives back the lanes of this process, and the page. */
+/* Gives back the lanes of this process, and the pages. */
 void stint_limiter_lanes_close(struct stint_limiter *limiter);
 
 /* Makes the lanes of processes that are gone free again: of all others, if nobody else is

@@ -154,9 +154,12 @@ struct header {
  * were taken at its first decision, or the thread is at its end. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
-/* The lanes of this process's threads, by thread number. If the table is shared, a child after fork
- * finds this page empty, and takes lanes of its own. */
+/* What each thread of this process has, by thread number: above all its lane. If the table is
+ * shared, a child after fork finds these pages empty, and takes lanes of its own. */
 struct own_lanes {
+    struct {
+        _Alignas(CACHE_LINE) uint64_t now; /* ns: the latest by which a bucket has decided */
+    } latest[THREAD_NUMBERS];
     struct counters *rows[THREAD_NUMBERS]; /* NULL: none so far */
     uint64_t left;                         /* enum lanes_left */
     uint8_t firsts[THREAD_NUMBERS];        /* what stint_limiter_stripe says; 0: nothing so far */

@@ -464,6 +464,24 @@ TEST(test_a_year) {
     }
 }
 
+/* What does not fit is asked once more, by the latest time at which a bucket decided for this
+ * thread: "if it is within 60 s". One further ahead is forgotten by those that follow. So who is
+ * earlier than the refusal of a full bucket, which moves its instant, finds it full as well. */
+TEST(test_decided_before) {
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
+    const uint32_t id = add_text(limiter, "1/h burst=2 name=p");
+    struct stint_verdict v;
+    test_time = T0 - S;
+    for (stint_key key = 1; key <= 9; key++) {
+        const uint64_t ahead = key % 2 == 1 ? MINUTE : MINUTE + 1;
+        const uint32_t cost = key % 3 == 0 ? 3 : 1;
+        assert_true(stint_take(limiter, id, key, cost, T0 + ahead, NULL) == (cost == 1));
+        assert_true(stint_take(limiter, id, key, 1 + cost / 3, T0, &v) == (ahead == MINUTE));
+        assert_true(v.window - v.reset_after == (v.allowed ? T0 + ahead : T0));
+    }
+    stint_close(limiter);
+}
+
 /* ---- Beside others --------------------------------------------------------------------------- */
 
 /* The first key that has used any. */

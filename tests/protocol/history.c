@@ -790,12 +790,44 @@ static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
 
+/* The time at which a bucket decided on a call; 0: none did, or it was only looked at. */
+static uint64_t bucket_decided(const struct call *call) {
+    const struct stint_verdict *verdict = &call->verdict;
+    if (!decides(call) || only_looks(call) || !is_bucket(&h.policies[call->policy]))
+        return 0;
+    return verdict->window == 0 ? first_now(call) : verdict->window - verdict->reset_after;
+}
+
+/* The latest time at which a bucket had decided for the thread of a call before. 0: there is none;
+ * or a refusal may have found it too far ahead, and forgotten it; or a thread that ended may have
+ * left it its own. */
+static uint64_t decided_before(const struct call *call) {
+    uint64_t latest = 0;
+    for (const struct call *other = h.threads[call->thread].calls; other != call; other++) {
+        if (h.kind == HISTORY_FREE || (decides(other) && is_bucket(&h.policies[other->policy]) &&
+                                       latest > first_now(other) + ALLOWANCE))
+            return 0;
+        latest = max_of(latest, bucket_decided(other));
+    }
+    return latest;
+}
+
+/* Whether that time is one at which a call may know that a bucket decided. */
+static bool decided_then(const struct call *call, uint64_t time) {
+    for (unsigned i = 0; i < all_count; i++)
+        if (all_calls[i]->began < call->ended && bucket_decided(all_calls[i]) == time &&
+            (all_calls[i]->thread == call->thread || h.kind == HISTORY_FREE))
+            return true;
+    return false;
+}
+
 static bool now_may_be(const struct call *call, uint64_t now) {
     if (now == first_now(call))
         return true;
-    /* "What does not fit is asked once more": by the clock, or by a tick at which another key's
-     * slot was over. */
-    if (is_bucket(v.policy) && now > first_now(call) && now % STINT_TICK_NS == 0)
+    /* "What does not fit is asked once more": by the clock, by a tick at which another key's slot
+     * was over, or by the time of another decision. */
+    if (is_bucket(v.policy) && now > first_now(call) &&
+        (now % STINT_TICK_NS == 0 || decided_then(call, now)))
         return true;
     for (unsigned i = 0; i < call->reading_count; i++)
         if (call->readings[i] == now)
@@ -984,8 +1016,16 @@ static void note_decided(struct node *node, unsigned index, struct stint_verdict
         node->done |= bit;
 }
 
-/* Whether a bucket that refuses a call did so by the clock, too, which the call has read then. */
+/* Whether a bucket that refuses a call did so by the clock, too, which the call has read then, and
+ * by the time of the thread's other decisions. */
 static bool refused_later(const struct call *call, const struct node *node, uint64_t now) {
+    const uint64_t known = decided_before(call);
+    if (known > now && known - now <= ALLOWANCE) {
+        struct node later = *node;
+        later.key = model_at(v.passing, v.phase, later.key, known);
+        if (decide_in(call, known, &later).allowed)
+            return false;
+    }
     for (unsigned i = call->argument == STINT_NOW; i < call->reading_count; i++) {
         struct node later = *node;
         const uint64_t clock = call->readings[i];
