@@ -36,9 +36,10 @@
  *     anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
  *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
- *     of its slots). A key without a slot is given one for that bit, if there is room. If the
- *     policy bans, the first refusal also counts a strike in a slot of its own. Refusals of a
- *     banned key only read. (With STINT_COUNT_REFUSED or STINT_DRAIN a refusal takes tokens.)
+ *     of its slots). A key without a slot is given one for that bit, if there is room. (TOKEN
+ *     BUCKETS says what it does to a bucket that is full.) If the policy bans, the first refusal
+ *     also counts a strike in a slot of its own. Refusals of a banned key only read. (With
+ *     STINT_COUNT_REFUSED or STINT_DRAIN a refusal takes tokens.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, 64 for each of
  *     options.labels, and 144 for each note (stint_override_note). So that its slots tell their
  *     keys, a table in a file takes at least 1.5 KB for each policy that a tag can name. That is
@@ -124,15 +125,19 @@
  *  - Each request brings its own time, and requests may come in any order. A request that does not
  *    fit at its own time is asked once more, at a later one: by the clock, by the latest time at
  *    which the limiter's buckets have decided for the same thread, or by the time at which another
- *    key was done with the slot, each if it is within 60 s. A group is asked once more as a
- *    whole. So nobody is refused because its clock was read a moment ago, or is set back a little.
- *    A request that does not fit then, either, is refused at its own time.
+ *    key was done with the slot, each if it is within 60 s. A group is asked once more as a whole.
+ *    So nobody is refused because its clock was read a moment ago, or is set back a little. A
+ *    request that does not fit then, either, is refused at its own time.
  *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
  *    s at most. What fits at the old time is told by that: the bucket is further from full. If
  *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T
  *    more are given back (stint_refund). The default clock stands still for 1 to 10 ms
  *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
+ *  - A full bucket refuses what never fits (in a group: beside the key's other parts), and all if
+ *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that it
+ *    was full before. So where clocks differ by D, who is behind finds up to D / T tokens used that
+ *    nobody took, for as long as D.
  *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
  *    strike) unless there was one since that instant last passed a multiple of `window`. If the

@@ -402,7 +402,11 @@ static ALWAYS_INLINE bool mark_over(const struct decision *decision, const struc
 }
 
 /* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
- * written. */
+ * written.
+ *
+ * The mark of a bucket that is full moves its instant to now, as a mark counts until the slot is
+ * over. A sign that it is full for everybody, in its stead, would forget the instant at which it
+ * was: a late caller would be granted once more what was taken just before his now (A). */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;
