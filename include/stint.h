@@ -135,9 +135,9 @@
  *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
  *    least what 10 ms bring.
  *  - A full bucket refuses what never fits (in a group: beside the key's other parts), and all if
- *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that it
- *    was full before. So where clocks differ by D, who is behind finds up to D / T tokens used that
- *    nobody took, for as long as D.
+ *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that
+ *    it was full before. So where clocks differ by D, who is behind finds up to D / T tokens used
+ *    that nobody took, for as long as D.
  *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
  *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
  *    strike) unless there was one since that instant last passed a multiple of `window`. If the
