@@ -123,11 +123,11 @@
  *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
  *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
  *  - Each request brings its own time, and requests may come in any order. A request that does not
- *    fit at its own time is asked once more, at a later one: by the clock, by the latest time at
- *    which the limiter's buckets have decided for the same thread, or by the time at which another
- *    key was done with the slot, each if it is within 60 s. A group is asked once more as a whole.
- *    So nobody is refused because its clock was read a moment ago, or is set back a little. A
- *    request that does not fit then, either, is refused at its own time.
+ *    fit at its own time is asked once more, at a later one: by the clock, or by the time at which
+ *    another key was done with the slot, each if it is within 60 s; or by the latest time at which
+ *    the limiter's buckets have decided for the same thread, if it is within 100 ms. A group is
+ *    asked once more as a whole. So nobody is refused because its clock was read a moment ago, or
+ *    goes back a little. A request that does not fit then, either, is refused at its own time.
  *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
  *    s at most. What fits at the old time is told by that: the bucket is further from full. If
  *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T

@@ -349,9 +349,9 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
 }
 
 /* The time at which a bucket that refuses at `now` is asked once more: the latest of the clock, the
- * shard's watermark and the nows by which buckets have decided for this thread, as far as
- * they are within the allowance of now. So nobody is refused for a clock that was read a moment
- * ago, while another thread of the key, or of its shard, went on, nor for one that was set back. */
+ * shard's watermark, each if it is within the allowance of now, and the nows by which buckets have
+ * decided for this thread. So nobody is refused for a clock that was read a moment ago, while
+ * another thread of the key, or of its shard, went on, nor for one that goes back a little. */
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
 /* Judges a bucket that has no room at this now once more, at that time. If it has room then, the

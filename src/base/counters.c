@@ -193,14 +193,19 @@ static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t n
 }
 
 uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t now) {
-    uint64_t *latest = &limiter->own->latest[stint_thread_number].now;
-    const uint64_t seen = atomic_load_relaxed(latest);
-    /* Of a thread's first group, when it had no number yet. */
-    const uint64_t first = atomic_load_relaxed(&limiter->own->latest[0].now);
+    /* 0: of a thread's first group, when it had no number yet. */
+    const uint64_t numbers[2] = {0, stint_thread_number};
+    uint64_t latest = now;
 
-    if (seen > now && seen - now > ALLOWANCE_NS)
-        atomic_store_relaxed(latest, now);
-    return seen > first ? seen : first;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t *word = &limiter->own->latest[numbers[i]].now;
+        const uint64_t seen = atomic_load_relaxed(word);
+        if (seen > now && seen - now > BACK_NS)
+            atomic_store_relaxed(word, now);
+        else if (seen > latest)
+            latest = seen;
+    }
+    return latest;
 }
 
 static uint32_t lane_of(const struct stint_limiter *limiter, const struct counters *rows) {

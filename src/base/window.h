@@ -35,6 +35,10 @@ typedef int64_t tick_t;
 #define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */
 #define ALLOWANCE_NS    ((uint64_t)ALLOWANCE_TICKS * STINT_TICK_NS)
 
+/* By so much a thread's clock may go back without a bucket's refusal for it, ns. If it goes back by
+ * more, time that passes must count again. */
+#define BACK_NS ((uint64_t)10 * STINT_TICK_NS)
+
 /* An id is told from its neighbours 2^33 ticks away as long as no live end is 2^32 ticks ahead. */
 static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_BITS - 1),
               "a window and twice the allowance fit in half the range of an id");

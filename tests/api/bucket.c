@@ -465,7 +465,7 @@ TEST(test_a_year) {
 }
 
 /* What does not fit is asked once more, by the latest time at which a bucket decided for this
- * thread: "if it is within 60 s". One further ahead is forgotten by those that follow. So who is
+ * thread: "if it is within 100 ms". One further ahead is forgotten by those that follow. So who is
  * earlier than the refusal of a full bucket, which moves its instant, finds it full as well. */
 TEST(test_decided_before) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
@@ -473,10 +473,10 @@ TEST(test_decided_before) {
     struct stint_verdict v;
     test_time = T0 - S;
     for (stint_key key = 1; key <= 9; key++) {
-        const uint64_t ahead = key % 2 == 1 ? MINUTE : MINUTE + 1;
+        const uint64_t ahead = key % 2 == 1 ? 100 * MS : 100 * MS + 1;
         const uint32_t cost = key % 3 == 0 ? 3 : 1;
         assert_true(stint_take(limiter, id, key, cost, T0 + ahead, NULL) == (cost == 1));
-        assert_true(stint_take(limiter, id, key, 1 + cost / 3, T0, &v) == (ahead == MINUTE));
+        assert_true(stint_take(limiter, id, key, 1 + cost / 3, T0, &v) == (ahead == 100 * MS));
         assert_true(v.window - v.reset_after == (v.allowed ? T0 + ahead : T0));
     }
     stint_close(limiter);

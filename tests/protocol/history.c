@@ -805,7 +805,7 @@ static uint64_t decided_before(const struct call *call) {
     uint64_t latest = 0;
     for (const struct call *other = h.threads[call->thread].calls; other != call; other++) {
         if (h.kind == HISTORY_FREE || (decides(other) && is_bucket(&h.policies[other->policy]) &&
-                                       latest > first_now(other) + ALLOWANCE))
+                                       latest > first_now(other) + BACK_NS))
             return 0;
         latest = max_of(latest, bucket_decided(other));
     }
@@ -1020,7 +1020,7 @@ static void note_decided(struct node *node, unsigned index, struct stint_verdict
  * by the time of the thread's other decisions. */
 static bool refused_later(const struct call *call, const struct node *node, uint64_t now) {
     const uint64_t known = decided_before(call);
-    if (known > now && known - now <= ALLOWANCE) {
+    if (known > now && known - now <= BACK_NS) {
         struct node later = *node;
         later.key = model_at(v.passing, v.phase, later.key, known);
         if (decide_in(call, known, &later).allowed)

@@ -127,7 +127,7 @@ static struct stint_verdict check_look(const struct bed *bed, stint_key key, str
     from = model_at(&bed->policy, by.phase, from, now);
     struct model_answer answer = model_decide(&by, &look, now, &from);
     /* And by the time of this thread's other decisions. */
-    if (is_bucket(&bed->policy) && !answer.verdict.allowed && late <= ALLOWANCE) {
+    if (is_bucket(&bed->policy) && !answer.verdict.allowed && late <= BACK_NS) {
         const struct model_answer again = model_decide(&by, &look, now + late, &from);
         answer = again.verdict.allowed ? again : answer;
     }
