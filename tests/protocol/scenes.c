@@ -149,6 +149,20 @@ static const struct scene scenes[] = {
     {"a charge beside tokens of another stripe",
      .a = "as 2; take striped key; as 3; take striped key charge = used 2"},
 
+    /* A slot that nobody touched for 2^33 ticks has the id of an end near now, which is none of the
+     * policy's. */
+    {"stripes that were left for 994 days", .in_file = true,
+     .a = "take striped key; turn 8589934597; take striped key x4 = yes"},
+
+    /* By a now that is early by the whole allowance another key gets the slot of this one. Its next
+     * request, a tick earlier, finds another slot, and no window that it has had. */
+    {"a slot that is taken a minute early",
+     .before = "add p 1/100s; add never 1/10000s; turn 4000; take p key; take one h0;"
+               "take never h1; take never h2",
+     .a = "take p other at 10000 = placed; take p key at 9999 = window 20000"},
+    {"a claim that is a minute early",
+     .before = "add p 1/100s; turn 4000", .a = "die p key at 10000; take p key"},
+
     /* What a look showed was left is taken meanwhile: the wait is for all that was asked for. */
     {"the last of a striped key", .stops = 1, .before = "take striped key x3",
      .a = "take striped key cost 9 partial = never", .b = "take striped key"},
