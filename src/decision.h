@@ -395,10 +395,13 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
 
 /* Whether a bucket's first refusal is over: the instant at which it is full passes a multiple of
  * the policy's window. */
-static ALWAYS_INLINE bool mark_over(const struct decision *decision, const struct seen *seen) {
-    const uint64_t to = decision->now + decision->charge.count, window = decision->terms.window;
-    const uint64_t from = bucket_full(decision->end, state_used(seen->state));
+static ALWAYS_INLINE bool mark_passed(uint64_t from, uint64_t to, uint64_t window) {
     return from != to && (window == 0 || from / window != to / window); /* 0: it is freed */
+}
+
+static ALWAYS_INLINE bool mark_over(const struct decision *decision, const struct seen *seen) {
+    return mark_passed(bucket_full(decision->end, state_used(seen->state)),
+                       decision->now + decision->charge.count, decision->terms.window);
 }
 
 /* Finds the state to be written after what was seen was judged. Returns false if nothing is to be

@@ -40,6 +40,15 @@ static inline uint32_t override_limit(uint64_t state) {
                                                              : STINT_LIMIT_MAX;
 }
 
+/* The ns in which a token of a bucket comes back, by the override in force that has this state; 0:
+ * there is none. */
+static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state) {
+    const uint32_t limit = state != 0 ? override_limit(state) : 0;
+    const uint64_t unit =
+        limit == 0 || limit == STINT_LIMIT_MAX ? bucket->unit : bucket_unit(bucket->window, limit);
+    return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
+}
+
 /* Whether the library wrote this state while the policy was a shadow, and by these traits it is
  * none. A key that was let through is not punished for it. */
 static inline bool override_void(uint64_t state, uint32_t traits) {

@@ -111,10 +111,7 @@ static uint64_t token_time(const struct stint_limiter *limiter, uint32_t policy_
         (traits & STINT_OVERRIDES) != 0 && companion_possible(&limiter->table, key)
             ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
             : 0;
-    const uint32_t limit = override != 0 ? override_limit(override) : 0;
-    const uint64_t unit =
-        limit == 0 || limit == STINT_LIMIT_MAX ? bucket->unit : bucket_unit(bucket->window, limit);
-    return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
+    return override_unit(bucket, override);
 }
 
 /* Gives back to a bucket what has not come back by itself. */

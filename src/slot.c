@@ -40,18 +40,23 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
         limiter_count_table(limiter, COUNT_STRAY);
 }
 
+bool stint_bucket_rule(const struct stint_limiter *limiter, uint32_t id, struct bucket *bucket) {
+    for (;;) {
+        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if ((traits & RULE_BUCKET) == 0)
+            return false;
+        if (limiter_bucket(limiter, id, traits, bucket))
+            return true;
+    }
+}
+
 uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct policy *policy,
                            uint64_t state, uint64_t now) {
     struct terms terms = {0};
     struct bucket bucket;
 
-    for (;;) {
-        const uint32_t traits = (uint32_t)policy_traits(policy);
-        if ((traits & RULE_BUCKET) == 0) /* it is gone */
-            return 0;
-        if (limiter_bucket(limiter, (uint32_t)(policy - limiter->policies), traits, &bucket))
-            break;
-    }
+    if (!stint_bucket_rule(limiter, (uint32_t)(policy - limiter->policies), &bucket))
+        return 0; /* it is gone */
     bucket_terms(&terms, &bucket, 0);
     return bucket_tokens(
         &terms, bucket_count(end_of(state_id(state), tick_of(now)), state_used(state), now));

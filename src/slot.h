@@ -235,6 +235,9 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
 }
 
+/* The whole rule of a policy. Returns false if it is no bucket, or gone. */
+bool stint_bucket_rule(const struct stint_limiter *limiter, uint32_t id, struct bucket *bucket);
+
 /* Tokens that a bucket's slot with this state holds at `now`. */
 uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct policy *policy,
                            uint64_t state, uint64_t now);
