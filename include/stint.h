@@ -28,7 +28,7 @@
  *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
  *     tokens granted, less those given back, are at most burst + d * limit / window, and
  *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A3 below.
+ *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A4 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
  *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
@@ -83,10 +83,17 @@
  *      taken.
  *      - How much: what was above the limit; of B1 one for each such thread.
  *      - Why: a swap compares how many tokens are used, not whose they are.
- *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was set,
- *      changed or lifted. At the present rate they may be worth more time than they took.
- *      - How much: as many tokens, at the present rate, as are given back.
+ *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was over
+ *      by itself, or while a call sets, changes or lifts it. At the present rate they may be worth
+ *      more time than they took.
+ *      - How much: the time in which as many tokens as are given back come back by the slower rate.
  *      - Why: a bucket is one instant. It does not know by which rate it came to be.
+ *  A4  A call raises the limit of a bucket's key (stint_override, stint_override_clear) that had a
+ *      higher one before, in the same span; or two such calls for a key run at once. What the key
+ *      has used counts by the present rate (TOKEN BUCKETS), and some of it may have been taken at a
+ *      faster one.
+ *      - How much: for each such call, as many tokens as the bucket then holds.
+ *      - Why: as for A3.
  *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
  *      its add. A thread that added its token too late takes it back. Until then others can be
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
@@ -99,8 +106,8 @@
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
  *      ended and another key has the slot. That key is charged the token. Or the thread's own key
  *      is charged it in its next window. That happens if the slot's end went back meanwhile: a
- *      policy was removed, an override was lifted or shortened, a key was replaced, or a bucket was
- *      given tokens back or was reset.
+ *      policy was removed, an override was set, lifted or shortened, a key was replaced, or a
+ *      bucket was given tokens back or was reset.
  *      - How much: one, until that window ends (or it is paid back). stint_stats.stray_tokens
  *        counts those that are seen.
  *      - Why: nobody waits for a thread that sleeps.
@@ -131,9 +138,9 @@
  *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
  *    s at most. What fits at the old time is told by that: the bucket is further from full. If
  *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T
- *    more are given back (stint_refund). The default clock stands still for 1 to 10 ms
- *    (STINT_PRECISE_CLOCK). No more than `burst` is granted in such a step, so burst should be at
- *    least what 10 ms bring.
+ *    more are given back (stint_refund), or no longer used once an override is set. The default
+ *    clock stands still for 1 to 10 ms (STINT_PRECISE_CLOCK). No more than `burst` is granted in
+ *    such a step, so burst should be at least what 10 ms bring.
  *  - A full bucket refuses what never fits (in a group: beside the key's other parts), and all if
  *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that
  *    it was full before. So where clocks differ by D, who is behind finds up to D / T tokens used
@@ -145,14 +152,23 @@
  *    another for each instant.
  *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
  *    instant at which it is full. So what it has used counts fewer tokens after the limit was
- *    lowered, and more after it was raised. In a span with such a change, A holds with the longer
- *    burst * T of the two and the shorter T. Its window may change, too: `600/m burst=20` is
+ *    lowered, and more after it was raised: 5 of 5 by `5/week burst=5` are 50 of 50 by `50/week
+ *    burst=50`. A key that is refused is not let through at once by a higher limit, but by a higher
+ *    burst, an override or a reset. In a span with such a change, A holds with the longer burst * T
+ *    of the two and the shorter T. Its window may change, too: `600/m burst=20` is
  *    `10/s burst=20`, but an override of 5, or a request's own limit, is then 5 a minute.
- *  - A limit of the request's own, or an override, changes T to T2 and keeps the times: the bucket
- *    holds burst * T / T2 tokens, rounded down, but one at least. The same goes for max_reserved. A
- *    request's own limit above the policy's is taken as the policy's: else more could be given back
- *    than was taken. An override of more than 10 million a second counts as 10 million. The `used`
- *    of a key that is barred, banned or never refused goes by the policy's T.
+ *  - A limit of the request's own, or an override, changes T to T2. The bucket lasts as long as
+ *    before: it holds burst * T / T2 tokens, rounded down, but one at least. The same goes for
+ *    max_reserved. A request's own limit above the policy's is taken as the policy's: else more
+ *    could be given back than was taken. An override of more than 10 million a second counts as 10
+ *    million. A key that is barred, banned or never refused counts by the policy's T.
+ *  - A call that sets, changes or lifts an override (stint_override, stint_override_clear) keeps
+ *    the tokens that are used: 5 used of 5, raised to 50, are 5 of 50. A part of a token stays that
+ *    part, rounded up to a ns. What is more than the bucket and its reserve then hold is forgotten.
+ *    The limit changes first, then the instant: requests between the two go by the new limit and
+ *    the old instant, and so do all if the thread is killed there. In a span with one such call, A
+ *    holds as with a change of the rate; with more, see A4.
+ *  - An override that is over by itself keeps the instant: 5 used of 50 are then 1 of 5.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -726,10 +742,11 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
 /* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). Each request reads the policy anew, also in a
- * batch, so a lowered limit is obeyed from the next request on. A lowered limit of a striped policy
- * is exact from the next window on: until then, a request for one token is granted by any stripe
- * that is below its new share.
+ * left now; lowered to 5: none left in this window). By a bucket the time until it is full stays
+ * (TOKEN BUCKETS). Each request reads the policy anew, also in a batch, so a lowered limit is
+ * obeyed from the next request on. A lowered limit of a striped policy is exact from the next
+ * window on: until then, a request for one token is granted by any stripe that is below its new
+ * share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
  *           stays one, whose window may change. A policy that has ever counted refusals cannot come
@@ -778,7 +795,7 @@ enum stint_apply_flags {
 enum stint_change_kind {
     STINT_POLICY_UNCHANGED = 0, /* it is there, as the text says */
     STINT_POLICY_ADDED = 1,
-    STINT_POLICY_CHANGED = 2,  /* what was used stays used, as by stint_policy_change */
+    STINT_POLICY_CHANGED = 2,  /* what was used stays, as by stint_policy_change */
     STINT_POLICY_REPLACED = 3, /* another policy has its name, and counts anew */
     STINT_POLICY_REMOVED = 4,
 };
@@ -1203,8 +1220,9 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *
  * It holds for decisions that begin after this call, of all processes that share the table. It
  * survives restarts, and is over at its time by itself. The tokens that the key has used stay used.
- * A refusal's retry_after takes into account when the override ends. If that end is all that it
- * waits for, it has no jitter.
+ * (By a bucket their time stays if the override is over by itself: TOKEN BUCKETS.) A refusal's
+ * retry_after takes into account when the override ends. If that end is all that it waits for, it
+ * has no jitter.
  *
  * It takes a slot of the table. The slot is never replaced, and no other key gets it until 60 s
  * after the override's end: another process' clock may be behind. (A stray token in it (B2) raises
@@ -1257,7 +1275,7 @@ STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, u
 STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
-/* Ends a key's override, or its ban, now.
+/* Ends a key's override, or its ban, now. The tokens that the key has used stay used.
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS. One that is over by the
  * clock counts as none, but is there again if the clock is set back to before its end.
  * Threads: lock-free.

@@ -11,7 +11,8 @@
  * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
  * the table may be called full once too often.
  *
- * A note (note.c) is written before its override, and erased after it.
+ * A note (note.c) is written before its override, and erased after it. The tokens of a bucket are
+ * kept after it (bucket_keep).
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
@@ -43,6 +44,13 @@ struct ruled {
     uint32_t policy;
     uint32_t companion;
     uint32_t traits; /* the policy's, as they were read or decided by */
+};
+
+/* What a caller writes, and what it finds before. */
+struct change {
+    uint64_t was;   /* the state of the companion's slot; 0: the key had none */
+    uint64_t state; /* that is written */
+    uint64_t full;  /* when the key's bucket was full, ns; 0: it has no slot, or is none */
 };
 
 /* The search and the claim for a companion's slot. It is no decision: it has no terms, and its
@@ -89,12 +97,26 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, (count + 1) | shadow);
 }
 
+/* When a key's bucket is full, as in struct change. It is read after the state of the companion's
+ * slot, and before that is written: so none of it was taken by what is written. */
+static uint64_t bucket_before(const struct stint_limiter *limiter, struct ruled ruled,
+                              stint_key key) {
+    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
+    struct seen seen;
+
+    if ((ruled.traits & RULE_BUCKET) == 0 ||
+        !stint_find_committed(&limiter->table, key, tag, &seen))
+        return 0;
+    return bucket_full(end_of(state_id(seen.state), tick_of(limiter_now(limiter))),
+                       state_used(seen.state));
+}
+
 /* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
-/* Writes what is wished in the key's slot, or gives it one. `state` receives what was written. */
+/* Writes what is wished in the key's slot, or gives it one. */
 static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled,
-                                    stint_key key, const struct wish *wish, uint64_t *state) {
+                                    stint_key key, const struct wish *wish, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
     struct seen seen;
@@ -119,15 +141,17 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
              * the slot. */
             committed = !state_pending(seen.state);
         }
+        change->was = committed ? seen.state : 0;
+        change->full = bucket_before(limiter, ruled, key);
         if (committed) {
-            *state = wished(limiter, ruled, wish, seen.state, limiter_now(limiter));
-            if (*state == 0)
+            change->state = wished(limiter, ruled, wish, seen.state, limiter_now(limiter));
+            if (change->state == 0)
                 return KEPT;
-            const tick_t now = tick_of(decision.now), end = end_of(state_id(*state), now);
+            const tick_t now = tick_of(decision.now), end = end_of(state_id(change->state), now);
             shard_end_falls(table_shard_of(table, key), end_of(state_id(seen.state), now), end);
             limiter_raise_latest_begin(limiter,
                                        tick_back(end, policy_reach(decision.policy))); /* I7 */
-            if (slot_swap(seen.slot, decision.tag, seen.state, *state))
+            if (slot_swap(seen.slot, decision.tag, seen.state, change->state))
                 return WRITTEN;
             continue;
         }
@@ -137,11 +161,11 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             if (!stint_claim_free(&decision, &seen))
                 continue;
         }
-        *state = wished(limiter, ruled, wish, 0, decision.now);
-        const tick_t end = end_of(state_id(*state), tick_of(decision.now));
+        change->state = wished(limiter, ruled, wish, 0, decision.now);
+        const tick_t end = end_of(state_id(change->state), tick_of(decision.now));
         limiter_raise_latest_begin(limiter, tick_back(end, policy_reach(decision.policy))); /* I7 */
-        if (stint_claim_override(&decision, &seen, end, *state & (STATE_REFUSED | USED_MASK)) ==
-            DONE)
+        if (stint_claim_override(&decision, &seen, end,
+                                 change->state & (STATE_REFUSED | USED_MASK)) == DONE)
             return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
     }
 }
@@ -153,7 +177,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
  * strikes, and the key's next override is written there. Of tombstones, which are not free before
  * that tick, a key whose override is set and lifted by turns would use up its lines. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, stint_key key,
-                            bool all) {
+                            bool all, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
     struct seen seen;
@@ -167,12 +191,88 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, s
         if (!there)
             return false;
         const tick_t next = tick_of(decision.now) + 1;
+        *change = (struct change){state, state_of(next, 0), bucket_before(limiter, ruled, key)};
         shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
         /* What is over may have counted for a late caller alone. */
-        if (slot_swap(seen.slot, decision.tag, state, state_of(next, 0)))
+        if (slot_swap(seen.slot, decision.tag, state, change->state))
             return end_of(state_id(state), next) >= next;
     }
     return false;
+}
+
+/* ---- A bucket's tokens ----------------------------------------------------------------------- */
+
+/* The ns of a token by a state of the companion's slot. */
+static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
+                        const struct bucket *bucket, uint64_t state) {
+    const bool holds = state != 0 && stint_override_holds(limiter, ruled.policy, ruled.traits,
+                                                          state, limiter_now(limiter));
+    return override_unit(bucket, holds ? state : 0);
+}
+
+/* Keeps the tokens that a key's bucket has used, after a caller has written the key's override: a
+ * token was `from` ns, and is `to` ns now.
+ *
+ * Others decide meanwhile: by `from`, who have read the override before it was written, and by
+ * `to`. A holds, with the longer time that the bucket lasts and the shorter of the two. If that is
+ * `from`, the instant moves ahead, which grants nothing. If it is `to`, each token that is used has
+ * `to` ns at least:
+ *   - What was used before is scaled. It was taken at `from` ns a token, as it was read before the
+ *     override was written.
+ *   - What was taken since keeps its time, as it is ahead of what was used before. It must not be
+ *     scaled: some of it has `to` ns a token.
+ *   - What came back since is taken off what was used before. So is what was given back since, if
+ *     less was taken meanwhile; else the time that was given back is scaled, too (A3).
+ * Calls for one key may meet. Each scales by its own two units, in either order. But what is taken
+ * between the writes of the two may be scaled by both (A4).
+ *
+ * The override comes first. Who dies between the two leaves the time as it was, as an override that
+ * is over by itself does. The other way round, tokens would be given to a key that then has no
+ * override, or does not get a slot for it.
+ *
+ * No more is kept than the bucket holds, as the slot is no further ahead than its policy's may be
+ * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1): it stays above
+ * the watermark. */
+static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, stint_key key,
+                        const struct change *change) {
+    __extension__ typedef unsigned __int128 wide;
+    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
+    struct shard *shard = table_shard_of(&limiter->table, key);
+    struct bucket bucket;
+    struct seen seen;
+    uint64_t next;
+
+    if (change->full == 0 || !stint_bucket_rule(limiter, ruled.policy, &bucket))
+        return;
+    const uint64_t from = unit_by(limiter, ruled, &bucket, change->was),
+                   to = unit_by(limiter, ruled, &bucket, change->state),
+                   tokens = (uint64_t)bucket.burst + bucket.max_reserved,
+                   most = bucket_holds(tokens * bucket.unit, to) * to;
+    if (from == to || !GUARDED(KEEP_TOKENS))
+        return;
+    do {
+        if (!stint_find_committed(&limiter->table, key, tag, &seen))
+            return;
+        /* The watermark after the tag, whose claim raised it (M7). */
+        const uint64_t now = stint_bucket_later(limiter, key, limiter_now(limiter));
+        if (!stint_slot_live(limiter, tag, seen.state, tick_of(now)))
+            return;
+        const tick_t end = end_of(state_id(seen.state), tick_of(now));
+        const uint64_t full = bucket_full(end, state_used(seen.state));
+        const uint64_t count = bucket_count(end, state_used(seen.state), now);
+        const uint64_t before = (int64_t)(change->full - now) > 0 ? change->full - now : 0;
+        const uint64_t used = GUARD(KEEP_BEFORE, before < count) ? before : count;
+        const wide scaled = ((wide)used * to + from - 1) / from + (count - used);
+        const uint64_t room = most > count ? most : count;
+        next = now + (GUARD(KEEP_MOST, scaled > room) ? room : (uint64_t)scaled);
+        if (next == full || count == 0)
+            return;
+        if (GUARDED(BUCKET_FALLS))
+            shard_end_falls(shard, end, tick_of(next) + 1);
+        limiter_raise_latest_begin(limiter, tick_of(now)); /* I7 */
+        next = bucket_state(next) |
+               (mark_passed(full, next, bucket.window) ? 0 : seen.state & STATE_REFUSED);
+    } while (!slot_swap(seen.slot, tag, seen.state, next));
 }
 
 /* ---- By hand --------------------------------------------------------------------------------- */
@@ -238,10 +338,12 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     else if (!stint_note_write(limiter, ruled.companion, key, wish.end, note))
         return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
                                     "nothing was changed: set the limit without a note");
-    uint64_t state;
-    const enum written written = companion_write(limiter, ruled, key, &wish, &state);
-    if (written == WRITTEN)
+    struct change change;
+    const enum written written = companion_write(limiter, ruled, key, &wish, &change);
+    if (written == WRITTEN) {
+        bucket_keep(limiter, ruled, key, &change);
         return 0;
+    }
     stint_note_erase(limiter, ruled.companion, key);
     return written == NO_ROOM
                ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
@@ -273,8 +375,10 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
     int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
         return error;
-    if (!companion_clear(limiter, ruled, key, true))
+    struct change change;
+    if (!companion_clear(limiter, ruled, key, true, &change))
         return stint_failed(ENOENT, "the key has no override");
+    bucket_keep(limiter, ruled, key, &change);
     stint_note_erase(limiter, ruled.companion, key);
     return 0;
 }
@@ -298,20 +402,20 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
         .now = now,
         .after = ban.word & STINT_BAN_AFTER_MAX,
     };
-    uint64_t state;
+    struct change change;
 
     /* It was taken from the policy a moment ago. */
     if (ban.word == 0 || ruled.companion == POLICY_NONE)
         return;
-    const enum written written = companion_write(limiter, ruled, key, &wish, &state);
+    const enum written written = companion_write(limiter, ruled, key, &wish, &change);
     if (written == NO_ROOM)
         limiter_count(limiter, ruled.companion, COUNT_STRIKE_LOST);
-    if (written != WRITTEN || !override_banned(state))
+    if (written != WRITTEN || !override_banned(change.state))
         return;
     limiter_count(limiter, ruled.companion, COUNT_BANNED);
     if (verdict == NULL)
         return;
-    const uint64_t left = tick_ns(end_of(state_id(state), tick_of(now))) - now;
+    const uint64_t left = tick_ns(end_of(state_id(change.state), tick_of(now))) - now;
     verdict->flags |= STINT_BANNED;
     if (verdict->retry_after < left)
         verdict->retry_after = left;
@@ -319,5 +423,6 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
 
 bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
     const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), 0};
-    return ruled.companion != POLICY_NONE && companion_clear(limiter, ruled, key, false);
+    struct change change;
+    return ruled.companion != POLICY_NONE && companion_clear(limiter, ruled, key, false, &change);
 }

@@ -53,8 +53,9 @@
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
- *                                  override: of a companion, whose end may fall (I1): companion_
- *                                  write, _clear (override_set.c); stint_override_tidy (override.c)
+ *                                  override: of a bucket: override_set.c, bucket_keep (I1).
+ *                                  Of a companion, whose end may fall (I1): companion_write,
+ *                                  _clear (override_set.c); stint_override_tidy (override.c)
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
@@ -64,8 +65,7 @@
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: a thread that sees the same end twice, not pending, saw one
  *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c);
- *       a bucket's, which stays above the shard's watermark, too (refund.c). Before an end falls,
- *       the shard's fallen_end is raised to it (shard_end_falls).
+ *       a bucket's, too, to above the shard's watermark. shard_end_falls tells of it before.
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund, a reset, or by a token that its own

@@ -56,6 +56,15 @@ static const struct script scripts[] = {
         ok(T0 + 500 * MS, 5, 0, 0, 0, 1200, 1200, 5, E + 500 * MS),
         no(T0 + 500 * MS, 5, 0, 0, FIRST, 1200, 1200, E + 500 * MS, 250 * MS),
         no(T0 + 500 * MS, 1, 0, 0, 0, 1200, 1200, E + 500 * MS, 50 * MS)}},
+    {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
+     policy(70 * DAY, .limit = 5, .burst = 5, .flags = STINT_OVERRIDES), {
+        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 70 * DAY),
+        no(T0, 1, 0, 0, FIRST, 5, 5, T0 + 70 * DAY, 14 * DAY),
+        override(50, T0 + 30 * DAY),
+        ok(T0, 1, 0, PEEK, OVER, 50, 5, 0, T0 + 7 * DAY),
+        ok(T0, 1, 0, 0, OVER, 50, 6, 1, T0 + 6 * 7 * DAY / 5),
+        clear(0),
+        no(T0, 1, 0, PEEK, 0, 5, 5, T0 + 70 * DAY, 14 * DAY)}},
     {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart",
      policy(W, .limit = 10, .burst = 10, .ban = HOUR, .flags = STINT_OVERRIDES), {
         ok(T0 + 4 * MS, 8, 0, 0, 0, 10, 8, 8, T0 + 4 * MS + 48 * S),

@@ -79,7 +79,7 @@ enum stint_test_instant {
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
     X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
-    /* Token buckets: decision.h, claim.c, refund.c */                                             \
+    /* Token buckets: decision.h, claim.c, refund.c, override_set.c */                             \
     X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
     X(BUCKET_AGAIN, "a bucket refuses who read the clock early")                                   \
     X(BUCKET_NOW, "a bucket forgets that its thread's now was ahead")                          \
@@ -87,6 +87,9 @@ enum stint_test_instant {
     X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
     X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \
     X(BUCKET_FALLS, "a bucket's end falls without telling")                                        \
+    X(KEEP_TOKENS, "an override keeps the time of a bucket, not its tokens")                       \
+    X(KEEP_BEFORE, "an override scales what was taken by it, too")                                 \
+    X(KEEP_MOST, "an override keeps more tokens than the bucket holds")                            \
     /* Groups: group.c */                                                                          \
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \

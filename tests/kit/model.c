@@ -436,7 +436,7 @@ static bool is_endless(const struct model_by *by) {
 
 /* "A limit of the request's own, or an override, changes T". "A request's own limit above the
  * policy's is taken as the policy's". "An override of more than 10 million a second counts as 10
- * million." */
+ * million. A key that is barred, banned or never refused counts by the policy's T." */
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
@@ -445,8 +445,8 @@ static uint64_t token_by(const struct model_by *by, const struct stint_request *
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
 }
 
-/* It "keeps the times: the bucket holds burst * T / T2 tokens, rounded down, but one at least. The
- * same goes for max_reserved." */
+/* "The bucket lasts as long as before: it holds burst * T / T2 tokens, rounded down, but one at
+ * least. The same goes for max_reserved." */
 static uint64_t tokens_in(const struct model_by *by, const struct stint_request *request,
                           uint32_t tokens) {
     const uint64_t own = token_by(by, request);
@@ -919,6 +919,25 @@ static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64
     key->window -= back < most ? (uint64_t)back : most;
     key->refused = mark_moved(by->policy, key->refused, from, key->window);
     return (uint32_t)ceil_div(from - key->window, token);
+}
+
+/* "A call that sets, changes or lifts an override ... keeps the tokens that are used". "A part of a
+ * token stays that part, rounded up to a ns. What is more than the bucket and its reserve then hold
+ * is forgotten." */
+void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,
+                 const struct model_ruling *to, uint64_t now, struct model_key *key) {
+    const struct stint_request request = {0};
+    struct model_by before = model_by(policy), after = model_by(policy);
+    before.ruling = from;
+    after.ruling = to;
+    const uint64_t full = key->window, token = token_by(&after, &request);
+    if (!key->known || !is_bucket(policy) || full <= now)
+        return;
+    const uint64_t most = tokens_in(&after, &request, count_most(policy)) * token;
+    const wide used = (wide)(full - now) * token, was = token_by(&before, &request);
+    const wide kept = used / was + (used % was != 0), room = most_of(most, full - now);
+    key->window = now + (uint64_t)(kept < room ? kept : room);
+    key->refused = mark_moved(policy, key->refused, full, key->window);
 }
 
 /* "Once the key has begun another window, nothing is given back. (By a smooth or in-flight policy

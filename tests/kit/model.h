@@ -206,6 +206,11 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
 uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
                       struct model_key *key);
 
+/* The key's ruling goes from one to another by stint_override or stint_override_clear; NULL: none
+ * is in force. What a bucket has used is kept. */
+void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,
+                 const struct model_ruling *to, uint64_t now, struct model_key *key);
+
 void model_reset(const struct stint_policy *policy, uint64_t now, struct model_key *key);
 
 #endif

@@ -167,7 +167,9 @@ struct named {
     bool uncapped;        /* more can be used in a window than its limit: A is not asked, nor B */
     uint32_t most, least; /* limits that it had, or that a key or a request had in its place */
     uint64_t span, token; /* of a bucket, ns: the longest that it fills, the shortest of a token */
+    uint64_t slowest;     /* the longest of a token */
     bool rates;           /* these were of several rates */
+    unsigned kept;        /* calls that kept the tokens of one, after its rate had changed */
     uint32_t limits[LIMITS_MAX];
     unsigned limit_count;
 };
@@ -552,6 +554,7 @@ static void knows_limit(struct named *named, uint32_t limit) {
 static void knows_rate(struct named *named, uint64_t token, uint64_t span) {
     named->rates |= named->token != 0 && named->token != token;
     named->token = named->token == 0 || token < named->token ? token : named->token;
+    named->slowest = token > named->slowest ? token : named->slowest;
     named->span = span > named->span ? span : named->span;
 }
 
@@ -560,6 +563,11 @@ static void knows(struct named *named, const struct stint_policy *policy) {
     knows_limit(named, capacity_of(policy));
     if (is_bucket(policy))
         knows_rate(named, token_time(policy), count_most(policy) * token_time(policy));
+}
+
+/* A4: "for each such call, as many tokens as the bucket then holds". */
+static void knows_kept(struct named *named) {
+    named->kept += named->rates && is_bucket(&named->policy);
 }
 
 /* An override of a key, or a request's own limit: of a bucket it is another rate. */
@@ -979,10 +987,12 @@ static int make(const struct act *act, uint64_t now) {
         find(act, named);
         break;
     case OVERRIDE:
+        knows_kept(named);
         knows_other(named, part->limit);
         return set_up(act, stint_override(s.limiter, named->id, part->key, part->limit,
                                           tick_time(act->tick)));
     case CLEAR: /* there is none any more, if its policy is gone */
+        knows_kept(named);
         (void)stint_override_clear(s.limiter, named->id, part->key);
         break;
     case AS:
@@ -1178,7 +1188,8 @@ static bool takes_from_span(const struct logged *back, uint64_t from, uint64_t t
 }
 
 /* The tokens of a bucket that were granted to requests from one now to another, less those of them
- * that were given back. (Of what was given back by another rate the ns may be twice as many.) */
+ * that were given back: "the time in which as many tokens as are given back come back by the slower
+ * rate". */
 static uint64_t granted_in(const struct logged *which, uint64_t from, uint64_t to) {
     const struct named *named = &s.policies[which->policy];
     uint64_t tokens = 0, back = 0;
@@ -1193,7 +1204,7 @@ static uint64_t granted_in(const struct logged *which, uint64_t from, uint64_t t
         else if (tracked(logged) && logged->now >= from && logged->now <= to)
             tokens += logged->verdict.granted;
     }
-    back *= named->rates ? 2 : 1;
+    back = back * named->slowest / named->token;
     return tokens > back ? tokens - back : 0;
 }
 
@@ -1212,7 +1223,7 @@ static void judge_bucket(const struct logged *logged, bool all) {
             continue;
         const uint64_t long_ago = now - other->now;
         const uint64_t tokens = granted_in(logged, other->now, now);
-        if (tokens > (named->span + long_ago) / named->token)
+        if (tokens > (named->span * (1 + named->kept) + long_ago) / named->token)
             breaks("A: more than the burst and what comes back in a span");
         was_full |= (tokens + 1) * named->token > named->span + long_ago;
     }
@@ -1557,9 +1568,11 @@ static bool is_open(const struct call *call) {
         return true;
     /* An override "holds for decisions that begin after this call", and "takes a slot": one that
      * has none by then, as the table is full, or as its window is over by the clock, and not by a
-     * late caller's time. */
+     * late caller's time. Of a bucket "requests between the two go by the new limit and the old
+     * instant". */
     if (act->verb == OVERRIDE || act->verb == CLEAR)
-        return call->result == -ENOSPC || some_without_slot();
+        return call->result == -ENOSPC || some_without_slot() ||
+               is_bucket(&s.policies[act->parts[0].policy].policy);
     /* "A striped key's slots are read one after the other, which is no snapshot" (B). */
     for (unsigned i = 0; i < act->count; i++)
         if (act->parts[i].key != 0 && is_striped(&s.policies[act->parts[i].policy].policy))

@@ -562,13 +562,15 @@ static void do_override(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     const struct subject s = subject_of(key, id);
     struct model_ruling *ruling = &s.pair->ruling;
+    const struct model_ruling was = *ruling, *had = by_of(&s).ruling ? &was : NULL;
     if (!(s.policy->flags & STINT_OVERRIDES))
         return;
     if (once_in(3)) {
         int error = stint_override_clear(m.limiter, id, m.keys[key]);
-        assert_int_equal(error, model_rules(s.policy, ruling, test_time) ? 0 : -ENOENT);
+        assert_int_equal(error, had ? 0 : -ENOENT);
         if (error == 0)
             *ruling = (struct model_ruling){0};
+        model_ruled(s.policy, had, NULL, test_time, &s.pair->key);
         return;
     }
     uint64_t length = below(once_in(2) ? 3 * longest_window(s.policy) : 366 * DAY) + 1;
@@ -583,6 +585,7 @@ static void do_override(void) {
     assert_int_equal(stint_override(m.limiter, id, m.keys[key], ruling->limit, test_time + length),
                      0);
     ruling->until = model_override_end(test_time + length);
+    model_ruled(s.policy, had, ruling, test_time, &s.pair->key);
 }
 
 /* Applies a text of one policy. What is not named in it stays. */

@@ -35,6 +35,7 @@ BY_TEST = {
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
     "OVERRIDE_TIDY": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",
+    "KEEP_TOKENS": "reports",
 }
 
 HEAD = ("| without | the mistake | story, or test, that shows it | histories until one shows it |\n"

@@ -187,6 +187,24 @@ static const struct scene scenes[] = {
      .b = "apply 1/250ms name=o overrides; find o; override o key 5 100"},
 
 
+    /* What a bucket has used is kept while others take, are given back, or set another override. */
+    {"an override of a bucket, raised", .stops = 3,
+     .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
+     .b = "take b key rest", .after = "take b key rest; take b key look cost 0 = used 20"},
+    {"an override of a bucket, lowered", .stops = 3,
+     .before = "add b 20/100ms burst=20 overrides; take b key x4", .a = "override b key 2 100",
+     .b = "take b key rest", .after = "take b key rest; take b key look cost 0 = used 2"},
+    {"an override of a bucket, lifted", .stops = 3,
+     .before = "add b 20/100ms burst=20 overrides; override b key 2 100; take b key",
+     .a = "clear b key", .b = "take b key rest",
+     .after = "take b key rest; take b key look cost 0 = used 20"},
+    {"an override of a bucket that is given back", .stops = 3,
+     .before = "add b 2/100ms burst=2 overrides; take b key x2", .a = "override b key 20 100",
+     .b = "refund b key 1 of 10; take b key rest", .after = "take b key rest"},
+    {"two overrides of a bucket at once", .stops = 3,
+     .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
+     .b = "override b key 10 100; take b key rest", .after = "take b key rest"},
+
     /* At any step of a replacement, its name is that of the policy by which decisions are made. */
     {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP,
      .before = "add p 10/100s",
@@ -308,6 +326,16 @@ static const struct scene deaths[] = {
      .a = "override r key 5 20", .after = "take r key look cost 0 = capacity 2 or 5" THEN_RULED},
     {"an override that is lifted", .dies = true, .before = RULED "; override r key 5 30",
      .a = "clear r key", .after = "take r key look cost 0 = capacity 5 or 2" THEN_RULED},
+    {"an override of a bucket", .dies = true,
+     .before = "add b 2/100ms burst=2 overrides; take b key x2", .a = "override b key 20 20",
+     .after = "take b key look cost 0 = used 20 or 2; override b key 20 20;"
+              "take b key look cost 0 = used 20 or 2; turn 10; take b key cost 20 = yes;"
+              "take b key = no"},
+    {"an override of a bucket that is lifted", .dies = true,
+     .before = "add b 20/100ms burst=20 overrides; override b key 2 20; take b key x2",
+     .a = "clear b key",
+     .after = "take b key look cost 0 = used 20 or 2; turn 10; clear b key;"
+              "take b key cost 20 = yes; take b key = no"},
     {"a strike", .dies = true, .before = RULED, .a = STRUCK,
      .after = "take r key look cost 0 = capacity 2" THEN_RULED},
     {"a ban", .dies = true, .before = RULED "; " STRUCK "; turn 10", .a = STRUCK,

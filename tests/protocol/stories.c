@@ -378,6 +378,16 @@ const struct story stories[] = {
      .b = "turn 10; take b other cost 9",
      .c = "refund b other 9 of 19; turn 12; take two key x2"}},
 
+    /* An override makes of a bucket of 2 one of 20, and somebody takes 10 before the token that was
+     * used becomes one of 20. An override makes a token last for 100 s: two would last for longer
+     * than the bucket's slot may be ahead. */
+    {WITHOUT(KEEP_BEFORE), {"tokens of an override, kept as if they were older", .stops = 1,
+     .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
+     .b = "take b key rest", .after = "take b key rest"}},
+    {WITHOUT(KEEP_MOST), {"more tokens kept than the bucket holds",
+     .before = "add b 2/100s burst=2 overrides; take b key x2",
+     .a = "override b key 1 20000; take b key"}},
+
     /* ---- Groups ---- */
 
     /* What goes wrong where one token is taken. */

@@ -468,6 +468,17 @@ class Deciding(Tool):
         self.assertRegex(self.good("take", "--cost=4", self.table, "p", "k"),
                          r"^allowed: 4 of 4 used, by a limit of its own, full in (16 h|15 h 59 min)\n$")
 
+    def test_override_of_who_is_blocked(self):
+        """letsencrypt/boulder#8785: whoever is given more is let through at once, and lifting it blocks again."""
+        self.make("5/w overrides name=window", "5/w burst=5 overrides name=bucket")
+        for policy, then in ("window", 6), ("bucket", 5):
+            self.good("take", "-q", "--cost=5", self.table, policy, "alice")
+            self.good("take", "-q", self.table, policy, "alice", code=1)
+            self.good("override", "-q", self.table, policy, "alice", "50", "--for", "30d")
+            self.assertIn("allowed: 6 of 50 used", self.good("take", self.table, policy, "alice"))
+            self.good("override", "-q", self.table, policy, "alice", "--clear")
+            self.assertIn(f"refused: {then} of 5 used", self.good("take", self.table, policy, "alice", code=1))
+
     def test_reset(self):
         self.make(f"2/{YEAR} name=p", f"2/{YEAR} name=q")
         for policy in "p", "q":
