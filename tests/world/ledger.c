@@ -48,6 +48,7 @@ struct of_key {
     uint64_t stamp;             /* since when that is known */
     unsigned changing;          /* calls that set or clear it */
     uint64_t changes;
+    uint64_t kept;        /* stamp: since when no such call has moved the instant of a bucket */
     uint64_t ban;         /* it is banned until then, at least; 0: that is not known */
     uint64_t ban_stamp;   /* since when it is */
     uint64_t ruled;       /* no ban ends later than that, and no span of strikes */
@@ -812,7 +813,8 @@ static bool is_counted(unsigned name, unsigned key) {
         return false;
     if (is(named, A_BURST))
         /* By the clock, or by the time at which another key's slot was over by an early now. */
-        return !named->mixed && full_least(name, key) > world->latest_clock + ALLOWANCE;
+        return !named->mixed && of_key->changes == 0 &&
+               full_least(name, key) > world->latest_clock + ALLOWANCE;
     const struct entry *last = NULL;
     for (unsigned i = 0; i < books->entry_count; i++) {
         const struct entry *entry = &books->entries[i];
@@ -861,6 +863,7 @@ void ledger_dead(const struct actor *actor) {
 uint64_t override_begins(unsigned name, unsigned key) {
     books->keys[name][key].override = OVERRIDE_UNKNOWN;
     books->keys[name][key].ban = 0;
+    books->keys[name][key].kept = UINT64_MAX;
     books->keys[name][key].changing++;
     return ++books->keys[name][key].changes;
 }
@@ -869,6 +872,7 @@ void override_ends(const struct actor *actor, const struct asked *asked, uint64_
                    enum override_state state, uint32_t limit, uint64_t until) {
     struct of_key *of_key = &books->keys[asked->name][asked->key];
     of_key->changing--;
+    of_key->kept = of_key->changing > 0 ? UINT64_MAX : ++world->stamp;
     of_key->changes +=
         of_key->changing > 0; /* the other one may have changed it before, or after */
     if (of_key->changing > 0 || of_key->changes != change)
@@ -899,8 +903,14 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
 /* ---- When nobody calls ----------------------------------------------------------------------- */
 
 /* A: in every span from the now of one grant to that of another "at most burst + d * limit /
- * window", but for what was given back beside them. */
-static void check_spans(const struct named *named, const struct move *moves, unsigned count) {
+ * window", but for what was given back beside them, for what calls that raise an override may
+ * grant once more (A4: not the first, if the rate did not change otherwise), and for the times by
+ * which the clocks of such calls differ. */
+static void check_spans(const struct named *named, const struct of_key *of_key,
+                        const struct move *moves, unsigned count) {
+    const uint64_t raised =
+        of_key->changes - (of_key->changes > 0 && !named->moved && named->generations == 1);
+    const uint64_t kept = named->fills * raised + (world->still ? 0 : ALLOWANCE) * of_key->changes;
     for (unsigned i = 0; i < count; i++)
         for (unsigned j = 0; j < count && moves[i].counts; j++) {
             const uint64_t from = moves[i].now, to = moves[j].now;
@@ -916,17 +926,17 @@ static void check_spans(const struct named *named, const struct move *moves, uns
             for (unsigned k = 0; k < count; k++)
                 if (moves[k].back && moves[k].began < ended && moves[k].ended > began)
                     back += moves[k].tokens * moves[k].token;
-            must(granted <= (named->fills + to - from) * named->generations + back,
+            must(granted <= (named->fills + to - from) * named->generations + back + kept,
                  "A: bucket %c, key %u: %" PRIu64 " ns granted from %" PRIu64 " to %" PRIu64
                  ", %" PRIu64 " given back",
                  'a' + moves[i].name, moves[i].key, granted, from, to, back);
         }
 }
 
-/* What is used is what was told of each take, with all that was taken since and less what was given
- * back. `vague`: others may have taken, too. */
+/* What is used is what was told of each take since `kept`, with all that was taken since and less
+ * what was given back. `vague`: others may have taken, too. */
 static void check_full(const struct named *named, const struct move *moves, unsigned count,
-                       uint64_t full, bool vague) {
+                       uint64_t full, uint64_t kept, bool vague) {
     uint64_t most = world->latest;
     for (unsigned i = 0; i < count; i++) {
         uint64_t least = moves[i].full, more = moves[i].full + world->counted.stray_tokens;
@@ -943,7 +953,7 @@ static void check_full(const struct named *named, const struct move *moves, unsi
             if (j != i && moves[j].ended > moves[i].began)
                 more += move_adds(&moves[j]);
         }
-        must((int64_t)(full - least) >= 0 || moves[i].full == 0,
+        must((int64_t)(full - least) >= 0 || moves[i].full == 0 || moves[i].began < kept,
              "A: bucket %c, key %u is full at %" PRIu64 ", not %" PRIu64, 'a' + moves[i].name,
              moves[i].key, full, least);
         most = more > most ? more : most;
@@ -962,9 +972,10 @@ static void check_bucket(unsigned name, unsigned key, const struct stint_verdict
     for (unsigned i = 0; i < books->move_count; i++)
         if (books->moves[i].name == name && books->moves[i].key == key)
             moves[count++] = books->moves[i];
-    check_spans(named, moves, count);
+    check_spans(named, of_key, moves, count);
     if (!named->moved && v->window != 0 && of_key->dead == 0)
-        check_full(named, moves, count, v->window, is(named, A_OVERRIDES) || named->uncounted);
+        check_full(named, moves, count, v->window, of_key->kept,
+                   is(named, A_OVERRIDES) || named->uncounted);
 }
 
 /* What is used of a key whose tokens carry over: "paid back by `limit` tokens in every new window",
