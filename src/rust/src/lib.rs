@@ -394,7 +394,7 @@ pub enum ChangeKind {
     Unchanged,
     /// It was not there.
     Added,
-    /// What was used stays used.
+    /// What was used stays, as by [`Limiter::change`].
     Changed,
     /// Another policy has its name, and counts anew.
     Replaced,
@@ -476,7 +476,8 @@ impl Limiter {
         checked(result).map(|_| policy)
     }
 
-    /// Changes a policy at once, for all keys. What was used stays used.
+    /// Changes a policy at once, for all keys. What was used stays used; of a bucket, the time until
+    /// it is full.
     pub fn change(&self, id: PolicyId, policy: &Policy) -> Result<()> {
         // SAFETY: both are valid during the call.
         let result = unsafe { sys::stint_policy_change(self.raw.as_ptr(), id.0, &policy.raw) };
