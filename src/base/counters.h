@@ -42,8 +42,8 @@ static ALWAYS_INLINE void limiter_raise_now(const struct stint_limiter *limiter,
         atomic_store_relaxed(latest, now);
 }
 
-/* The latest now by which a bucket has decided for this thread, but `now` at least. If it is further
- * ahead than BACK_NS, the clock was wrong, or was stepped back: it begins anew. */
+/* The latest now by which a bucket has decided for this thread, but `now` at least. If it is
+ * further ahead than BACK_NS, the clock was wrong, or was stepped back: it begins anew. */
 uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t now);
 
 /* Where this thread begins among the stripes of a key, before the remainder. Threads of all

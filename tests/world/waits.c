@@ -57,16 +57,21 @@ static struct stint_request look_of(const struct waiting *waiting, unsigned part
     return look;
 }
 
-/* Whether looks say that all fit so long after the refusal. `never`: some of them never do. */
-static bool all_fit(const struct waiting *waiting, uint64_t after, bool *never) {
+/* Whether looks say that all fit so long after the refusal. `never`: some of them never do.
+ * `longest`: what the others wait for then. */
+static bool all_fit(const struct waiting *waiting, uint64_t after, bool *never, uint64_t *longest) {
     bool fit = true;
     *never = false;
+    *longest = 0;
     for (unsigned i = 0; i < waiting->count; i++) {
         const struct stint_request look = look_of(waiting, i);
         const struct stint_verdict v = look_aside(waiting->actor, &look, waiting->time + after);
         const bool full = (v.flags & STINT_UNTRACKED) != 0; /* by then: that is not told */
         fit &= full ? after >= waiting->wait : v.allowed;
-        *never |= !v.allowed && v.retry_after == STINT_NEVER;
+        if (v.allowed || full)
+            continue;
+        *never |= v.retry_after == STINT_NEVER;
+        *longest = v.retry_after > *longest ? v.retry_after : *longest;
     }
     return fit;
 }
@@ -89,19 +94,23 @@ static void waits_wrong(const struct waiting *waiting, const char *what) {
  * does." Who asks before the clock may fit by that. */
 static void wait_check(const struct waiting *waiting) {
     bool never;
+    uint64_t longest;
     if (waiting->wait == STINT_NEVER) {
-        (void)all_fit(waiting, 0, &never);
-        if (!never)
-            waits_wrong(waiting, "it fits some day");
-        return;
+        /* An override that lets a part through may be over when the others fit. */
+        for (uint64_t after = 0;; after += longest) {
+            if (all_fit(waiting, after, &never, &longest))
+                waits_wrong(waiting, "it fits some day");
+            if (never || longest == 0) /* 0: the table is full, which does not tell */
+                return;
+        }
     }
     /* No look is so far ahead that an old end seems to be ahead, too. */
     if (waiting->wait > (world->idles ? 10 * DAY : world->clear - world->first))
         return;
-    if (!all_fit(waiting, waiting->wait, &never))
+    if (!all_fit(waiting, waiting->wait, &never, &longest))
         waits_wrong(waiting, "it does not fit then");
     if (waiting->time + waiting->wait > world->latest + 1 &&
-        all_fit(waiting, waiting->wait - 1, &never))
+        all_fit(waiting, waiting->wait - 1, &never, &longest))
         waits_wrong(waiting, "it fits sooner");
 }
 
