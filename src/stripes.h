@@ -41,7 +41,8 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
                   : !slot_take(slot, tag, end, cost, share, &used))
         return LEFT;
     struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
-    whole.terms.traits = (uint32_t)word;
+    /* It is no bucket, so the compiler folds what is asked of one. */
+    whole.terms.traits = (uint32_t)word & ~RULE_BUCKET;
     /* Not below the cost, which fits the share. */
     return taken_end(&whole, stripe_estimate(used, capacity, stripes), cost, verdict);
 }

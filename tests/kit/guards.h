@@ -82,7 +82,7 @@ enum stint_test_instant {
     /* Token buckets: decision.h, claim.c, refund.c, override_set.c */                             \
     X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
     X(BUCKET_AGAIN, "a bucket refuses who read the clock early")                                   \
-    X(BUCKET_NOW, "a bucket forgets that its thread's now was ahead")                          \
+    X(BUCKET_NOW, "a bucket forgets that its thread's now was ahead")                              \
     X(BUCKET_CLAIM, "a late claim opens a bucket that is full before another's was")               \
     X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
     X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \
