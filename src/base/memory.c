@@ -355,7 +355,9 @@ static int open_given(int directory, const char *given, bool *made) {
     const int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
 
     *made = file >= 0;
-    return !*made && errno == EEXIST ? openat(directory, given, flags) : file;
+    if (file >= 0 || errno != EEXIST)
+        return file;
+    return openat(directory, given, flags);
 }
 
 /* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of
