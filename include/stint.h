@@ -912,7 +912,7 @@ enum stint_verdict_flags {
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
     /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. It is a bug of the
-     * caller's:
+     * caller's (stint_request_check says which):
      *   - its flags are unknown to this version, do not go together, or do not go with its policy
      *     (STINT_IN_FLIGHT);
      *   - its reserved word is not 0;
@@ -1100,6 +1100,15 @@ struct stint_request {
  * Cost: that of stint_take. */
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
+
+/* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
+ * STINT_UNKNOWN_POLICY, and why: stint_reason tells what is wrong, and what to write instead. It is
+ * for start-up, and for whoever got such a verdict. It decides nothing, and counts nothing. What a
+ * group adds is not looked at: that it has no charge, and at most STINT_ALL_MAX requests.
+ *   request  made with STINT_REQUEST
+ * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
+STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
+                                                const struct stint_request *request);
 
 /* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
  * of 16 costs a fraction of 16 calls, and one of 64 less. If you gather the requests one by one,

@@ -3,6 +3,55 @@
  * their registers. */
 #include "decision.h"
 
+#include <errno.h>
+
+#include "base/message.h"
+
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
+
+/* Refuses a request whose reserved word or flags request_good does not take. */
+static int request_refuse(const struct stint_request *request) {
+    const uint32_t flags = request->flags;
+    const char *with = (flags & STINT_PARTIAL) != 0   ? "STINT_PARTIAL"
+                       : (flags & STINT_DRAIN) != 0   ? "STINT_DRAIN"
+                       : (flags & STINT_RESERVE) != 0 ? "STINT_RESERVE"
+                                                      : "a limit of the request's own";
+
+    if (request->reserved != 0)
+        return stint_failed(EINVAL, "request.reserved must be 0: begin with STINT_REQUEST");
+    if (!request_good(flags & ~(uint32_t)STINT_CHARGE, 0))
+        return stint_failed_with(EINVAL,
+                                 "request.flags is %#x, in which some bit is no flag of a request "
+                                 "(enum stint_request_flags): leave it out",
+                                 (unsigned)flags);
+    return stint_failed_with(EINVAL, "STINT_CHARGE does not go with %s: leave one of the two out",
+                             with);
+}
+
+int stint_request_check(const struct stint_limiter *limiter, const struct stint_request *request) {
+    uint32_t traits;
+
+    if (limiter == NULL || request == NULL)
+        return stint_failed(EINVAL, "limiter or request is NULL");
+    if (limiter->looking != NULL && (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+        return stint_failed(EINVAL, "the limiter was attached with STINT_READ_ONLY, and answers "
+                                    "only looks: request.flags must have STINT_PEEK, and not "
+                                    "STINT_CHARGE");
+    /* In the order of decision_begin. */
+    if (request->policy < limiter->max_policies &&
+        (request->reserved != 0 || !request_good(request->flags, request->limit)))
+        return request_refuse(request);
+    if (stint_limiter_policy_seen(limiter, request->policy, &traits) == POLICY_NONE)
+        return stint_limiter_no_policy(limiter);
+    if (!request_suits(request->flags, traits))
+        return stint_failed_with(EINVAL,
+                                 "%s does not go with a policy that is in flight, as nobody would "
+                                 "give back what it takes: leave it out",
+                                 (request->flags & STINT_DRAIN) != 0 ? "STINT_DRAIN"
+                                                                     : "STINT_CHARGE");
+    return 0;
+}
+
 /* ---- 2  Window ------------------------------------------------------------------------------- */
 
 /* The window that holds a tick.

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * For stint_decide, stint_refund and stint_reset. It prints:
+ * For stint_decide, stint_refund, stint_reset and stint_request_check. It prints:
  *
  *     a look at 8: they fit, 0 used
  *     8 asked for: 8 granted, 2 left
  *     8 or what is left: 2 granted, 0 left
  *     2 given back
  *     after a reset: 10 left
+ *     a slip: STINT_CHARGE does not go with STINT_DRAIN: leave one of the two out
  */
 #include <stdio.h>
 #include <stint.h>
@@ -46,6 +47,10 @@ int main(void) {
     request.flags = STINT_PEEK;
     stint_decide(limiter, &request, STINT_NOW, &verdict);
     printf("after a reset: %u left\n", verdict.remaining);
+
+    request.flags = STINT_CHARGE | STINT_DRAIN;
+    if (stint_request_check(limiter, &request) != 0)
+        printf("a slip: %s\n", stint_reason());
     stint_close(limiter);
     return 0;
 }

@@ -900,6 +900,7 @@ TEST(test_bad_requests) {
             memset(&v, 0xa5, sizeof v);
             assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
             assert_bad(&v, &request, "decide");
+            assert_checked(limiter, &request, v.flags);
             memset(&v, 0xa5, sizeof v);
             assert_int_equal(stint_decide_batch(limiter, &request, 1, test_time, &v), 0);
             assert_bad(&v, &request, "batch");
@@ -914,6 +915,48 @@ TEST(test_bad_requests) {
         assert_int_equal(get_stats(limiter).unknown_policy, 0);
         stint_close(limiter);
     }
+}
+
+/* What the check says of them. (That it says it of no other: ask of tests/kit.) */
+TEST(test_reasons_of_bad_requests) {
+    enum { IN_FLIGHT = 1, GONE, NONE = 1000 };
+    static const struct {
+        struct stint_request request;
+        const char *reason;
+    } rows[] = {
+        {{.policy = NONE}, "there is no policy of that id"},
+        {{.policy = GONE}, "there is no policy of that id"},
+        {{.policy = NONE, .flags = 1u << 31}, "there is no policy of that id"},
+        {{.policy = GONE, .flags = 1u << 31}, "request.flags is 0x80000000, in which some bit"},
+        {{.flags = PEEK | 1 << 6}, "request.flags is 0x41, in which some bit"},
+        {{.flags = CHARGE | 1 << 6}, "request.flags is 0x50, in which some bit"},
+        {{.reserved = 1}, "request.reserved must be 0: begin with STINT_REQUEST"},
+        {{.flags = CHARGE | PARTIAL}, "STINT_CHARGE does not go with STINT_PARTIAL"},
+        {{.flags = CHARGE | PEEK | DRAIN}, "STINT_CHARGE does not go with STINT_DRAIN"},
+        {{.flags = CHARGE | RESERVE, .limit = 9}, "STINT_CHARGE does not go with STINT_RESERVE"},
+        {{.flags = CHARGE, .limit = 9}, "STINT_CHARGE does not go with a limit"},
+        {{.policy = IN_FLIGHT, .flags = CHARGE}, "STINT_CHARGE does not go with a policy that is"},
+        {{.policy = IN_FLIGHT, .flags = DRAIN}, "STINT_DRAIN does not go with a policy that is"},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_request good = STINT_REQUEST(7, 0, 1);
+    const char *const texts[] = {"9/m", "8/m in-flight", "7/m"};
+    for (uint32_t id = 0; id <= GONE; id++) {
+        const struct stint_policy policy = parsed(texts[id]);
+        assert_int_equal(policy_added(limiter, &policy), id);
+    }
+    assert_int_equal(stint_policy_remove(limiter, GONE), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stint_verdict v;
+        stint_decide(limiter, &rows[i].request, STINT_NOW, &v);
+        assert_true((v.flags & (STINT_BAD_REQUEST | STINT_UNKNOWN_POLICY)) != 0);
+        assert_checked(limiter, &rows[i].request, v.flags);
+        assert_reason(rows[i].reason);
+    }
+    assert_int_equal(stint_request_check(limiter, &good), 0);
+    assert_int_equal(stint_request_check(limiter, NULL), -EINVAL);
+    assert_int_equal(stint_request_check(NULL, &good), -EINVAL);
+    stint_close(limiter);
 }
 
 /* The others of a batch are decided. */

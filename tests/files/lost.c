@@ -125,6 +125,7 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
     ASSERT_LOST(stint_policy_find(limiter, "plain", &id));
     ASSERT_LOST(stint_policy_get(limiter, PLAIN, &policy));
     ASSERT_LOST(stint_policy_stats_get(limiter, PLAIN, &policy_stats));
+    ASSERT_LOST(stint_request_check(limiter, &good[2]));
     ASSERT_LOST(stint_policies_apply(limiter, "1/s", STINT_DRY_RUN, NULL, NULL, NULL));
     ASSERT_LOST(stint_override_get(limiter, BANNING, 7, &id, &until));
     ASSERT_LOST(stint_each(limiter, entry_ignore, NULL));

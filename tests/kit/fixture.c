@@ -190,7 +190,20 @@ struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key k
     memset(&verdict, 0xa5, sizeof verdict);
     bool allowed = stint_decide(limiter, &request, STINT_NOW, &verdict);
     assert_int_equal(allowed, verdict.allowed);
+    assert_checked(limiter, &request, verdict.flags);
     return verdict;
+}
+
+void assert_checked(struct stint_limiter *limiter, const struct stint_request *request,
+                    uint32_t verdict_flags) {
+    const int said = stint_request_check(limiter, request);
+    const int error = (verdict_flags & STINT_BAD_REQUEST) != 0      ? -EINVAL
+                      : (verdict_flags & STINT_UNKNOWN_POLICY) != 0 ? -ENOENT
+                                                                    : 0;
+    if (said != error && (said != -EPROTO || get_stats(limiter).lost == 0))
+        fail_msg("flags %#" PRIx32 " of the verdict, and the check of policy %" PRIu32
+                 ", flags %#" PRIx32 " says %d",
+                 verdict_flags, request->policy, request->flags, said);
 }
 
 uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {

@@ -120,6 +120,9 @@ uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
 
 /* The reason of the last error has this part. */
 void assert_reason(const char *part);
+/* stint_request_check says of a request what its verdict said. */
+void assert_checked(struct stint_limiter *limiter, const struct stint_request *request,
+                    uint32_t verdict_flags);
 
 bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
 /* All that it says, until the next such call. Its times are ns since T0. */
