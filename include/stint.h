@@ -702,9 +702,9 @@ struct stint_policy {
  *
  * COUNT is 1 to 2^28, with an optional K (thousand) or M (million). UNIT is ms, s, m, h, d, w or a
  * longer form: millisecond(s), sec(s), second(s), min(s), minute(s), hr(s), hour(s), day(s),
- * week(s), in any case. A week begins on Thursday, as the epoch did: `start=2024-01-01` makes it
- * Monday. A month and a year are the calendar's, and have no N. Options, in any
- * order, each at most once:
+ * week(s), in any case. (But 10/M is an error: it may be 10/m or 10/month.) A week begins on
+ * Thursday, as the epoch did: `start=2024-01-01` makes it Monday. A month and a year are the
+ * calendar's, and have no N. Options, in any order, each at most once:
  *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
  *     start=per-key                start=first             count-refused
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
@@ -724,7 +724,7 @@ struct stint_policy {
  *   policy  made with STINT_POLICY_INIT; receives all fields
  *   wrong   on -EINVAL receives the character in `text` that is wrong; if two options do not go
  *           together, the first character of the later one. May be NULL
- * Returns 0; -EINVAL (the text is wrong; stint_reason tells it in the words of the text). */
+ * Returns 0; -EINVAL (the text is wrong; stint_reason names the wrong word, and what to write). */
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
 

@@ -3,7 +3,7 @@
  * stint_strerror and stint_reason. It prints:
  *
  *     no such unit: an argument is out of range, contradictory, or of another version
- *     why: expected ms, s, m, h, d, w or a longer form of these, month or year
+ *     why: 'mintue' is no unit: minute was probably meant
  *     request 1: granted, 1 left
  *     request 2: granted, 0 left
  *     request 3: refused, 0 left
@@ -24,7 +24,7 @@ int main(void) {
         fprintf(stderr, "%s\n", stint_reason());
         return 1;
     }
-    int error = stint_policy_parse("2/fortnight", &policy, NULL);
+    int error = stint_policy_parse("2/mintue", &policy, NULL);
     printf("no such unit: %s\n", stint_strerror(error));
     printf("why: %s\n", stint_reason());
     if (stint_policy_parse("2/day name=api", &policy, NULL) != 0 ||

@@ -51,9 +51,16 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
+static bool is_letter(char c) {
+    return lower(c) >= 'a' && lower(c) <= 'z';
+}
+
+/* False, which is told of the text at `at`: a reason, as by printf. */
+#define refuse_with(reader, at, ...)                                                               \
+    ((reader)->wrong = (at), stint_failed_with(EINVAL, __VA_ARGS__) == 0)
+
 static bool refuse(struct reader *reader, const char *wrong, const char *reason) {
-    reader->wrong = wrong;
-    return stint_failed(EINVAL, reason) == 0;
+    return refuse_with(reader, wrong, "%s", reason);
 }
 
 static void skip_spaces(struct reader *reader) {
@@ -94,19 +101,117 @@ static uint64_t read_digits(struct reader *reader) {
     return number;
 }
 
+/* ---- Words that are none --------------------------------------------------------------------- */
+
+#define WORD_MAX 24 /* letters that a reason repeats */
+
+/* A word of the text, and the nearest of those that might stand there. */
+struct guess {
+    const char *word;
+    size_t length;
+    const char *nearest; /* NULL: none is near */
+    size_t distance;     /* letters to put in, to leave out or to change */
+};
+
+static struct guess guess_at(const char *at) {
+    struct guess guess = {.word = at};
+
+    while (guess.length < WORD_MAX && (is_letter(at[guess.length]) || is_digit(at[guess.length]) ||
+                                       at[guess.length] == '-' || at[guess.length] == '_'))
+        guess.length++;
+    guess.distance = guess.length;
+    return guess;
+}
+
+/* Letters of a word that a reason names, without the = of an option. */
+static size_t word_length(const char *word) {
+    return strcspn(word, "=");
+}
+
+/* Takes another word for what was meant if it is nearer than those before: if the word begins it,
+ * or is a few slips away, not in the first letter (`yrs` is no slip for hrs). Returns whether it
+ * is. */
+static bool guess_try(struct guess *guess, const char *other) {
+    const size_t length = word_length(other);
+    size_t row[WORD_MAX + 1], same = 0; /* row[i]: from the first i letters of the word */
+
+    while (same < guess->length && lower(guess->word[same]) == other[same])
+        same++;
+    for (size_t i = 0; i <= guess->length; i++)
+        row[i] = i;
+    for (size_t j = 1; j <= length; j++)
+        for (size_t i = 0, change = 0; i <= guess->length; i++) {
+            const size_t before = row[i], put_in = before + 1;
+            size_t least = put_in;
+            if (i > 0 && row[i - 1] + 1 < least)
+                least = row[i - 1] + 1;
+            if (i > 0 && change < least)
+                least = change;
+            change = before + (i < guess->length && lower(guess->word[i]) != other[j - 1]);
+            row[i] = least;
+        }
+    const size_t distance = same == guess->length && same > 1 ? 0 : row[guess->length];
+    if (same == 0 || distance > (guess->length + 1) / 3 || distance >= guess->distance)
+        return false;
+    guess->nearest = other;
+    guess->distance = distance;
+    return true;
+}
+
+/* Refuses a word: it is no `what`. Tells the one that was probably meant, else all. */
+static bool refuse_word(struct reader *reader, const struct guess *guess, const char *what,
+                        const char *all) {
+    const int length = (int)guess->length;
+
+    if (length == 0)
+        return refuse_with(reader, guess->word, "expected %s", all);
+    if (guess->nearest == NULL)
+        return refuse_with(reader, guess->word, "'%.*s' is no %s: expected %s", length, guess->word,
+                           what, all);
+    const size_t nearest = word_length(guess->nearest);
+    return refuse_with(reader, guess->word, "'%.*s' is no %s: %.*s was probably meant", length,
+                       guess->word, what, (int)nearest + (guess->nearest[nearest] == '='),
+                       guess->nearest);
+}
+
+/* Refuses the value of an option. Tells how the option is written: with the number at `said`, if
+ * that is one and will do. */
+static bool refuse_value(struct reader *reader, const char *wrong, enum option option,
+                         const char *said) {
+    static const char *const values[][2] = {
+        /* What is taken, and an example. */
+        [KIND_NAME] = {"a name", "api"},
+        [KIND_START] = {"per-key, first or a time", "2024-01-01T05:00:00Z"},
+        [KIND_NUMBER] = {"a number", "20"},
+        [KIND_PERCENT] = {"a percentage", "80"},
+        [KIND_TIME] = {"a number and a unit", "10m"},
+    };
+    const char *name = stint_policy_options[option].names[1];
+    const enum kind kind = stint_policy_options[option].kind;
+    const size_t digits = strspn(said, "0123456789");
+    const bool good = (kind == KIND_NUMBER || kind == KIND_PERCENT) && digits > 0 && digits < 10 &&
+                      (said[digits] == '\0' || is_space(said[digits]) || said[digits] == '%');
+    const char *value = good ? said : values[kind][1];
+
+    return refuse_with(reader, wrong, "%.*s takes %s: %s%.*s%s", (int)word_length(name), name,
+                       values[kind][0], name, (int)(good ? digits : strlen(value)), value,
+                       kind == KIND_PERCENT ? "%" : "");
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
 static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
     const struct policy_option *its = &stint_policy_options[option];
     const enum kind kind = its->kind;
     const char *start = reader->at;
     if (!is_digit(*start))
-        return refuse(reader, start,
-                      option == OPTION_LIMIT ? "expected a number of tokens"
-                      : kind == KIND_PERCENT ? "expected a percentage such as 80%"
-                                             : "expected a number");
+        return option == OPTION_LIMIT ? refuse(reader, start, "expected a number of tokens")
+                                      : refuse_value(reader, start, option, start);
     uint64_t number = read_digits(reader);
     if (kind == KIND_PERCENT) {
-        if (!read_char(reader, '%', "expected %"))
-            return false;
+        if (*reader->at != '%')
+            return refuse_value(reader, reader->at, option, start);
+        reader->at++;
     } else if (skip_word(reader, "k")) {
         number *= 1000;
     } else if (*reader->at == 'M') { /* a small m would be taken for minutes */
@@ -133,13 +238,17 @@ static bool read_per(struct reader *reader) {
 
 static const struct unit *read_unit(struct reader *reader) {
     const char *start = reader->at;
+    struct guess guess = guess_at(start);
 
     for (const struct unit *unit = units; unit < units + UNITS; unit++)
         for (size_t i = 0; unit->spellings[i] != NULL; i++, reader->at = start)
-            if (skip_word(reader, unit->spellings[i]) &&
-                !(lower(*reader->at) >= 'a' && lower(*reader->at) <= 'z'))
+            if (skip_word(reader, unit->spellings[i]) && !is_letter(*reader->at))
                 return unit;
-    refuse(reader, start, "expected ms, s, m, h, d, w or a longer form of these, month or year");
+    for (const struct unit *unit = units; unit < units + UNITS; unit++)
+        for (size_t i = 0; unit->spellings[i] != NULL; i++)
+            (void)guess_try(&guess, unit->spellings[i]);
+    refuse_word(reader, &guess, "unit",
+                "ms, s, m, h, d, w or a longer form of these, month or year");
     return NULL;
 }
 
@@ -151,10 +260,18 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
     const bool numbered = is_digit(*start);
 
     if (!window && !numbered)
-        return refuse(reader, start, "expected a time such as 10m");
+        return refuse_value(reader, start, option, start);
     const uint64_t number = numbered ? read_digits(reader) : 1;
     if (window)
         skip_spaces(reader);
+    /* In other notations M is months. */
+    if (reader->at[0] == 'M' && !is_letter(reader->at[1]))
+        return numbered ? refuse(reader, reader->at,
+                                 "M may be minutes or months: write m for minutes; a month has no "
+                                 "number before it")
+                        : refuse_with(reader, reader->at,
+                                      "M may be a minute or a month: write %u/m or %u/month",
+                                      policy->limit, policy->limit);
     const struct unit *unit = read_unit(reader);
     if (unit == NULL)
         return false;
@@ -218,6 +335,8 @@ static bool read_start(struct reader *reader, struct stint_policy *policy) {
     tick_t ticks = 0; /* of the second */
     bool whole_ticks = true;
 
+    if (!is_digit(*text))
+        return refuse_value(reader, text, OPTION_START, text);
     if (!read_field(reader, '\0', 4, YEAR_FIRST, YEAR_LAST, &year) ||
         !read_field(reader, '-', 2, 1, 12, &month))
         return false;
@@ -293,6 +412,23 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
                                 : read_number(reader, option, policy);
 }
 
+/* Refuses a word that begins no option: a misspelt one, or one that has no = before its value. */
+static bool refuse_option(struct reader *reader) {
+    struct guess guess = guess_at(reader->at);
+    const char *behind = guess.word + guess.length;
+    enum option meant = OPTIONS;
+
+    for (enum option option = OPTIONS; option-- > OPTION_NAME;) /* start= before start=first */
+        if (guess_try(&guess, stint_policy_options[option].names[1]))
+            meant = option;
+    if (meant == OPTIONS || word_length(guess.nearest) != guess.length || guess.distance != 0)
+        return refuse_word(reader, &guess, "option",
+                           "name=, start=, burst=, capacity=, reserve=, stripes=, near=, jitter=, "
+                           "ban=, after=, within=, shadow, smooth, in-flight, overrides or "
+                           "count-refused");
+    return refuse_value(reader, guess.word, meant, behind + strspn(behind, " \t="));
+}
+
 static bool read_option(struct reader *reader, struct stint_policy *policy) {
     const char *start = reader->at;
     enum option option = OPTION_NAME;
@@ -300,16 +436,18 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
     while (option < OPTIONS && !skip_word(reader, stint_policy_options[option].names[1]))
         option++;
     if (option == OPTIONS)
-        return refuse(reader, start,
-                      "expected name=, start=, burst=, capacity=, reserve=, stripes=, near=, "
-                      "jitter=, ban=, after=, within=, shadow, smooth, in-flight, overrides or "
-                      "count-refused");
-    if (!read_value(reader, option, policy) || !read_end(reader))
+        return refuse_option(reader);
+    if (!read_value(reader, option, policy))
+        return false;
+    if (stint_policy_options[option].kind == KIND_FLAG && *reader->at == '=')
+        return refuse_with(reader, reader->at, "%s takes no value",
+                           stint_policy_options[option].names[1]);
+    if (!read_end(reader))
         return false;
     if (option == OPTION_PER_KEY || option == OPTION_FIRST)
         option = OPTION_START; /* the three are one option */
     if (reader->places[option] != 0)
-        return refuse(reader, start, "the option stands twice");
+        return refuse_with(reader, start, "%s stands twice", stint_policy_options[option].names[1]);
     reader->places[option] = (size_t)(start - reader->text);
     return true;
 }

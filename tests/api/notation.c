@@ -150,7 +150,7 @@ TEST(test_units) {
             for (size_t f = 0; f < COUNT(forms); f++) {
                 const struct rate rate = {text, 3, forms[f].units * units[i].ns};
                 snprintf(text, sizeof text, forms[f].form, unit);
-                if (rate.window >= STINT_WINDOW_MIN)
+                if (rate.window >= STINT_WINDOW_MIN && strcmp(unit, "M") != 0)
                     assert_rates(&rate, 1);
             }
         }
@@ -369,6 +369,70 @@ static void check_contradictions(void) {
     }
 }
 
+/* The wrong word is named, with what was probably meant or how it is written. */
+TEST(test_reasons) {
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"10/sec ^burst 20", "burst takes a number: burst=20"},
+        {"10/sec ^Burst  = 35", "burst takes a number: burst=35"},
+        {"10/sec ^burst", "burst takes a number: burst=20"},
+        {"10/sec ^burst 20x", "burst takes a number: burst=20"},
+        {"10/sec ^burst 9876543210", "burst takes a number: burst=20"},
+        {"10/sec burst=^ 35", "burst takes a number: burst=20"},
+        {"10/sec burst=^-5 near=8%", "burst takes a number: burst=20"},
+        {"10/sec ^near 75", "near takes a percentage: near=75%"},
+        {"10/sec ^near 7% shadow", "near takes a percentage: near=7%"},
+        {"10/sec near=90^ shadow", "near takes a percentage: near=90%"},
+        {"10/sec near=^", "near takes a percentage: near=80%"},
+        {"10/sec ^ban 10", "ban takes a number and a unit: ban=10m"},
+        {"10/sec ban=^", "ban takes a number and a unit: ban=10m"},
+        {"10/sec ^name api", "name takes a name: name=api"},
+        {"10/sec ^start first", "start takes per-key, first or a time: start=2024-01-01T05:00:00Z"},
+        {"10/s start=^perkey", "start takes per-key, first or a time: start=2024-01-01T05:00:00Z"},
+        {"10/sec smooth^=1", "smooth takes no value"},
+        {"10/sec smooth ^smooth", "smooth stands twice"},
+        {"10/sec start=first ^start=per-key", "start= stands twice"},
+        /* Slips. */
+        {"10/sec ^busrt=20", "'busrt' is no option: burst= was probably meant"},
+        {"10/sec ^bursts", "'bursts' is no option: burst= was probably meant"},
+        {"10/sec ^Capcity=20", "'Capcity' is no option: capacity= was probably meant"},
+        {"10/sec ^inflight", "'inflight' is no option: in-flight was probably meant"},
+        {"10/sec ^count_refused", "'count_refused' is no option: count-refused was probably meant"},
+        {"10/sec ^cap=20", "'cap' is no option: capacity= was probably meant"},
+        {"10/sec ^strt=first", "'strt' is no option: start= was probably meant"},
+        {"10/sec ^nme=x", "'nme' is no option: name= was probably meant"},
+        {"10/sec ^jitter-of=5%", "'jitter-of' is no option: jitter= was probably meant"},
+        {"10/sec ^window=5", "'window' is no option: expected name=, start=, burst=, capacity=, "
+                             "reserve=, stripes=, near=, jitter=, ban=, after=, within=, shadow, "
+                             "smooth, in-flight, overrides or count-refused"},
+        {"1/s ^an-option-of-twenty-four-letters", "'an-option-of-twenty-four' is no option: exp"},
+        {"10/sec ^\xc3\xa9", "expected name=, start=, "},
+        {"10/sec ^=20", "expected name=, start=, "},
+        /* Units. */
+        {"10/^mintue", "'mintue' is no unit: minute was probably meant"},
+        {"10 per 5 ^mon", "'mon' is no unit: month was probably meant"},
+        {"10/^minu", "'minu' is no unit: minute was probably meant"},
+        {"9/s ban=5^dasy", "'dasy' is no unit: day was probably meant"},
+        {"10/^yrs", "'yrs' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
+                    "or year"},
+        {"10/^\x01", "expected ms, s, m, h, d, w or a longer form of these, month or year"},
+        /* Both readings. */
+        {"10/^M", "M may be a minute or a month: write 10/m or 10/month"},
+        {"25r/ ^M shadow", "M may be a minute or a month: write 25/m or 25/month"},
+        {"2K per ^M", "M may be a minute or a month: write 2000/m or 2000/month"},
+        {"10/15^M",
+         "M may be minutes or months: write m for minutes; a month has no number before"},
+        {"10/15 ^M", "M may be minutes or months: write m for minutes"},
+        {"10/s ban=5^M", "M may be minutes or months: write m for minutes"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_wrong(cases[i].text);
+        if (strncmp(stint_reason(), cases[i].reason, strlen(cases[i].reason)) != 0)
+            fail_msg("\"%s\": %s", cases[i].text, stint_reason());
+    }
+}
+
 TEST(test_options_of_features_wrong) {
     static const char *const cases[] = {
         /* Tokens. */
@@ -510,7 +574,7 @@ TEST(test_wrong) {
         "100 per ^",
         /* Windows (systemd/systemd#17572). */
         "100/^infinity", "100/15^", "100/15 ^", "100/^fortnight", "100/^minu", "100/^minutely",
-        "100/15 ^fortnights", "100/1^.5m", "100/^-1m", "100/M^1", "100/minute^,shadow",
+        "100/15 ^fortnights", "100/1^.5m", "100/^-1m", "100/m^1", "100/minute^,shadow",
         "100/minute^;", "100/minute^\n",
         /* Options. */
         "100/minute ^foo", "100/minute ^shado", "100/minute shadow^s", "100/minute shadow^=1",

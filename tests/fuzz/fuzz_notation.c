@@ -14,6 +14,8 @@ static void check_refused(const char *text, const char *wrong, const struct stin
 
     assert(wrong >= text && wrong <= text + strlen(text));
     assert(stint_reason()[0] != '\0');
+    for (const char *at = stint_reason(); *at != '\0'; at++) /* of the text only words */
+        assert(*at >= ' ' && *at <= '~');
     assert(memcmp(policy, &untouched, sizeof untouched) == 0);
 }
 

@@ -823,9 +823,11 @@ class Mistakes(Case):
                    ("stint_policy z", 'invalid number of arguments in "stint_policy" directive'),
                    ("stint_policy z 1/s", 'unknown stint zone "z" .there is none.'))
         for policy, message in (
-                ("10/fortnight", "expected ms, s, m, h, d, w or a longer form of these, month or year, at "
-                 '"fortnight"'),
-                ("10/minute nme=x", 'expected name=, .*, at "nme=x"'),
+                ("10/fortnight", "'fortnight' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
+                 'or year, at "fortnight"'),
+                ("10/minute nme=x", "'nme' is no option: name= was probably meant, at \"nme=x\""),
+                ("10/s burst 20", 'burst takes a number: burst=20, at "burst 20"'),
+                ("10/M", 'M may be a minute or a month: write 10/m or 10/month, at "M"'),
                 ("0/minute", "the number of requests must be 1 to 2.28 .268,435,456."),
                 ("9/s ban=0s", 'the ban must be 10 ms to 366 days, at "0s"'),
                 ("9/s ban=1h after=0", ".*1 to 65,535.*"),

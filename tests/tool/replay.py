@@ -613,7 +613,7 @@ class Failures(Replay):
                 first, shown, caret, *_ = err.splitlines()
                 self.assertEqual(shown, "    " + text)
                 self.assertEqual(caret, "    " + " " * len(wrong) + "^")
-                self.assertRegex(first, r"': \w.{5,}")
+                self.assertRegex(first, r"': '?\w.{5,}")
 
     def test_limits_are_printed_safely(self):
         self.fails(2, "--limit '5/s in-flight': a log does not tell", "--limit=5/s in-flight",
