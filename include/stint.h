@@ -142,7 +142,7 @@
  *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T
  *    more are given back (stint_refund), or no longer used once an override is set. The default
  *    clock stands still for 1 to 10 ms (STINT_PRECISE_CLOCK). No more than `burst` is granted in
- *    such a step, so burst should be at least what 10 ms bring.
+ *    such a step, so burst should be at least what 20 ms bring.
  *  - A full bucket refuses what never fits (in a group: beside the key's other parts), and all if
  *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that
  *    it was full before. So where clocks differ by D, who is behind finds up to D / T tokens used
@@ -733,6 +733,21 @@ STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_po
  * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
  * buffer NULL). */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
+
+/* Says what a policy allows, but is hardly meant:
+ *   - a burst that lasts less than 20 ms at the policy's rate: the default clock stands still for
+ *     up to 10 ms, so a key may get less than its rate;
+ *   - STINT_SMOOTH with a limit of 1 or 2: steady demand gets about half of it;
+ *   - a capacity below the limit, without max_reserved: no window grants more than the capacity,
+ *     and a larger cost never fits;
+ *   - a ban that is shorter than its window, or than a bucket takes for one token: it can be over
+ *     before anything would be granted.
+ *
+ * Show it to whoever wrote the policy: `stint apply`, `stint make` and `nginx -t` do.
+ *   policy  made with STINT_POLICY_INIT
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL (the
+ * policy is not valid, or the buffer NULL). */
+STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
 
 /* Adds a policy. It takes effect at once. If the same policy is there, by its name and all its
  * numbers, this gives its id and adds none.

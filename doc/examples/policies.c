@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * For stint_policies_apply, stint_policy_find, stint_policy_get and stint_policy_format.
- * It prints:
+ * For stint_policies_apply, stint_policy_find, stint_policy_get, stint_policy_format and
+ * stint_policy_note. It prints:
  *
  *     at first, api: added
  *     at first, sms: added
  *     then, api: changed
  *     then, sms: removed
  *     in force: 200/minute name="api"
+ *     hardly meant: ban= is shorter than the window: a ban that ends before that keeps nobody out
  */
 #include <stdio.h>
 #include <stint.h>
@@ -38,6 +39,11 @@ int main(void) {
         return 1;
     }
     printf("in force: %s\n", text);
+
+    policy.flags |= STINT_OVERRIDES;
+    policy.ban = 1000000000;
+    if (stint_policy_note(&policy, text, sizeof(text)) > 0)
+        printf("hardly meant: %s\n", text);
     stint_close(limiter);
     return 0;
 }

@@ -29,9 +29,8 @@ int stint_limiter_whole(const struct stint_limiter *limiter) {
 int stint_limiter_no_policy(const struct stint_limiter *limiter) {
     const int error = stint_limiter_whole(limiter);
     return error != 0 ? error
-                      : stint_failed(ENOENT, "there is no policy of that id: it was removed, or "
-                                             "the id is none that stint_policy_add or "
-                                             "stint_policy_find gave");
+                      : stint_failed(ENOENT, "there is no policy of that id (it was removed, or "
+                                             "never was): find it by its name");
 }
 
 void stint_limiter_lock_make(pthread_mutex_t *lock) {

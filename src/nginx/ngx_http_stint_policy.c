@@ -139,7 +139,7 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_http_stint_policy_t *policy;
     ngx_http_stint_zone_t *zone;
     const char *wrong;
-    char *text;
+    char *text, note[NGX_HTTP_STINT_REASON];
 
     text = ngx_http_stint_join(cf, 2);
     if (text == NULL) {
@@ -149,18 +149,8 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
         ngx_http_stint_log_wrong(cf, text, wrong);
         return NGX_CONF_ERROR;
     }
-    if (parsed.capacity != 0 && parsed.capacity < parsed.limit) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "policy \"%s\" never lets more than its capacity of %uD through in a "
-                           "window, though its limit is %uD",
-                           text, parsed.capacity, parsed.limit);
-    }
-    if (parsed.burst != 0 && parsed.burst < STINT_TICK_NS * parsed.limit / parsed.window) {
-        ngx_conf_log_error(
-            NGX_LOG_WARN, cf, 0,
-            "policy \"%s\" lets less than its rate through: its clock may stand still "
-            "for 10 ms, in which a key gets no more than its burst of %uD",
-            text, parsed.burst);
+    if (stint_policy_note(&parsed, note, sizeof(note)) > 0) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "policy \"%s\": %s", text, note);
     }
     zone = ngx_http_stint_get_zone(cf, &value[1]);
     if (zone == NULL || ngx_http_stint_name(cf, &parsed, &name) != NGX_OK) {

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * What a policy may be: each number by itself, and what goes with what. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/calendar.h"
 #include "base/judge.h"
+#include "base/text.h"
 #include "policy/check.h"
 
 #define RANGE      " must be 1 to 2^28 (268,435,456)"
@@ -274,4 +277,60 @@ int stint_policy_given(const struct stint_policy *given, struct stint_policy *po
         return stint_failed(EINVAL, "policy is NULL");
     int error = stint_struct_read(policy, sizeof(*policy), given, POLICY_LEAST, "policy");
     return error != 0 ? error : stint_policy_check(policy, NULL);
+}
+
+/* ---- What is allowed, and hardly meant ------------------------------------------------------- */
+
+/* A burst should last so long: two steps of the default clock. */
+#define BURST_LEAST (2 * STINT_TICK_NS)
+
+static __attribute__((format(printf, 2, 3))) void add_note(struct text *text, const char *format,
+                                                           ...) {
+    char note[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(note, sizeof(note), format, arguments);
+    va_end(arguments);
+    add_text(text, text->length != 0 ? "; " : "");
+    add_text(text, note);
+}
+
+/* A ban that begins early in its window ends before anything would be granted. */
+static void note_ban(struct text *text, const struct stint_policy *policy, uint64_t unit) {
+    const uint64_t window =
+        policy->calendar != 0 ? tick_ns(calendar_shortest(policy->calendar, 1)) : policy->window;
+
+    if (policy->ban != 0 && policy->ban < (unit != 0 ? unit : window))
+        add_note(text, "ban= is shorter than %s: a ban that ends before that keeps nobody out",
+                 unit != 0 ? "a token takes to come back" : "the window");
+}
+
+int stint_policy_note(const struct stint_policy *given, char *buffer, size_t size) {
+    struct stint_policy policy;
+    struct text text = {.buffer = buffer, .size = size};
+
+    if (buffer == NULL && size != 0)
+        return stint_failed(EINVAL, "buffer is NULL");
+    int error = stint_policy_given(given, &policy);
+    if (error != 0)
+        return error;
+    const uint64_t unit = policy.burst != 0 ? bucket_unit(policy.window, policy.limit) : 0;
+    if (policy.burst != 0 && policy.burst * unit < BURST_LEAST)
+        add_note(&text,
+                 "burst=%u lasts less than 20 ms at this rate. The default clock stands still for "
+                 "up to 10 ms, so a key may get less than its rate: take burst=%u or more",
+                 policy.burst, (unsigned)((BURST_LEAST + unit - 1) / unit));
+    if ((policy.flags & STINT_SMOOTH) != 0 && policy.limit <= 2)
+        add_note(&text,
+                 "smooth with a limit of %u grants about half to steady demand: burst=%u in its "
+                 "place grants all",
+                 policy.limit, policy.limit);
+    if (policy.capacity != 0 && policy.capacity < policy.limit && policy.max_reserved == 0)
+        add_note(&text,
+                 "no window grants more than capacity=%u, and a larger cost never fits, though "
+                 "the limit is %u",
+                 policy.capacity, policy.limit);
+    note_ban(&text, &policy, unit);
+    return end_text(&text);
 }

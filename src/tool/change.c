@@ -45,23 +45,17 @@ static const char *name_of(const char *path) {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* The clock that servers read by default stands still for up to a tick, in which a key gets no more
- * than the burst. */
-static void note_small_burst(void *context, const struct stint_change *change) {
+/* Tells what a new or a changed policy hardly means. */
+static void note_policy(void *context, const struct stint_change *change) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    char burst[32], brought[32], name[2 * STINT_NAME_SIZE];
+    char note[512], name[2 * STINT_NAME_SIZE];
 
     (void)context;
-    if (change->text == NULL || change->kind == STINT_POLICY_UNCHANGED ||
-        stint_policy_parse(change->text, &policy, NULL) != 0 || policy.burst == 0)
-        return;
-    const uint64_t in_tick = STINT_TICK_NS * policy.limit / policy.window;
-    if (policy.burst < in_tick)
-        fprintf(stderr,
-                "stint: note: '%s' holds %s, and 10 ms bring %s: by the default clock, which may "
-                "stand still for so long, a key gets less than its rate\n",
-                printable(name, sizeof(name), change->name, strlen(change->name)),
-                grouped(burst, policy.burst), grouped(brought, in_tick));
+    if (change->text != NULL && change->kind != STINT_POLICY_UNCHANGED &&
+        stint_policy_parse(change->text, &policy, NULL) == 0 &&
+        stint_policy_note(&policy, note, sizeof(note)) > 0)
+        fprintf(stderr, "stint: note: '%s': %s\n",
+                printable(name, sizeof(name), change->name, strlen(change->name)), note);
 }
 
 struct told {
@@ -80,7 +74,7 @@ static void tell_change(void *context, const struct stint_change *change) {
     struct report *report = told->report;
     const char *kind = kinds[change->kind];
 
-    note_small_burst(NULL, change);
+    note_policy(NULL, change);
     told->removes |= change->kind == STINT_POLICY_REMOVED;
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
@@ -155,7 +149,7 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
         return failure(arguments, "%s", reason());
     int error = text == NULL ? 0
                              : stint_policies_apply(limiter, text, 0, &wrong,
-                                                    told ? note_small_burst : NULL, NULL);
+                                                    told ? note_policy : NULL, NULL);
     int code =
         error == 0 ? EXIT_GOOD : wrong_text(arguments, name_of(arguments->policies), text, wrong);
     stint_close(limiter);

@@ -672,6 +672,67 @@ TEST(test_calendar) {
     assert_all_wrong("5/", wrong, COUNT(wrong));
 }
 
+/* ---- What is allowed, and hardly meant ------------------------------------------------------ */
+
+#define BURST(burst, least)                                                                        \
+    "burst=" burst " lasts less than 20 ms at this rate. The default clock stands still for up "   \
+    "to 10 ms, so a key may get less than its rate: take burst=" least " or more"
+#define HALF(limit)                                                                                \
+    "smooth with a limit of " limit " grants about half to steady demand: burst=" limit            \
+    " in its place grants all"
+#define BAN(time) "ban= is shorter than " time ": a ban that ends before that keeps nobody out"
+
+TEST(test_notes) {
+    static const char *const rows[][2] = {
+        {"1000/s burst=20", ""},
+        {"1000/s burst=19", BURST("19", "20")},
+        {"50/s burst=1 shadow", ""},
+        {"51/s burst=1 shadow", BURST("1", "2")},
+        {"3/10ms burst=5", BURST("5", "6")},
+        {"10M/s burst=1", BURST("1", "200000")},
+        {"1/366d burst=1", ""},
+        {"1/s smooth", HALF("1")},
+        {"2/10s smooth start=per-key", HALF("2")},
+        {"3/10s smooth", ""},
+        {"2/10s", ""},
+        {"9/m capacity=8",
+         "no window grants more than capacity=8, and a larger cost never fits, though the limit "
+         "is 9"},
+        {"9/m capacity=9", ""},
+        {"9/m capacity=10", ""},
+        {"9/m capacity=8 reserve=1", ""},
+        {"9/m ban=59s", BAN("the window")},
+        {"9/m ban=60s", ""},
+        {"9/m ban=1h after=3", ""},
+        {"9/month ban=27d", BAN("the window")},
+        {"9/month ban=28d", ""},
+        {"9/year ban=364d", BAN("the window")},
+        {"9/year ban=365d", ""},
+        {"6/m burst=3 ban=9990ms", BAN("a token takes to come back")},
+        {"6/m burst=3 ban=10s", ""},
+        {"70/s burst=1 ban=10ms", BURST("1", "2") "; " BAN("a token takes to come back")},
+        {"2/m smooth ban=30s", HALF("2") "; " BAN("the window")},
+    };
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char text[] = "untouched";
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        policy = parse(rows[i][0]);
+        const size_t length = strlen(rows[i][1]);
+        for (size_t size = 0; size <= length + 2; size++) {
+            char *cut = cut_buffer(size);
+            assert_int_equal(stint_policy_note(&policy, cut, size), length);
+            assert_cut(cut, size, rows[i][1], length);
+            free(cut);
+        }
+    }
+    policy.limit = 0;
+    assert_int_equal(stint_policy_note(&policy, text, sizeof text), -EINVAL);
+    assert_int_equal(stint_policy_note(NULL, text, sizeof text), -EINVAL);
+    assert_string_equal(text, "untouched");
+    policy.limit = 1;
+    assert_int_equal(stint_policy_note(&policy, NULL, 10), -EINVAL);
+}
+
 /* ---- Writing ------------------------------------------------------------------------------- */
 
 /* Of any policies at random: fuzz target `policy`. */

@@ -324,6 +324,7 @@ static void check_invalid(const struct stint_policy *policy, struct stint_limite
     char untouched[] = "untouched";
 
     assert(stint_policy_format(policy, untouched, sizeof untouched) == -EINVAL);
+    assert(stint_policy_note(policy, untouched, sizeof untouched) == -EINVAL);
     assert(strcmp(untouched, "untouched") == 0);
     assert(policy_added(limiter, policy) == -EINVAL);
     assert(stint_policy_change(limiter, 0, policy) == -EINVAL);

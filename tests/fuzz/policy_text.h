@@ -33,6 +33,10 @@ static inline int write_policy(const void *policy, char *buffer, size_t size) {
     return stint_policy_format(policy, buffer, size);
 }
 
+static inline int write_note(const void *policy, char *buffer, size_t size) {
+    return stint_policy_note(policy, buffer, size);
+}
+
 /* The same but for what may stand after its name. */
 static inline bool same_policy(const struct stint_policy *one, const struct stint_policy *other) {
     struct stint_policy named = *one;
@@ -49,6 +53,7 @@ static inline void check_policy_text(const struct stint_policy *policy) {
     assert(stint_policy_parse(text, &back, NULL) == 0);
     assert(same_policy(&back, policy));
     free(text);
+    free(whole_text(write_note, policy));
 }
 
 static inline struct stint_limiter *open_for(uint32_t max_policies) {

@@ -288,10 +288,13 @@ class Cost(Case):
                 ("20/minute capacity=30", "cost=30", None),
                 ("20/minute burst=30", "cost=30", None),
                 ("20/minute burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" ever has'),
-                ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p" never lets more '
-                 "than its capacity of 5 through in a window, though its limit is 20 in"),
-                ("1000/s burst=10", "", None),
-                ("1000/s burst=9", "", 'policy "1000/s burst=9 name=p" lets less than its rate through'),
+                ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p": no window grants more than '
+                 "capacity=5, and a larger cost never fits, though the limit is 20 in"),
+                ("20/minute capacity=5 reserve=5", "delay", None),
+                ("1000/s burst=20", "", None),
+                ("1000/s burst=19", "", 'policy "1000/s burst=19 name=p": burst=19 lasts less than 20 ms at this rate'),
+                ("2/minute smooth", "", 'policy "2/minute smooth name=p": smooth with a limit of 2 grants about half'),
+                ("20/minute ban=30s", "", 'policy "20/minute ban=30s name=p": ban= is shorter than the window'),
                 ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
                  '"z", which has no "file", in'),
                 ("20/minute ban=1h", "", None),

@@ -427,7 +427,7 @@ class Command(Filed):
 
     def test_policies_are_replaced_under_load(self):
         """By others of all kinds, and one is removed. Each answer is whole, and each field is a number."""
-        kinds = ("", "burst=100", "smooth", "in-flight", "reserve=3", "ban=1h", "shadow")
+        kinds = ("", "burst=200", "smooth", "in-flight", "reserve=3", "ban=1h", "shadow")
         paths = {f"/{name}": location(f"/{name}", f"stint_limit z p $arg_user;", more, "empty_gif;")
                  for name, more in (("plain", ""), ("two", "stint_limit z q $arg_user delay;"),
                                     ("charged", "stint_limit z q k charge=$status;"))}

@@ -213,7 +213,7 @@ class Usage(Tool):
 
     # What no command can cause: it names no such field, or gives what is right.
     OF_PROGRAMS = re.compile(r"\.size$|^policy\.flags$|^options\.(?:flags|reserved|secret)$|^STINT_(?:READ_ONLY|CALENDAR_\w+|"
-                             r"FULL_ADMIT)$|^stint_(?:memory_size|attach)$")
+                             r"FULL_ADMIT|REQUEST|PEEK|DRAIN|CHARGE)$|^stint_(?:memory_size|attach)$")
 
     def test_no_names_of_c(self):
         """Each field, constant and function that a reason of the library names is one of those for which the
@@ -888,7 +888,7 @@ class Looking(Tool):
                          [("b", "ban", 0, 0), ("b", "count", 1, 0), ("b", "override", 0, 7),
                           ("o", "count", 1, 0), ("o", "override", 0, 0),
                           ("s", "count", 1, 0), ("s", "shadow ban", 0, 0)])
-        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h name=s\n")
+        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban={YEAR} name=s\n")
         kinds = [row["kind"] for row in self.rows("--policy=s")]
         self.assertNotIn("shadow ban", kinds)
 
@@ -1232,9 +1232,13 @@ class Changing(Tool):
         self.good("apply", self.table, "-", stdin="18/day burst=5 name=p\n")
         self.assertIn("8 of 5 used", self.good("peek", self.table, "p", "k", code=1))
         self.assertEqual(self.changes(self.table, "-", stdin="18/day name=p\n")[0][0], "replaced")
-        text = self.write("limits", "10K/s burst=99 name=small\n10K/s burst=100 name=right\n5/s burst=1 name=slow\n")
-        note = ("stint: note: 'small' holds 99, and 10 ms bring 100: by the default clock, which may stand still "
-                "for so long, a key gets less than its rate\n")
+        text = self.write("limits", "10K/s burst=199 name=small\n10K/s burst=200 name=right\n5/s burst=1 name=slow\n"
+                          "2/m smooth ban=1h\n5/h ban=1m name=short\n")
+        note = ("stint: note: 'small': burst=199 lasts less than 20 ms at this rate. The default clock stands still for "
+                "up to 10 ms, so a key may get less than its rate: take burst=200 or more\n"
+                "stint: note: '2/minute': smooth with a limit of 2 grants about half to steady demand: burst=2 in its "
+                "place grants all\n"
+                "stint: note: 'short': ban= is shorter than the window: a ban that ends before that keeps nobody out\n")
         for command in (("apply", "--dry-run", self.table, text), ("apply", self.table, text),
                         ("make", "--keys=9", "--policies", text, self.path("other"))):
             code, _, err = stint(*command)
