@@ -141,6 +141,7 @@ int stint_attach(const struct stint_options *options, struct stint_limiter **lim
 void stint_close(struct stint_limiter *limiter);
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong);
 int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
+int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
                      uint32_t *id);
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
@@ -162,6 +163,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
                 uint64_t now, struct stint_verdict *verdict);
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
                   uint64_t now, struct stint_verdict *verdict);
+int stint_request_check(const struct stint_limiter *limiter, const struct stint_request *request);
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
                           size_t n, uint64_t now, struct stint_verdict *verdicts);
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -434,6 +436,20 @@ local function parse(text)
     return C.stint_policy_parse(string_of(text, "a policy's text"), policy_buffer, nil)
 end
 
+-- What a policy allows, but is hardly meant: a text for people, "" if there is nothing to say.
+--   text  in the notation of stint_policy_parse
+-- Returns it; nil, the reason, the errno.
+function stint.note(text)
+    local error = parse(text)
+    local length = error == 0 and C.stint_policy_note(policy_buffer, nil, 0) or error
+    if length < 0 then
+        return failure(length)
+    end
+    local note = buffer_t(length + 1)
+    C.stint_policy_note(policy_buffer, note, length + 1)
+    return str(note, length)
+end
+
 -- Adds a policy, or finds the same one.
 --   text  in the notation of stint_policy_parse
 -- Returns its id; nil, the reason, the errno.
@@ -642,6 +658,21 @@ function limit:decide(policy, key, cost, flags, own_limit, verdict, now)
     verdict = verdict or self.verdict
     fill(self, self.request, id, key, cost, flags, own_limit)
     return C.stint_decide(self.limiter, self.request, time_of(now), verdict), verdict
+end
+
+-- Says whether limit:decide could decide this, and why not. Arguments as for limit:decide.
+-- Returns true; nil, the reason, the errno.
+function limit:check(policy, key, cost, flags, own_limit)
+    local id, why, number = id_of(self, policy)
+    if not id then
+        return nil, why, number
+    end
+    fill(self, self.request, id, key, cost, flags, own_limit)
+    local error = C.stint_request_check(self.limiter, self.request)
+    if error ~= 0 then
+        return failure(error)
+    end
+    return true
 end
 
 -- Looks whether a request would be allowed. Takes nothing, counts nothing.

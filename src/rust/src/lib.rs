@@ -348,6 +348,13 @@ impl Policy {
         self.raw.burst
     }
 
+    /// What the policy allows, but is hardly meant: a text for people, empty if there is nothing to
+    /// say.
+    pub fn note(&self) -> Result<String> {
+        // SAFETY: the buffer has the size that is told.
+        text_of(|buffer, size| unsafe { sys::stint_policy_note(&self.raw, buffer, size) })
+    }
+
     /// All fields, as C has them.
     pub fn raw(&self) -> &sys::stint_policy {
         &self.raw
@@ -789,6 +796,13 @@ impl Limiter {
             sys::stint_decide(self.raw.as_ptr(), &request.raw, now, &mut verdict.raw);
         }
         verdict
+    }
+
+    /// Says whether a verdict of this request would have [`BAD_REQUEST`](Verdict::BAD_REQUEST) or
+    /// [`UNKNOWN_POLICY`](Verdict::UNKNOWN_POLICY), and why.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        // SAFETY: both are valid during the call.
+        checked(unsafe { sys::stint_request_check(self.raw.as_ptr(), &request.raw) }).map(|_| ())
     }
 
     /// Decides each request by itself, in order. Their cache misses overlap. Returns how many were

@@ -232,6 +232,11 @@ extern "C" {
         buffer: *mut c_char,
         size: usize,
     ) -> c_int;
+    pub fn stint_policy_note(
+        policy: *const stint_policy,
+        buffer: *mut c_char,
+        size: usize,
+    ) -> c_int;
     pub fn stint_policy_add(
         limiter: *mut stint_limiter,
         policy: *const stint_policy,
@@ -298,6 +303,10 @@ extern "C" {
         now: u64,
         verdict: *mut stint_verdict,
     ) -> bool;
+    pub fn stint_request_check(
+        limiter: *const stint_limiter,
+        request: *const stint_request,
+    ) -> c_int;
     pub fn stint_decide_batch(
         limiter: *mut stint_limiter,
         requests: *const stint_request,

@@ -68,7 +68,11 @@ fn takes_looks_and_gives_back() {
     let charged = limiter.decide(&Request::new(id, key, 5).charge());
     assert_eq!((charged.granted(), charged.used()), (5, 5));
     assert!(limiter.take(PolicyId(9), key, 1).has(Verdict::UNKNOWN_POLICY));
-    assert!(limiter.decide(&Request::new(id, key, 1).charge().partial()).has(Verdict::BAD_REQUEST));
+    let bad = Request::new(id, key, 1).charge().partial();
+    assert!(limiter.decide(&bad).has(Verdict::BAD_REQUEST));
+    assert!(limiter.check(&bad).unwrap_err().to_string().contains("STINT_PARTIAL"));
+    assert_eq!(limiter.check(&Request::new(PolicyId(9), key, 1)).unwrap_err().errno(), 2);
+    assert_eq!(limiter.check(&Request::new(id, key, 1)), Ok(()));
 
     let ahead = limiter.add_text("3/day reserve=3 name=ahead").unwrap();
     assert!(limiter.allows(ahead, key, 3));
@@ -189,6 +193,9 @@ fn policies() {
     assert_eq!((policy.name().as_str(), policy.limit()), ("api", 100));
     assert_eq!(policy.raw().window, 60_000_000_000);
     assert_eq!(policy.to_string(), "100/minute name=\"api\"");
+    assert_eq!(policy.note().unwrap(), "");
+    let short: Policy = "100/minute ban=1s".parse().unwrap();
+    assert!(short.note().unwrap().contains("shorter than the window"));
     assert_eq!(policy.to_string().parse::<Policy>().unwrap().to_string(), policy.to_string());
     assert_eq!(limiter.find("api"), Ok(id));
     assert_eq!(limiter.add(&policy), Ok(id));
