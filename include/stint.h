@@ -133,10 +133,10 @@
  *    fit at its own time is asked once more, at a later one: by the clock, or by the time at which
  *    another key was done with the slot, each if it is within 60 s; or by the latest time at which
  *    the limiter's buckets have decided for the same thread, if it is within 100 ms. A group is
- *    asked once more as a whole, if it is refused. (What a shadow would have refused of a group that
- *    is let through is not asked again.) So nobody is refused because its clock was read a moment
- *    ago, or goes back a little. A request that does not fit then, either, is refused at its own
- *    time.
+ *    asked once more as a whole, if it is refused. (What a shadow would have refused of a group
+ *    that is let through is not asked again.) So nobody is refused because its clock was read a
+ *    moment ago, or goes back a little. A request that does not fit then, either, is refused at its
+ *    own time.
  *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
  *    s at most. What fits at the old time is told by that: the bucket is further from full. If
  *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T

@@ -590,8 +590,8 @@ static void check_bucket_refusal(const struct actor *actor, const struct asked *
     holds(!bucket_fits(actor, all, part, count != 0, time) ||
               !bucket_fits(actor, all, part, count != 0, now),
           "refused for nothing by a bucket (B)");
-    /* He may have read it as late as it is now. "What a shadow would have refused of a group that is
-     * let through is not asked again." */
+    /* He may have read it as late as it is now. "What a shadow would have refused of a group that
+     * is let through is not asked again." */
     if (clock <= time || world->latest_clock - time > ALLOWANCE || (count != 0 && v->allowed))
         return;
     bool fits = true;
