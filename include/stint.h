@@ -292,7 +292,7 @@
  *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
  * says which argument it was, and why. A NULL that is not allowed is -EINVAL, but for pointers that
- * are marked STINT_NONNULL: by these the function would crash.
+ * are marked STINT_NONNULL or STINT_READS: by these the function would crash.
  *
  *    EINVAL   an argument is out of range, contradicts another, or is a struct of a version that
  *             does not go with this one (wrong `size`)
@@ -354,13 +354,20 @@ extern "C" {
 #else
 #define STINT_API
 #endif
-/* What C compilers check of a call: these arguments are not NULL; the result is looked at. */
-#if defined(__GNUC__) && !defined(__cplusplus)
+/* What compilers check of a call. STINT_NONNULL: these arguments are not NULL. STINT_READS: an
+ * array, and how many it has; it is not NULL unless that is 0. STINT_CHECKED: the result is looked
+ * at. */
+#if defined(__GNUC__)
 #define STINT_NONNULL(...) __attribute__((nonnull(__VA_ARGS__)))
 #define STINT_CHECKED      __attribute__((warn_unused_result))
 #else
 #define STINT_NONNULL(...)
 #define STINT_CHECKED
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 10
+#define STINT_READS(...) __attribute__((access(read_only, __VA_ARGS__)))
+#else
+#define STINT_READS(...)
 #endif
 
 struct stint_limiter; /* opaque */
@@ -883,7 +890,7 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
  * Returns a key, never STINT_KEY_GLOBAL.
  * Cost: about 2 ns for 16 bytes. */
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
-                                 size_t length) STINT_NONNULL(1);
+                                 size_t length) STINT_NONNULL(1) STINT_READS(2, 3);
 
 /* Joins one more part to a key without copying. Join a user, then an endpoint: the parts stay apart
  * ("ab", "c" is another key than "a", "bc"), and their order counts.
@@ -892,7 +899,8 @@ STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void
  *   length  0 or more bytes
  * Returns a key, never STINT_KEY_GLOBAL. */
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
-                                   const void *bytes, size_t length) STINT_NONNULL(1);
+                                   const void *bytes, size_t length) STINT_NONNULL(1)
+    STINT_READS(3, 4);
 
 struct sockaddr; /* <sys/socket.h> */
 
@@ -1132,7 +1140,8 @@ STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limi
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
-                                    struct stint_verdict *verdicts) STINT_NONNULL(1);
+                                    struct stint_verdict *verdicts) STINT_NONNULL(1)
+    STINT_READS(2, 3);
 
 /* Fetches the cache line that a decision on this key will need. The caller does other work
  * meanwhile. */
@@ -1164,7 +1173,7 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts)
-    STINT_NONNULL(1);
+    STINT_NONNULL(1) STINT_READS(2, 3);
 
 /* Decides many groups of requests, each as stint_decide_all does. It is for the several limits of
  * the many requests that one turn of an event loop has in hand. The cache misses of all of them
@@ -1180,7 +1189,7 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
 STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      const struct stint_request *requests, const size_t *ends,
                                      size_t groups, uint64_t now, struct stint_verdict *verdicts)
-    STINT_NONNULL(1);
+    STINT_NONNULL(1) STINT_READS(2) STINT_READS(3, 4);
 
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
  * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted
@@ -1211,8 +1220,8 @@ STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, 
  * Returns the tokens given back. */
 STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_request *requests,
-                                    const struct stint_verdict *verdicts, size_t n)
-    STINT_NONNULL(1);
+                                    const struct stint_verdict *verdicts, size_t n) STINT_NONNULL(1)
+    STINT_READS(2, 4) STINT_READS(3, 4);
 
 /* Makes a key as good as new. It has nothing used, no ban and no strikes. (An override that was set
  * by stint_override stays.) In the same window it still has had its first refusal. It forgets whose
@@ -1535,7 +1544,7 @@ enum stint_headers_style {
  * comes last.
  *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
  * Returns its place, below n; 0 if n is 0. */
-STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
+STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) STINT_READS(1, 2);
 
 /* Writes the response fields that tell of the verdicts of one request. Each is a line that ends in
  * CR LF. After them, if a verdict refused it, comes Retry-After (RFC 9110):

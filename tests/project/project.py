@@ -238,9 +238,10 @@ class Case(commands.Case):
 
 
 class Header(Case):
-    def check(self, text, *options, code=0):
-        done = commands.run(*shlex.split(CC), *options, *STRICT, "-I", SOURCE / "include", "-c",
-                            self.write("alone.c", text), "-o", os.devnull)
+    def check(self, text, *options, code=0, compiler=None):
+        name = "alone.cc" if "++" in (compiler or "") else "alone.c"
+        done = commands.run(*shlex.split(compiler or CC), *options, *STRICT, "-I", SOURCE / "include", "-c",
+                            self.write(name, text), "-o", os.devnull)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
 
@@ -288,16 +289,25 @@ int serve{number}(void) {{
 """, "-std=c11")
 
     def test_calls_are_checked(self):
-        """A C compiler tells of an error that nobody looks at, and of NULL where it would crash."""
-        for call_, warning in (("stint_open(NULL, NULL);", "unused-result"),
-                               ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
-                               ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
-                               ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
-                               ("stint_close(NULL);", None),
-                               ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None)):
-            said = self.check("#include <stint.h>\nvoid call(void);\n"
-                              f"void call(void) {{ {call_} }}\n", "-std=c11", code=int(warning is not None))
-            self.assertIn(warning or "", said)
+        """Compilers of C and C++ tell of an error that nobody looks at, and of NULL where it would
+        crash. (Of an array that must have something, gcc alone.)"""
+        compilers = [compiler for compiler in ("gcc", "g++", "clang", "clang++") if shutil.which(compiler)]
+        self.assertLessEqual({"gcc", "g++"}, set(compilers))
+        for call, warning, array in (
+                ("stint_open(NULL, NULL);", "unused-result", False),
+                ("stint_policy_add(NULL, NULL, NULL);", "unused-result", False),
+                ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull", False),
+                ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull", False),
+                ("stint_tightest(NULL, 2);", "nonnull", True),
+                ("stint_tightest(NULL, 0);", None, True),
+                ("stint_close(NULL);", None, False),
+                ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None, False)):
+            for compiler in compilers:
+                with self.subTest(call=call, compiler=compiler):
+                    told = warning if not (array and "clang" in compiler) else None
+                    said = self.check("#include <stint.h>\nvoid call(void);\n"
+                                      f"void call(void) {{ {call} }}\n", code=int(told is not None), compiler=compiler)
+                    self.assertIn(told or "", said)
 
     def test_cxx(self):
         """Alone, and every function and initialiser used and linked."""
