@@ -388,8 +388,6 @@ TEST(test_policy_errors) {
 TEST(test_policy_add_find_get) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     assert_int_equal(policy_found(limiter, "api"), -ENOENT);
-    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
-    assert_int_equal(policy_found(NULL, "api"), -EINVAL);
 
     struct stint_policy api = make_policy("api", 100, MINUTE, -(int64_t)(20 * MS), STINT_SHADOW);
     struct stint_policy login = make_policy("login \"x\\", 5, HOUR, 0, STINT_COUNT_REFUSED);
@@ -414,8 +412,6 @@ TEST(test_policy_add_find_get) {
         struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
         assert_int_equal(stint_policy_stats_get(limiter, unknown[i], &stats), -ENOENT);
     }
-    assert_int_equal(stint_policy_get(limiter, 0, NULL), -EINVAL);
-    assert_int_equal(stint_policy_get(NULL, 0, &got), -EINVAL);
     got.size = 3;
     assert_int_equal(stint_policy_get(limiter, 0, &got), -EINVAL);
     assert_reason("size");
@@ -655,10 +651,6 @@ TEST(test_stats_errors) {
     assert_memory_equal(&stats, &before, sizeof stats);
     assert_int_equal(stint_policy_stats_get(limiter, id, &policy_stats), -EINVAL);
     assert_reason("size");
-    assert_int_equal(stint_stats_get(limiter, NULL), -EINVAL);
-    assert_int_equal(stint_stats_get(NULL, &stats), -EINVAL);
-    assert_int_equal(stint_policy_stats_get(limiter, id, NULL), -EINVAL);
-    assert_int_equal(stint_policy_stats_get(NULL, id, &policy_stats), -EINVAL);
     stint_close(limiter);
 }
 
@@ -818,6 +810,143 @@ TEST(test_secrets) {
     stint_close(same);
     for (size_t i = 0; i < 3; i++)
         stint_close(others[i]);
+}
+
+/* ---- NULL ---------------------------------------------------------------------------------- */
+
+/* What each call makes of NULL. Each pointer of stint.h that may be NULL, or is then -EINVAL, is
+ * NULL in one of them: the test `header` asks for that. */
+#define WITH_NULL(wanted, call) assert_with_null(#call, (int64_t)(call), wanted)
+
+static void assert_with_null(const char *call, int64_t got, int64_t wanted) {
+    if (got != wanted)
+        fail_msg("%s gives %" PRId64 ", not %" PRId64, call, got, wanted);
+    if (wanted == -EINVAL)
+        assert_reason("NULL");
+}
+
+static bool callback_true(void *context, const struct stint_entry *entry) {
+    return context == NULL && entry != NULL;
+}
+
+TEST(test_null_opening) {
+    struct stint_options options = good_options();
+    struct stint_limiter *limiter;
+
+    WITH_NULL(-EINVAL, stint_open(NULL, &limiter));
+    WITH_NULL(-EINVAL, stint_open(&options, NULL));
+    WITH_NULL(0, stint_memory_size(NULL));
+    assert_reason("NULL");
+    const size_t size = stint_memory_size(&options);
+    void *memory = aligned_alloc(64, size);
+    assert_non_null(memory);
+    WITH_NULL(-EINVAL, stint_open_in(NULL, memory, size, &limiter));
+    WITH_NULL(-EINVAL, stint_open_in(&options, NULL, size, &limiter));
+    WITH_NULL(-EINVAL, stint_open_in(&options, memory, size, NULL));
+    free(memory);
+    options = (struct stint_options){.size = sizeof(options), .path = "/none/of/that/name"};
+    WITH_NULL(-EINVAL, stint_attach(NULL, &limiter));
+    WITH_NULL(-EINVAL, stint_attach(&options, NULL));
+    WITH_NULL(-EINVAL, stint_resize(NULL, &options));
+    WITH_NULL(-ENOENT, stint_resize(options.path, NULL));
+    WITH_NULL(0, stint_on_sigbus(NULL));
+    stint_close(NULL);
+}
+
+TEST(test_null_policies) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy policy = STINT_POLICY_INIT;
+    const char *wrong;
+    char text[100];
+    uint32_t id;
+
+    WITH_NULL(-EINVAL, stint_policy_parse(NULL, &policy, &wrong));
+    WITH_NULL(-EINVAL, stint_policy_parse("2/day", NULL, &wrong));
+    WITH_NULL(0, stint_policy_parse("2/day name=p", &policy, NULL));
+    WITH_NULL(-EINVAL, stint_policy_format(NULL, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_policy_format(&policy, NULL, sizeof(text)));
+    WITH_NULL(14, stint_policy_format(&policy, NULL, 0));
+    WITH_NULL(-EINVAL, stint_policy_add(NULL, &policy, &id));
+    WITH_NULL(-EINVAL, stint_policy_add(limiter, NULL, &id));
+    WITH_NULL(0, stint_policy_add(limiter, &policy, NULL));
+    WITH_NULL(-EINVAL, stint_policy_change(NULL, 0, &policy));
+    WITH_NULL(-EINVAL, stint_policy_change(limiter, 0, NULL));
+    WITH_NULL(-EINVAL, stint_policy_change_check(NULL, 0, &policy));
+    WITH_NULL(-EINVAL, stint_policy_change_check(limiter, 0, NULL));
+    WITH_NULL(-EINVAL, stint_policies_apply(NULL, "3/day", 0, NULL, NULL, NULL));
+    WITH_NULL(-EINVAL, stint_policies_apply(limiter, NULL, 0, NULL, NULL, NULL));
+    WITH_NULL(0, stint_policies_apply(limiter, "3/day name=p", 0, NULL, NULL, NULL));
+    WITH_NULL(-EINVAL, stint_policy_find(NULL, "p", &id));
+    WITH_NULL(-EINVAL, stint_policy_find(limiter, NULL, &id));
+    WITH_NULL(0, stint_policy_find(limiter, "p", NULL));
+    WITH_NULL(-EINVAL, stint_policy_get(NULL, 0, &policy));
+    WITH_NULL(-EINVAL, stint_policy_get(limiter, 0, NULL));
+    WITH_NULL(-EINVAL, stint_policy_remove(NULL, 0));
+    stint_close(limiter);
+}
+
+TEST(test_null_deciding) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t id = add_policy(limiter, "p", 9, MINUTE, 0, STINT_OVERRIDES);
+    const stint_key key = stint_key_of(limiter, NULL, 0);
+    const struct stint_request request =
+        STINT_REQUEST(stint_key_join(limiter, key, NULL, 0), id, 1);
+    const size_t one = 1;
+    uint32_t limit;
+    uint64_t until;
+
+    WITH_NULL(true, stint_take(limiter, id, key, 1, T0, NULL));
+    WITH_NULL(true, stint_decide(limiter, &request, T0, NULL));
+    WITH_NULL(0, stint_decide_batch(limiter, NULL, 0, T0, NULL));
+    WITH_NULL(1, stint_decide_batch(limiter, &request, 1, T0, NULL));
+    WITH_NULL(true, stint_decide_all(limiter, NULL, 0, T0, NULL));
+    WITH_NULL(true, stint_decide_all(limiter, &request, 1, T0, NULL));
+    WITH_NULL(0, stint_decide_groups(limiter, NULL, NULL, 0, T0, NULL));
+    WITH_NULL(1, stint_decide_groups(limiter, &request, &one, 1, T0, NULL));
+    WITH_NULL(0, stint_refund_all(limiter, NULL, NULL, 0));
+    WITH_NULL(0, stint_tightest(NULL, 0));
+    WITH_NULL(-EINVAL, stint_override(NULL, id, key, 5, T0 + HOUR));
+    WITH_NULL(-EINVAL, stint_override_note(NULL, id, key, 5, T0 + HOUR, "by hand"));
+    WITH_NULL(0, stint_override_note(limiter, id, key, 5, T0 + HOUR, NULL));
+    WITH_NULL(-EINVAL, stint_override_get(NULL, id, key, &limit, &until));
+    WITH_NULL(0, stint_override_get(limiter, id, key, NULL, NULL));
+    WITH_NULL(-EINVAL, stint_override_clear(NULL, id, key));
+    stint_close(limiter);
+}
+
+TEST(test_null_watching) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t id = add_policy(limiter, "p", 9, MINUTE, 0, 0);
+    const stint_key key = number_key(limiter, 1);
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct stint_policy_stats policy_stats = STINT_POLICY_STATS_INIT;
+    const struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
+    const struct stint_verdict verdict = {.allowed = true};
+    char text[10000];
+
+    WITH_NULL(-EINVAL, stint_stats_get(NULL, &stats));
+    WITH_NULL(-EINVAL, stint_stats_get(limiter, NULL));
+    WITH_NULL(-EINVAL, stint_policy_stats_get(NULL, id, &policy_stats));
+    WITH_NULL(-EINVAL, stint_policy_stats_get(limiter, id, NULL));
+    WITH_NULL(-EINVAL, stint_each(NULL, callback_true, NULL));
+    WITH_NULL(-EINVAL, stint_each(limiter, NULL, NULL));
+    WITH_NULL(0, stint_each(limiter, callback_true, NULL));
+    WITH_NULL(-EINVAL, stint_each_of(NULL, key, callback_true, NULL));
+    WITH_NULL(-EINVAL, stint_each_of(limiter, key, NULL, NULL));
+    WITH_NULL(0, stint_each_of(limiter, key, callback_true, NULL));
+    WITH_NULL(-EINVAL, stint_label(NULL, key, "name", 4));
+    WITH_NULL(-EINVAL, stint_label(limiter, key, NULL, 4));
+    WITH_NULL(-EINVAL, stint_metrics(NULL, &options, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_metrics(limiter, &options, NULL, sizeof(text)));
+    WITH_NULL(stint_metrics(limiter, NULL, text, sizeof(text)),
+              stint_metrics(limiter, &options, NULL, 0));
+    WITH_NULL(-EINVAL, stint_headers(NULL, 0, &id, &verdict, 1, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_headers(limiter, 0, NULL, &verdict, 1, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, NULL, 1, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, &verdict, 1, NULL, sizeof(text)));
+    WITH_NULL(0, stint_headers(limiter, 0, NULL, NULL, 0, NULL, 0));
+    stint_close(limiter);
 }
 
 /* ---- Messages ------------------------------------------------------------------------------ */

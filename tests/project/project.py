@@ -309,6 +309,27 @@ int serve{number}(void) {{
                                       f"void call(void) {{ {call} }}\n", code=int(told is not None), compiler=compiler)
                     self.assertIn(told or "", said)
 
+    def test_every_null_is_tried(self):
+        """By each pointer that is not marked as never NULL, tests/api/api.c makes a call with NULL."""
+        def arguments(text):
+            return [argument.strip() for argument in re.sub(r"\([^()]*\)", "", text).split(",")]
+
+        tests = (SOURCE / "tests" / "api" / "api.c").read_text()
+        calls = {name: [] for name in public_functions()}
+        for name, given in re.findall(r"\b(stint_\w+)\(((?:[^()]|\([^()]*\))*)\)",
+                                      tests[tests.index("/* ---- NULL "):tests.index("/* ---- Messages ")]):
+            calls.get(name, []).append(arguments(given))
+        pointers = 0
+        for name, taken, marks in re.findall(r"^STINT_API\b[^;(]*?(\w+)\(((?:[^()]|\([^()]*\))*)\)([^;]*);", header(),
+                                             re.MULTILINE):
+            never = [int(number) for mark in re.findall(r"NONNULL\(([^)]*)\)", marks) for number in mark.split(",")]
+            taken = re.sub(r"\(\*(\w+)\)", r"*\1", taken)  # a callback
+            for at, argument in enumerate(arguments(taken)):
+                if "*" in argument and at + 1 not in never:
+                    pointers += 1
+                    self.assertIn("NULL", [call[at] for call in calls[name]], f"{name}: {argument}")
+        self.assertGreater(pointers, 60)
+
     def test_cxx(self):
         """Alone, and every function and initialiser used and linked."""
         names = public_functions()
