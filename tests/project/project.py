@@ -5,6 +5,7 @@ programs word for word, stint inside another meson project.
 
     project.py SOURCE BUILD MESON CC [TEST...]
 """
+import json
 import os
 import re
 import shlex
@@ -712,6 +713,51 @@ class Subproject(Case):
             self.assertNotRegex(name, r"^(stint_take$|stint_key_of|stint_decide|XXH)")
         shared = f"libstint.so.{project_version()}"
         self.assertEqual(list((self.directory / "build").rglob(shared)), [])
+
+    def instructions(self, build):
+        """Those of each function of the library that was built there."""
+        [library] = [path for path in build.rglob("libstint.a") if path.is_file()]
+        functions = {}
+        for text in must("objdump", "-d", "--no-show-raw-insn", library).split("\n\n"):
+            for name, body in re.findall(r"^[0-9a-f]+ <(\w+)>:\n(.*)", text, re.DOTALL):
+                found = re.findall(r"^ +[0-9a-f]+:\s+(.*?)\s*$", body, re.MULTILINE)
+                functions[name] = sorted(functions.get(name, []) + [found])  # files may share a name
+        return functions
+
+    def test_optimized(self):
+        """If the parent is built for debugging, the library has the instructions of the installed
+        one all the same. An option undoes that."""
+        self.need("cmake")
+        options = {option["name"]: option["value"]
+                   for option in json.loads(must(MESON, "introspect", BUILD, "--buildoptions"))}
+        if (options["optimization"], options["b_sanitize"], options["b_coverage"], options["c_args"]) != ("3", "none", False, []):
+            self.skipTest("the library to compare with is built in another way")
+        installed = self.instructions(BUILD / "src")
+        self.outer("project('outer', 'c')\nexecutable('main', 'main.c', dependencies: dependency('stint'))\n")
+        self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(outer C)\ninclude(FetchContent)\n"
+                   f'FetchContent_Declare(stint SOURCE_DIR "{SOURCE}")\nFetchContent_MakeAvailable(stint)\n'
+                   "add_executable(main main.c)\ntarget_link_libraries(main stint::stint-static)\n")
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+        for number, (undone, *setup) in enumerate((
+                (False, MESON, "setup", "--buildtype=debug"),
+                (True, MESON, "setup", "--buildtype=debug", "-Dstint:optimized=false"),
+                (False, "cmake", "-DCMAKE_BUILD_TYPE=Debug"),
+                (True, "cmake", "-DCMAKE_BUILD_TYPE=Debug", "-DSTINT_OPTIMIZED=OFF"))):
+            with self.subTest(setup=setup):
+                build = self.directory / str(number)
+                if setup[0] == "cmake":
+                    must(*setup, "-S", self.directory, "-B", build, env=environment)
+                    must("cmake", "--build", build, "--parallel", "2")
+                else:
+                    must(*setup, build, self.directory, env=environment)
+                    must(MESON, "compile", "-C", build, env=environment)
+                self.assertEqual(must(build / "main"), ANSWER)
+                built = self.instructions(build)
+                others = [name for name in {**installed, **built} if built.get(name) != installed.get(name)]
+                if undone:
+                    self.assertIn("stint_take", others)
+                else:
+                    self.assertEqual(others, [])
 
     def test_shared_and_installed_if_asked(self):
         installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
