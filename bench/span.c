@@ -75,8 +75,8 @@ static void chunk_put(const struct bed *bed, struct chunk *chunk, size_t at, uin
     for (unsigned key = 0; key < keys; key++)
         key_bytes(bed_part_index(bed, index, key), bytes + key * bed->target.key_length,
                   bed->target.key_length);
-    uint64_t hash = stint_key_of(bed->target.limiter, bytes, bed->target.key_length);
-    chunk->line[at] = scale64(hash, bed->target.line_count);
+    stint_key key = stint_key_of(bed->target.limiter, bytes, bed->target.key_length);
+    chunk->line[at] = scale64(key.hash, bed->target.line_count);
     if (bed->policies > 1)
         chunk->policy[at] = bed_policy(bed, index);
 }

@@ -462,17 +462,18 @@ class Manual:
         return page
 
     def types(self, page):
-        page.macro("Sh", "TYPES AND CONSTANTS")
+        page.macro("Sh", "CONSTANTS")
         in_list = False
-        for comment, type_, name, value, behind in re.findall(
-                r"(/\*.*?\*/)\n(?:typedef (.*?);)?|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
+        for comment, name, value, behind in re.findall(
+                r"(/\*.*?\*/)\n|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
                 self.between.split("/* opaque */")[1], re.MULTILINE | re.DOTALL):
-            item = bool(type_ or name)  # else it is a comment that stands alone
-            if item != in_list:
-                page.macro(*(["Bl", "-tag", "-width", "Ds"] if item else ["El"]))
-                in_list = item
-            page.macro(*(["It", "Vt", argument(type_)] if type_ else
-                         ["It", "Dv", argument(f"{name} = {value}")] if name else ["Pp"]))
+            if bool(name) != in_list:  # else it is a comment that stands alone
+                page.macro(*(["Bl", "-tag", "-width", "Ds"] if name else ["El"]))
+                in_list = bool(name)
+            if name:
+                page.macro("It", "Dv", argument(f"{name} = {value}"))
+            elif page.lines[-1][:3] != ".Sh":
+                page.macro("Pp")
             if comment or behind:
                 page.comment(comment or behind)
         page.macro("El")

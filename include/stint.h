@@ -209,8 +209,7 @@
  *    policy    the id of a policy, as stint_policy_add gave it: 0 .. max_policies - 1. An unknown
  *              one is refused (STINT_UNKNOWN_POLICY), or -ENOENT
  *    id        the same
- *    key       of stint_key_of, stint_key_join or stint_key_address of this limiter, or
- *              STINT_KEY_GLOBAL
+ *    key       of stint_key_of, _of_id, _join or _address of this limiter, or STINT_KEY_GLOBAL
  *    now       STINT_NOW, for which the clock is read once; or ns since the epoch, by the limiter's
  *              own clock (stint_now). stint_take says what one that is late or ahead does
  *    verdict   receives the verdict; may be NULL, which saves the writing
@@ -372,13 +371,10 @@ extern "C" {
 
 struct stint_limiter; /* opaque */
 
-/* Keyed hash of what is limited: a client, a user, a user and an endpoint. */
-typedef uint64_t stint_key;
-
 /* Constants are plain literals, which generators of bindings can read. */
-#define STINT_KEY_GLOBAL 0ULL                    /* one counter shared by all; no other key is 0 */
-#define STINT_NOW        0ULL                    /* let the limiter read its clock */
-#define STINT_NEVER      18446744073709551615ULL /* retry_after of a cost that can never fit */
+#define STINT_KEY_GLOBAL_HASH 0ULL                    /* of STINT_KEY_GLOBAL, and of no other key */
+#define STINT_NOW             0ULL                    /* let the limiter read its clock */
+#define STINT_NEVER           18446744073709551615ULL /* retry_after of a cost that can never fit */
 
 /* Ranges. They are part of the interface: code may rely on them. */
 #define STINT_TICK_NS       10000000ULL          /* 10 ms: windows and starts are whole ticks */
@@ -884,6 +880,19 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
+/* Who is limited: a client, a user, a user and an endpoint. It is passed by value. A number is no
+ * key: stint_key_of_id makes one of it. STINT_KEY_GLOBAL is one counter shared by all. */
+struct stint_key {
+    uint64_t hash; /* keyed, so it is of use with its own table only */
+};
+typedef struct stint_key stint_key;
+
+#ifdef __cplusplus
+#define STINT_KEY_GLOBAL (stint_key{STINT_KEY_GLOBAL_HASH})
+#else
+#define STINT_KEY_GLOBAL ((stint_key){STINT_KEY_GLOBAL_HASH})
+#endif
+
 /* Makes a key of bytes. They are hashed with the limiter's secret (XXH3, 64 bits; promise I).
  *   bytes   [bytes, bytes+length) is readable; any bytes, NUL among them; NULL only if length is 0
  *   length  0 or more bytes
@@ -891,6 +900,12 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
  * Cost: about 2 ns for 16 bytes. */
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
                                  size_t length) STINT_NONNULL(1) STINT_READS(2, 3);
+
+/* Makes a key of a number: a user's id. It is another key than stint_key_of makes of its bytes.
+ *   id  any number
+ * Returns a key, never STINT_KEY_GLOBAL. */
+STINT_API stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id)
+    STINT_NONNULL(1);
 
 /* Joins one more part to a key without copying. Join a user, then an endpoint: the parts stay apart
  * ("ab", "c" is another key than "a", "bc"), and their order counts.
@@ -913,6 +928,12 @@ struct sockaddr; /* <sys/socket.h> */
 STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
                                       const struct sockaddr *address, unsigned prefix4,
                                       unsigned prefix6) STINT_NONNULL(1, 2);
+
+/* Compares two keys. In C and C++ structs have no ==.
+ *   a  a key
+ *   b  another
+ * Returns whether they are one. */
+STINT_API bool stint_key_equal(stint_key a, stint_key b);
 
 /* ---- Deciding ------------------------------------------------------------------------------ */
 
@@ -1115,7 +1136,7 @@ struct stint_request {
 };
 
 #define STINT_REQUEST(key, policy, cost)                                                           \
-    { key, policy, cost, 0, 0, 0 }
+    { {(key).hash}, policy, cost, 0, 0, 0 }
 
 /* Decides one request: stint_take with all options.
  *   request  made with STINT_REQUEST; its fields and flags have their ranges beside them

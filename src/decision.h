@@ -191,8 +191,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     uint64_t capacity = word >> 32;
     const uint64_t override =
         known.overrides && (traits & STINT_OVERRIDES) != 0 &&
-                companion_possible(&limiter->table, request->key)
-            ? stint_override_seen(limiter, request->policy, traits, request->key, now)
+                companion_possible(&limiter->table, request->key.hash)
+            ? stint_override_seen(limiter, request->policy, traits, request->key.hash, now)
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
@@ -202,8 +202,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     *decision = (struct decision){
         .limiter = limiter,
         .policy = policy,
-        .hash = request->key,
-        .tag = table_tag(&limiter->table, request->key, request->policy),
+        .hash = request->key.hash,
+        .tag = table_tag(&limiter->table, request->key.hash, request->policy),
         .now = now,
         .policy_id = request->policy,
         .terms = {.traits = traits,

@@ -176,7 +176,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
 
 /* Whether two requests are judged by one count. */
 static inline bool same_count(const struct stint_request *one, const struct stint_request *other) {
-    return one->key == other->key && one->policy == other->policy;
+    return one->key.hash == other->key.hash && one->policy == other->policy;
 }
 
 /* What earlier parts of the same key would add to its count, of those that were only looked at. */
@@ -402,7 +402,7 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
         if (!had)
             verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
         if (GUARD(PARTS_BACK, had && tokens != 0))
-            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key, tokens,
+            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key.hash, tokens,
                                    verdict->window);
         verdict->used -= tokens < verdict->used ? tokens : verdict->used;
         bucket_tell(limiter, &requests[i], verdict);
@@ -530,7 +530,7 @@ static NOINLINE enum answer group_again(struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].allowed || !is_bucket(limiter, requests[i].policy))
             continue;
-        const uint64_t then = stint_bucket_later(limiter, requests[i].key, now);
+        const uint64_t then = stint_bucket_later(limiter, requests[i].key.hash, now);
         later = then > later ? then : later;
     }
     const enum answer answer =
@@ -568,11 +568,11 @@ static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
     const struct policy *policy = &limiter->policies[request->policy];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t left = tick_ns(end) - now;
-    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
 
     if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
         return false;
-    struct slot *slot = slot_of(&limiter->table, request->key, tag);
+    struct slot *slot = slot_of(&limiter->table, request->key.hash, tag);
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     *room = (struct room){slot, tag, capacity, end};
     return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
@@ -590,7 +590,7 @@ static NOINLINE enum answer rooms_give_back(const struct stint_limiter *limiter,
                                             const struct room *rooms, size_t n) {
     while (n-- > 0)
         if (GUARDED(PARTS_BACK))
-            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key,
+            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key.hash,
                                     id_of(rooms[n].end), 1);
     return LEFT;
 }
@@ -715,7 +715,7 @@ bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request 
                       uint64_t now, struct stint_verdict *verdicts) {
     /* The misses of two or three parts go on side by side anyway, unless the clock is read. */
     for (size_t i = 0; (now == STINT_NOW || n > 3) && i < n && i < STINT_ALL_MAX; i++)
-        fetch_lines(&limiter->table, requests[i].key);
+        fetch_lines(&limiter->table, requests[i].key.hash);
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     return decide_group(limiter, requests, n, now, verdicts);
@@ -736,7 +736,7 @@ size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_req
             break;
         }
         for (; fetched < n && fetched < ends[i] + AHEAD; fetched++)
-            fetch_lines(&limiter->table, requests[fetched].key);
+            fetch_lines(&limiter->table, requests[fetched].key.hash);
         allowed += decide_group(limiter, requests + begin, ends[i] - begin, now,
                                 verdict_at(verdicts, begin));
     }

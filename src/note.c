@@ -31,18 +31,18 @@ static bool any(const struct stint_limiter *limiter) {
     return atomic_load_acquire(&limiter->header->noted) != 0;
 }
 
-static struct note_set *set_of(const struct stint_limiter *limiter, stint_key key) {
+static struct note_set *set_of(const struct stint_limiter *limiter, uint64_t key) {
     return &limiter->notes[part_of(mix(key, 2), limiter->note_sets)];
 }
 
-static bool is_own(const uint64_t seen[2], uint32_t companion, stint_key key) {
+static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {
     return seen[0] == key && seen[1] != 0 && companion_of(seen[1]) == companion;
 }
 
 /* The place for a key's note: its own, else a free one. NOTES_IN_SET: there is none. `seen`
  * receives what it says. */
-static uint32_t place_find(const struct note_set *set, uint32_t companion, stint_key key,
-                           tick_t now, uint64_t seen[2]) {
+static uint32_t place_find(const struct note_set *set, uint32_t companion, uint64_t key, tick_t now,
+                           uint64_t seen[2]) {
     uint32_t found = NOTES_IN_SET;
 
     for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
@@ -59,7 +59,7 @@ static uint32_t place_find(const struct note_set *set, uint32_t companion, stint
     return found;
 }
 
-bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, stint_key key, tick_t end,
+bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, uint64_t key, tick_t end,
                       const char *note) {
     struct note_set *set = set_of(limiter, key);
     const tick_t now = tick_of(limiter_now(limiter));
@@ -84,7 +84,7 @@ static void place_free(struct note_place *place, const uint64_t seen[2]) {
     (void)atomic_cas2_seq(place, seen, nobody); /* or it is another note's */
 }
 
-void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, stint_key key) {
+void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, uint64_t key) {
     struct note_set *set = set_of(limiter, key);
     uint64_t seen[2];
 
@@ -111,7 +111,7 @@ void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions
     }
 }
 
-bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, stint_key key,
+bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, uint64_t key,
                      tick_t end, char note[STINT_NOTE_SIZE + 1]) {
     const struct note_set *set = set_of(limiter, key);
     const uint64_t whose = whose_of(companion, end);

@@ -28,17 +28,17 @@ static_assert(sizeof(struct note_set) % CACHE_LINE == 0, "sets begin with a line
 
 /* Gives the override of a key, which is to end at a tick, a note of at most STINT_NOTE_SIZE bytes
  * in place of what it has. Returns false if there is no room. */
-bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, stint_key key, tick_t end,
+bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, uint64_t key, tick_t end,
                       const char *note);
 
 /* Frees the place of a key's note. */
-void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, stint_key key);
+void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, uint64_t key);
 
 /* Frees the places of all notes by these companions: a bit each. */
 void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions);
 
 /* Reads the note of an override that ends at a tick. Returns false if there is none. */
-bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, stint_key key,
+bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, uint64_t key,
                      tick_t end, char note[STINT_NOTE_SIZE + 1]);
 
 /* Moves all notes to a table that nobody uses yet. Returns false if one finds no room. */

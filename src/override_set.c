@@ -56,7 +56,7 @@ struct change {
 /* The search and the claim for a companion's slot. It is no decision: it has no terms, and its
  * window is not computed. */
 static struct decision companion_decision(struct stint_limiter *limiter, uint32_t companion,
-                                          stint_key key) {
+                                          uint64_t key) {
     return (struct decision){
         .limiter = limiter,
         .policy = &limiter->policies[companion],
@@ -100,7 +100,7 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
 /* When a key's bucket is full, as in struct change. It is read after the state of the companion's
  * slot, and before that is written: so none of it was taken by what is written. */
 static uint64_t bucket_before(const struct stint_limiter *limiter, struct ruled ruled,
-                              stint_key key) {
+                              uint64_t key) {
     const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
     struct seen seen;
 
@@ -115,8 +115,8 @@ static uint64_t bucket_before(const struct stint_limiter *limiter, struct ruled 
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
 /* Writes what is wished in the key's slot, or gives it one. */
-static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled,
-                                    stint_key key, const struct wish *wish, struct change *change) {
+static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
+                                    const struct wish *wish, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
     struct seen seen;
@@ -176,7 +176,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
  * The slot ends with the next tick, and not before (I1). Until then it stays the key's, without
  * strikes, and the key's next override is written there. Of tombstones, which are not free before
  * that tick, a key whose override is set and lifted by turns would use up its lines. */
-static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, stint_key key,
+static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                             bool all, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
@@ -233,7 +233,7 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * No more is kept than the bucket holds, as the slot is no further ahead than its policy's may be
  * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1): it stays above
  * the watermark. */
-static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, stint_key key,
+static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                         const struct change *change) {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
@@ -334,17 +334,17 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     };
     /* Before the override: whoever sees that finds its note (note.c). */
     if (note == NULL)
-        stint_note_erase(limiter, ruled.companion, key);
-    else if (!stint_note_write(limiter, ruled.companion, key, wish.end, note))
+        stint_note_erase(limiter, ruled.companion, key.hash);
+    else if (!stint_note_write(limiter, ruled.companion, key.hash, wish.end, note))
         return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
                                     "nothing was changed: set the limit without a note");
     struct change change;
-    const enum written written = companion_write(limiter, ruled, key, &wish, &change);
+    const enum written written = companion_write(limiter, ruled, key.hash, &wish, &change);
     if (written == WRITTEN) {
-        bucket_keep(limiter, ruled, key, &change);
+        bucket_keep(limiter, ruled, key.hash, &change);
         return 0;
     }
-    stint_note_erase(limiter, ruled.companion, key);
+    stint_note_erase(limiter, ruled.companion, key.hash);
     return written == NO_ROOM
                ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
                                       "window of some key over")
@@ -358,9 +358,10 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
-    const uint64_t state = companion_possible(&limiter->table, key)
-                               ? stint_override_seen(limiter, ruled.policy, ruled.traits, key, now)
-                               : 0;
+    const uint64_t state =
+        companion_possible(&limiter->table, key.hash)
+            ? stint_override_seen(limiter, ruled.policy, ruled.traits, key.hash, now)
+            : 0;
     if (state == 0)
         return stint_failed(ENOENT, "the key has no override");
     if (limit != NULL)
@@ -376,10 +377,10 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
     if (error != 0)
         return error;
     struct change change;
-    if (!companion_clear(limiter, ruled, key, true, &change))
+    if (!companion_clear(limiter, ruled, key.hash, true, &change))
         return stint_failed(ENOENT, "the key has no override");
-    bucket_keep(limiter, ruled, key, &change);
-    stint_note_erase(limiter, ruled.companion, key);
+    bucket_keep(limiter, ruled, key.hash, &change);
+    stint_note_erase(limiter, ruled.companion, key.hash);
     return 0;
 }
 
@@ -387,7 +388,7 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
 
 /* A banned key is refused by its ban, and gives no more first refusals. A thread that dies between
  * the mark of a refusal and this loses one strike. */
-void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, stint_key key,
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, uint64_t key,
                   uint64_t now, struct stint_verdict *verdict) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id == POLICY_NONE)
@@ -421,7 +422,7 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t tr
         verdict->retry_after = left;
 }
 
-bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key) {
     const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), 0};
     struct change change;
     return ruled.companion != POLICY_NONE && companion_clear(limiter, ruled, key, false, &change);

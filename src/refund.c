@@ -144,7 +144,7 @@ static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t po
 
 /* Whether a policy that is gone may have decided on a key in the window with this end. With windows
  * that begin with first requests it may have in any window. */
-static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, uint64_t key,
                            tick_t end) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
@@ -166,7 +166,7 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
 
 /* The id of the policy that counts the tokens that a key took by this id in the window with that
  * end. POLICY_NONE: none does, or a policy that is gone may have counted them. */
-static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, uint64_t key,
                             tick_t end) {
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies &&
                              policy_gone(&limiter->policies[id]);
@@ -241,7 +241,7 @@ static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, ui
 /* The policy is gone, or was never there. */
 static NOINLINE uint32_t refund_replaced(struct stint_limiter *limiter, uint32_t policy_id,
                                          stint_key key, uint32_t tokens, uint64_t window) {
-    uint32_t id = policy_then(limiter, policy_id, key, tick_of_end(window));
+    uint32_t id = policy_then(limiter, policy_id, key.hash, tick_of_end(window));
     return id == POLICY_NONE ? 0 : stint_refund(limiter, id, key, tokens, window);
 }
 
@@ -252,8 +252,8 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
         return 0;
     const struct policy *policy = &limiter->policies[policy_id];
     const uint32_t traits = (uint32_t)policy_traits(policy);
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    struct slot *slot = slot_near_charged(&limiter->table, key, tag);
+    const uint64_t tag = table_tag(&limiter->table, key.hash, policy_id);
+    struct slot *slot = slot_near_charged(&limiter->table, key.hash, tag);
     uint32_t back = tokens;
 
     INSTANT(INSTANT_REFUND);
@@ -267,12 +267,12 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
         back = slot != NULL && (traits & TWO_COUNTS) != 0 &&
                        refund_in_two(policy, tag, window, slot, &of_two)
                    ? of_two
-                   : stint_key_refund(limiter, policy_id, key, tokens, window);
+                   : stint_key_refund(limiter, policy_id, key.hash, tokens, window);
     } else {
         const struct giving giving = {
             .policy = policy, .traits = 0, .tag = tag, .id = id_of(tick_of_end(window))};
         if (UNLIKELY(!refund_in(&giving, slot, &back)))
-            back = stint_key_refund(limiter, policy_id, key, tokens, window);
+            back = stint_key_refund(limiter, policy_id, key.hash, tokens, window);
     }
     if (back != 0)
         limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
@@ -298,12 +298,12 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
         return false;
     const struct rule rule = policy_rule(&limiter->policies[policy_id]);
     const uint32_t stripes = (rule.flags & RULE_BUCKET) != 0 ? 0 : rule.stripes;
-    bool had = stint_strikes_reset(limiter, policy_id, key);
+    bool had = stint_strikes_reset(limiter, policy_id, key.hash);
 
     if (stripes == 0)
-        had |= bucket_move_back(limiter, policy_id, key, UINT64_MAX, UINT64_MAX) != 0;
+        had |= bucket_move_back(limiter, policy_id, key.hash, UINT64_MAX, UINT64_MAX) != 0;
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
-        had |= slot_reset(limiter, policy_id, stripe_key(key, stripe));
+        had |= slot_reset(limiter, policy_id, stripe_key(key.hash, stripe));
     if (had)
         limiter_count_table(limiter, COUNT_RESET);
     return had;
@@ -311,7 +311,7 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 
 void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {
     /* To the second-level cache, as most of many at once would have to wait for the first. */
-    __builtin_prefetch(home_of(&limiter->table, key), 0, 2);
+    __builtin_prefetch(home_of(&limiter->table, key.hash), 0, 2);
 }
 
 uint64_t stint_now(const struct stint_limiter *limiter) {

@@ -19,7 +19,7 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 /* The short way: takes 1 or more tokens of a key of a striped policy from this thread's own
  * stripe. */
 static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint32_t policy_id,
-                                             stint_key key, uint32_t cost, uint64_t now,
+                                             uint64_t key, uint32_t cost, uint64_t now,
                                              struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t word = policy_traits(policy), capacity = word >> 32;

@@ -64,7 +64,7 @@ static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now
 
 /* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
-                                         stint_key key, uint64_t now, struct stint_verdict *verdict,
+                                         uint64_t key, uint64_t now, struct stint_verdict *verdict,
                                          struct place *place) {
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     uint64_t state, used;
@@ -87,8 +87,8 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
 }
 
 static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_t policy_id,
-                                          stint_key key, uint64_t now,
-                                          struct stint_verdict *verdict, struct place *place) {
+                                          uint64_t key, uint64_t now, struct stint_verdict *verdict,
+                                          struct place *place) {
     const struct policy *policy = &limiter->policies[policy_id];
 
     *place = (struct place){.home = home_of(&limiter->table, key)};
@@ -101,7 +101,7 @@ static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_
 
 /* One token of a key whose tag was seen in a slot: it is refused there, or begins a window. */
 static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32_t policy_id,
-                                           stint_key key, uint64_t now,
+                                           uint64_t key, uint64_t now,
                                            struct stint_verdict *verdict, struct slot *slot) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t word = policy_traits(policy);
@@ -129,13 +129,13 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
                                              struct stint_verdict *verdict, uint64_t capacity) {
     const struct policy *policy = &limiter->policies[request->policy];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
     uint64_t used;
 
     if (UNLIKELY((uint64_t)request->cost - 1 >= capacity) || UNLIKELY(capacity > STINT_LIMIT_MAX) ||
         UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
         return LEFT;
-    struct slot *slot = slot_near(&limiter->table, request->key, tag);
+    struct slot *slot = slot_near(&limiter->table, request->key.hash, tag);
     if (UNLIKELY(slot == NULL) || !slot_take(slot, tag, end, request->cost, capacity, &used))
         return LEFT;
     struct decision decision = plain_decision(limiter, request->policy, now, end, capacity);
@@ -147,7 +147,7 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
 /* 1 or more tokens of a bucket that does nothing else, in a slot without a mark: as far as they
  * fit. */
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
-                                             stint_key key, uint32_t cost, uint64_t now,
+                                             uint64_t key, uint32_t cost, uint64_t now,
                                              struct stint_verdict *verdict) {
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     const tick_t tick = tick_of(now);
@@ -220,7 +220,7 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
 
 /* By a policy that window_ruled is true of. One swap charges, as the limit is the key's. */
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
-                                            stint_key key, uint64_t now,
+                                            uint64_t key, uint64_t now,
                                             struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
@@ -424,7 +424,7 @@ bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request
 /* ---- What callers call ----------------------------------------------------------------------- */
 
 /* The time of a decision. Where the clock has to be read, the key's line comes meanwhile. */
-static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter, stint_key key,
+static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter, uint64_t key,
                                            uint64_t now) {
     if (UNLIKELY(now != STINT_NOW))
         return now;
@@ -467,23 +467,23 @@ static ALWAYS_INLINE bool traits_swapped(uint32_t traits) {
 
 /* Tokens that are not hot go one of these ways, all arguments in their registers. */
 
-static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return decide_policy(limiter, &request, now, verdict);
 }
 
-static NOINLINE bool take_by_bucket(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_by_bucket(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     if (LIKELY(take_bucket(limiter, policy, key, cost, now, verdict) != LEFT))
         return true;
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return decide_bucket(limiter, &request, now, verdict);
 }
 
-static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                   uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     /* Once more: traits and capacity are of one rule, which may have changed since. */
     const uint64_t word = policy_traits(&limiter->policies[policy]);
     return (LIKELY(traits_swapped((uint32_t)word)) &&
@@ -491,28 +491,28 @@ static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy
            take_any(limiter, policy, key, cost, now, verdict);
 }
 
-static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     if (LIKELY(cost == 1 ? stripe_take(limiter, policy, key, 1, now, verdict) != LEFT
                          : stripe_take(limiter, policy, key, cost, now, verdict) != LEFT))
         return true;
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return stint_decide_long(limiter, &request, now, verdict);
 }
 
-static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                       uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     /* A bucket has no hot capacity. */
     if (LIKELY(cost == 1) && LIKELY(take_ruled(limiter, policy, key, now, verdict) != LEFT))
         return true;
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return stint_decide_any(limiter, &request, now, verdict);
 }
 
-static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(policy >= limiter->deciding)) {
-        const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+        const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
         return decide_unknown(limiter, &request, now, verdict);
     }
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy]);
@@ -526,7 +526,7 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
 }
 
 /* One token by a plain policy that found no room in the key's slot, or a slot far from home. */
-static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
     const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
@@ -534,16 +534,16 @@ static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, s
 }
 
 /* One token by the long way. */
-static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    const struct stint_request request = {.key = {key}, .policy = policy, .cost = 1};
     return stint_decide_long(limiter, &request, now, verdict);
 }
 
 /* One token of a key whose first two lines have other keys in all slots: it is far from home, or
  * takes over a slot that is over. churn at 10 million keys is 410 ns, by the long way 490 (as
  * take_new). */
-static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
     const uint64_t capacity =
         atomic_load_relaxed(&limiter->policies[policy].hot_capacity); /* M12 */
@@ -562,7 +562,7 @@ static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, st
 /* One token of a key that is in neither of its first two lines, by the steps of take_hot: the key
  * gets a slot there. It has 320 instructions, and the long way 755. That decides how many misses a
  * processor has under way. */
-static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
@@ -581,7 +581,7 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
 }
 
 /* The way that comes after take_hot. */
-static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint64_t now, struct stint_verdict *verdict,
                                     const struct place *place) {
     return place->slot != NULL ? take_full(limiter, policy, key, now, verdict, place->slot)
@@ -593,11 +593,11 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
                 uint64_t now, struct stint_verdict *verdict) {
     struct place place;
 
-    now = now_fetching(limiter, key, now);
+    now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
-        return take_left(limiter, policy, key, cost, now, verdict);
-    return LIKELY(take_hot(limiter, policy, key, now, verdict, &place) != LEFT) ||
-           take_next(limiter, policy, key, now, verdict, &place);
+        return take_left(limiter, policy, key.hash, cost, now, verdict);
+    return LIKELY(take_hot(limiter, policy, key.hash, now, verdict, &place) != LEFT) ||
+           take_next(limiter, policy, key.hash, now, verdict, &place);
 }
 
 /* Any request, by a time that is no STINT_NOW. */
@@ -608,7 +608,7 @@ static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint
     if ((request->flags | request->reserved) != 0)
         return decide_flagged(limiter, request, now, verdict);
     if (request->limit == 0)
-        return take_left(limiter, request->policy, request->key, request->cost, now, verdict);
+        return take_left(limiter, request->policy, request->key.hash, request->cost, now, verdict);
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
     return (LIKELY(traits_swapped(traits)) &&
             LIKELY(take_tokens(limiter, request, now, verdict, request->limit) != LEFT)) ||
@@ -619,7 +619,7 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
                   struct stint_verdict *verdict) {
     if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    return decide_at(limiter, request, now_fetching(limiter, request->key, now), verdict);
+    return decide_at(limiter, request, now_fetching(limiter, request->key.hash, now), verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -635,7 +635,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     /* All home lines first: each is needed, and together with the next ones they are more misses
      * than a core keeps under way. */
     for (size_t i = 0; i < n && i < AHEAD; i++)
-        __builtin_prefetch(homes[i] = home_of(table, requests[i].key));
+        __builtin_prefetch(homes[i] = home_of(table, requests[i].key.hash));
     for (size_t i = 0; i < n && i < AHEAD; i++)
         fetch_next(homes[i]);
     if (now == STINT_NOW)
@@ -646,7 +646,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         place.home = homes[i % AHEAD];
         place.absent = false;
         if (i + AHEAD < n)
-            homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key);
+            homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key.hash);
         /* Requests by one policy after the other find its window once. Each asks whether the hot
          * way is for it: it may have come to have overrides. */
         if (UNLIKELY(request->policy != policy)) {
@@ -664,8 +664,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
                    request->cost == 1))
             allowed +=
-                LIKELY(take_at(limiter, policy, request->key, now, verdict, &place) != LEFT) ||
-                take_next(limiter, policy, request->key, now, verdict, &place);
+                LIKELY(take_at(limiter, policy, request->key.hash, now, verdict, &place) != LEFT) ||
+                take_next(limiter, policy, request->key.hash, now, verdict, &place);
         else
             allowed += decide_at(limiter, request, now, verdict);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * For stint_key_join and stint_key_address. It prints:
+ * For stint_key_of_id, stint_key_join, stint_key_address and stint_key_equal. It prints:
  *
  *     two addresses of a /64: one key
  *     two endpoints: two keys
+ *     a user's id and its text: two keys
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -26,11 +27,14 @@ int main(void) {
         return 1;
     }
     stint_key one = client(limiter, "2001:db8::1"), two = client(limiter, "2001:db8::2");
-    printf("two addresses of a /64: %s\n", one == two ? "one key" : "two keys");
+    printf("two addresses of a /64: %s\n", stint_key_equal(one, two) ? "one key" : "two keys");
 
     stint_key upload = stint_key_join(limiter, one, "upload", 6);
     stint_key search = stint_key_join(limiter, one, "search", 6);
-    printf("two endpoints: %s\n", upload == search ? "one key" : "two keys");
+    printf("two endpoints: %s\n", stint_key_equal(upload, search) ? "one key" : "two keys");
+
+    one = stint_key_of_id(limiter, 7), two = stint_key_of(limiter, "7", 1);
+    printf("a user's id and its text: %s\n", stint_key_equal(one, two) ? "one key" : "two keys");
     stint_close(limiter);
     return 0;
 }

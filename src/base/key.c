@@ -16,9 +16,9 @@
 static_assert(STINT_SECRET_SIZE >= JOIN_SECRET_OFFSET + XXH3_SECRET_SIZE_MIN,
               "the part of the secret that joins keys is long enough for XXH3");
 
-/* 0 is STINT_KEY_GLOBAL. One hash in 2^64 moves over. */
+/* The global key has that hash alone. One in 2^64 moves over. */
 static inline stint_key not_global(uint64_t hash) {
-    return hash + (hash == 0);
+    return (stint_key){hash + (hash == STINT_KEY_GLOBAL_HASH)};
 }
 
 /* Out of line, so that short keys, for which XXH3 is a dozen instructions, need no stack. */
@@ -33,12 +33,18 @@ stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes, s
     return not_global(XXH3_64bits_withSecret(bytes, length, limiter->secret, STINT_SECRET_SIZE));
 }
 
+/* Another part of the secret keeps ids apart from callers' keys of 8 bytes. */
+stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id) {
+    return not_global(XXH3_64bits_withSecret(&id, sizeof(id), limiter->secret + JOIN_SECRET_OFFSET,
+                                             STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
+}
+
 /* The part is hashed as a key of its own, then both hashes as one key of 16 bytes: no two ways to
  * cut the same bytes into parts agree. Another part of the secret keeps joined keys apart from
  * callers' keys of 16 bytes. */
 stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, const void *bytes,
                          size_t length) {
-    const uint64_t pair[2] = {key, stint_key_of(limiter, bytes, length)};
+    const uint64_t pair[2] = {key.hash, stint_key_of(limiter, bytes, length).hash};
     return not_global(XXH3_64bits_withSecret(pair, sizeof(pair),
                                              limiter->secret + JOIN_SECRET_OFFSET,
                                              STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
@@ -96,4 +102,8 @@ stint_key stint_key_address(const struct stint_limiter *limiter, const struct so
     }
     const uint64_t another_family = 0;
     return stint_key_of(limiter, &another_family, sizeof(another_family));
+}
+
+bool stint_key_equal(stint_key a, stint_key b) {
+    return a.hash == b.hash;
 }

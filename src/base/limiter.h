@@ -19,8 +19,9 @@
 #include "base/table.h"
 #include "base/window.h"
 
-/* The part of the secret that joins keys starts here. For keys of up to 16 bytes XXH3 reads the
- * first 72 bytes that it is given. So short keys and pairs are hashed by different bytes. */
+/* The part of the secret that joins keys, and hashes ids, starts here. For keys of up to 16 bytes
+ * XXH3 reads the first 72 bytes that it is given. So short keys, pairs and ids are hashed by
+ * different bytes. */
 #define JOIN_SECRET_OFFSET 56
 
 /* All that a decision reads of a policy. The hot way (take.c) reads the first line only. */

@@ -90,18 +90,18 @@ static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
 
 /* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
  * computed from the hash alone. */
-static inline tick_t key_phase(stint_key key, tick_t length) {
+static inline tick_t key_phase(uint64_t key, tick_t length) {
     return (tick_t)part_of(mix(key, 1), (uint64_t)length);
 }
 
 /* The hash by which a stripe of a key is found. */
-static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
+static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
 /* From the hash of a stripe other than 0, its key's stripe_base and its number, added up. So the
  * stripes of a key are told by hashes alone: they are close together, which others are not. */
-static inline uint64_t stripe_place(stint_key hash) {
+static inline uint64_t stripe_place(uint64_t hash) {
     uint64_t x = hash;
     static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
                       UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&
@@ -114,11 +114,11 @@ static inline uint64_t stripe_place(stint_key hash) {
 }
 
 /* The same of a key's stripe 0, by the key. */
-static inline uint64_t stripe_base(stint_key key) {
+static inline uint64_t stripe_base(uint64_t key) {
     return key * UINT64_C(0xF1DE83E19937733D);
 }
 
-static inline stint_key stripe_base_key(uint64_t base) {
+static inline uint64_t stripe_base_key(uint64_t base) {
     return base * UINT64_C(0x9E3779B97F4A7C15);
 }
 

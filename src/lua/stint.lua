@@ -22,7 +22,7 @@ local ffi = require "ffi"
 local DECLARATIONS = [[
 struct stint_limiter;
 struct sockaddr;
-typedef uint64_t stint_key;
+typedef uint64_t stint_key; /* LuaJIT compiles no call with a struct; one of 64 bits is passed alike */
 
 struct stint_options {
     size_t size;
@@ -155,6 +155,7 @@ int stint_policy_find(const struct stint_limiter *limiter, const char *name, uin
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                      struct stint_policy *policy);
 stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes, size_t length);
+stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id);
 stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, const void *bytes,
                          size_t length);
 stint_key stint_key_address(const struct stint_limiter *limiter, const struct sockaddr *address,
@@ -563,7 +564,7 @@ local function key_of(self, key)
         local made = C.stint_key_of(self.limiter, key, #key)
         return made
     elseif not ffi.istype(uint64_t, key) then
-        error("a key is a string, or what limit:key or limit:address returned, not "
+        error("a key is a string, or what limit:key, key_of_id or address returned, not "
             .. tostring(key), 3)
     end
     return key
@@ -576,6 +577,16 @@ function limit:key(first, ...)
         local part = select(i, ...)
         key = C.stint_key_join(self.limiter, key, part, #part)
     end
+    return key
+end
+
+-- A key of a number: a user's id. It is another key than that of a string of its digits.
+--   id  a whole number up to 2^53, or LuaJIT's uint64_t
+function limit:key_of_id(id)
+    if not ffi.istype(uint64_t, id) then
+        whole(id, "id", 2^53)
+    end
+    local key = C.stint_key_of_id(self.limiter, id)
     return key
 end
 

@@ -169,7 +169,7 @@ static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entr
     if (entry->label == NULL) {
         return true;
     }
-    while (old < top->n && top->of[old].entry.key != entry->key) {
+    while (old < top->n && !stint_key_equal(top->of[old].entry.key, entry->key)) {
         old++;
     }
     if (old < top->n && entry->since <= top->of[old].entry.since) {

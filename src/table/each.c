@@ -52,7 +52,7 @@ struct telling {
     struct stint_limiter *limiter;
     uint64_t now;
     bool one; /* this key alone */
-    stint_key key;
+    uint64_t key;
     bool told;  /* something was */
     bool whole; /* a key's hash is known: by line and tag, or as it is this one */
     bool (*callback)(void *context, const struct stint_entry *entry);
@@ -62,7 +62,7 @@ struct telling {
 };
 
 /* Reads the label of a key. Returns false if it has none. */
-static bool label_of(const struct telling *telling, stint_key key, struct label_read *label) {
+static bool label_of(const struct telling *telling, uint64_t key, struct label_read *label) {
     if (telling->limiter->labels == NULL)
         return false;
     stint_label_read(telling->limiter, key, label);
@@ -74,7 +74,7 @@ static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
     if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
-        label_of(telling, entry->key, &label)) {
+        label_of(telling, entry->key.hash, &label)) {
         entry->refused_windows = label.refused;
         entry->refused_last = label.last;
         entry->label_length = label.length;
@@ -101,7 +101,7 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
 }
 
 /* The key of a slot in this line. Returns false if it is none that is told. */
-static bool slot_key(const struct telling *telling, uint64_t line, uint64_t tag, stint_key *key) {
+static bool slot_key(const struct telling *telling, uint64_t line, uint64_t tag, uint64_t *key) {
     const struct table *table = &telling->limiter->table;
 
     if (!telling->one)
@@ -140,7 +140,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
         if ((traits & STINT_OVERRIDES) != 0 && telling->whole) { /* by the rate of the key's own */
             const struct stint_request look = {
-                .key = hash, .policy = entry->policy, .flags = STINT_PEEK};
+                .key = {hash}, .policy = entry->policy, .flags = STINT_PEEK};
             struct stint_verdict verdict;
             (void)stint_decide(telling->limiter, &look, telling->now, &verdict);
             entry->used = verdict.used;
@@ -167,9 +167,9 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
         telling->room = room;
     }
     telling->stripes[telling->count++] = (struct stripe){
-        .place = stripe_place(entry->key),
-        .base = stripe_base(entry->key),
-        .hash = entry->key,
+        .place = stripe_place(entry->key.hash),
+        .base = stripe_base(entry->key.hash),
+        .hash = entry->key.hash,
         .used = entry->used,
         .end = entry->end,
         .since = entry->since,
@@ -207,8 +207,8 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
         return GO_ON;
     char note[STINT_NOTE_SIZE + 1];
     if (told.set && telling->whole &&
-        stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag), entry->key,
-                        tick_of(told.until), note))
+        stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag),
+                        entry->key.hash, tick_of(told.until), note))
         entry->note = note;
     entry->policy = told.policy_id;
     entry->limit = told.limit;
@@ -233,7 +233,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, struct slot *
     if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
         !slot_key(telling, line, tag, &hash))
         return GO_ON;
-    struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
+    struct stint_entry entry = {.key = {hash}, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
     const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
@@ -291,7 +291,7 @@ static bool is_stripe_0(const struct telling *telling, const struct filter *plac
 /* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
  * could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
-                        const struct stripe *last, stint_key *key) {
+                        const struct stripe *last, uint64_t *key) {
     const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);
     const uint32_t stripes = traits_stripes((uint32_t)traits);
     struct label_read label;
@@ -306,7 +306,7 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     /* The first is stripe 1, or as much later as there is room behind the last. */
     const uint64_t span = last->place - first->place;
     for (uint32_t number = 1; number + span < stripes; number++) {
-        stint_key asked = stripe_base_key(first->place - number);
+        uint64_t asked = stripe_base_key(first->place - number);
         if (label_of(telling, asked, &label) || (span != 0 && span + 2 == stripes)) {
             *key = asked;
             return true;
@@ -356,7 +356,7 @@ static void stripes_tell(struct telling *telling) {
              next++)
             stripe_add(&entry, stripes[next].end, stripes[next].used, stripes[next].flags,
                        stripes[next].since);
-        if (!stripes_key(telling, &stripes[i], &stripes[next - 1], &entry.key))
+        if (!stripes_key(telling, &stripes[i], &stripes[next - 1], &entry.key.hash))
             entry.flags |= STINT_ENTRY_KEY_STRIPE;
         if (!entry_tell(telling, &entry))
             return;
@@ -393,7 +393,7 @@ static enum told stripes_of(struct telling *telling, uint32_t id) {
     const struct table *table = &telling->limiter->table;
     const struct policy *policy = &telling->limiter->policies[id];
     const uint32_t traits = (uint32_t)policy_traits(policy);
-    struct stint_entry entry = {.key = telling->key, .policy = id};
+    struct stint_entry entry = {.key = {telling->key}, .policy = id};
 
     if (!traits_striped(traits))
         return GO_ON;
@@ -419,20 +419,21 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
     struct telling telling = {.limiter = limiter,
                               .now = limiter_now(limiter),
                               .one = true,
-                              .key = key,
+                              .key = key.hash,
                               .whole = true,
                               .callback = callback,
                               .context = context};
-    const uint32_t reach = sequence_reach(table, key), policies = limiter_policy_count(limiter);
+    const uint32_t reach = sequence_reach(table, key.hash),
+                   policies = limiter_policy_count(limiter);
     enum told told = GO_ON;
 
     for (uint32_t i = 0; i < reach * LINE_SLOTS && told == GO_ON; i++)
-        told = slot_each(&telling, 0, sequence_slot(table, key, i));
+        told = slot_each(&telling, 0, sequence_slot(table, key.hash, i));
     for (uint32_t id = 0; id < policies && told == GO_ON; id++)
         told = stripes_of(&telling, id);
     struct stint_entry left = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
     struct label_read label;
-    if (!telling.told && label_of(&telling, key, &label))
+    if (!telling.told && label_of(&telling, key.hash, &label))
         (void)entry_tell(&telling, &left);
     return stint_limiter_whole(limiter);
 }

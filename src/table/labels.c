@@ -18,12 +18,12 @@
 #define DAY         UINT32_C(86400)  /* s */
 #define DAYS_MAX    UINT32_C(100000) /* tables of earlier versions have days instead of seconds */
 
-static struct label *label_set(const struct stint_limiter *limiter, stint_key key) {
+static struct label *label_set(const struct stint_limiter *limiter, uint64_t key) {
     return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
 /* Loads the bytes of a label. Returns whether they are whole, and the key's. */
-static bool bytes_load(const struct label *label, stint_key key, uint64_t words[LABEL_WORDS],
+static bool bytes_load(const struct label *label, uint64_t key, uint64_t words[LABEL_WORDS],
                        uint64_t *length) {
     return sealed_load(&label->seal, label->bytes, LABEL_WORDS, key, words, length);
 }
@@ -48,7 +48,7 @@ static uint64_t weight(uint64_t refused, uint32_t now) {
 
 /* The place for a key: its own, else a free one, else that of the key that counts least. `seen`
  * receives its key and count. */
-static struct label *place_find(struct label *set, stint_key key, uint32_t now, uint64_t seen[2]) {
+static struct label *place_find(struct label *set, uint64_t key, uint32_t now, uint64_t seen[2]) {
     uint64_t least = UINT64_MAX;
     struct label *found = NULL;
 
@@ -79,7 +79,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
         return stint_failed(ENOENT, "the table has no room for labels: it was made with "
                                     "options.labels 0");
     const uint32_t now = seconds_now(limiter);
-    struct label *set = label_set(limiter, key), *label;
+    struct label *set = label_set(limiter, key.hash), *label;
     uint64_t words[LABEL_WORDS] = {0}, there[LABEL_WORDS], seen[2], there_length;
 
     if (length > STINT_LABEL_SIZE)
@@ -87,21 +87,21 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (length != 0)
         memcpy(words, bytes, length);
     for (;;) { /* each round but the last, another has written the place */
-        label = place_find(set, key, now, seen);
-        uint64_t windows = seen[0] == key ? seen[1] >> 32 : 0;
+        label = place_find(set, key.hash, now, seen);
+        uint64_t windows = seen[0] == key.hash ? seen[1] >> 32 : 0;
         windows += windows < UINT32_MAX;
-        const uint64_t next[2] = {key, windows << 32 | now};
+        const uint64_t next[2] = {key.hash, windows << 32 | now};
         if (atomic_cas2_seq(label, seen, next))
             break;
     }
-    if (bytes_load(label, key, there, &there_length) && there_length == length &&
+    if (bytes_load(label, key.hash, there, &there_length) && there_length == length &&
         memcmp(words, there, sizeof(words)) == 0)
         return 0;
-    sealed_store(&label->seal, label->bytes, LABEL_WORDS, key, words, length);
+    sealed_store(&label->seal, label->bytes, LABEL_WORDS, key.hash, words, length);
     return 0;
 }
 
-void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read) {
+void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct label_read *read) {
     const struct label *set = label_set(limiter, key);
 
     for (uint32_t i = 0; i < LABELS_IN_SET; i++) /* their misses overlap */

@@ -26,7 +26,7 @@ struct label_read {
 };
 
 /* Reads what is known of a key: all 0 if that is nothing. */
-void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read);
+void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct label_read *read);
 
 /* How many places have a key. */
 uint64_t stint_labels_used(const struct stint_limiter *limiter);

@@ -153,12 +153,13 @@ static int wrong_key(const struct arguments *arguments, const char *part, const 
 static int key_of_hash(const struct arguments *arguments, stint_key *key) {
     const char *text = arguments->keys[0];
 
-    if (arguments->hex || arguments->address)
-        return usage_error(arguments->command->name, "--hash goes without --hex and --address");
+    if (arguments->hex || arguments->address || arguments->id)
+        return usage_error(arguments->command->name,
+                           "--hash goes without --hex, --address and --id");
     if (arguments->key_count != 1 || strlen(text) != 16 ||
         strspn(text, "0123456789abcdefABCDEF") != 16)
         return wrong_key(arguments, text, "one key of 16 hexadecimal digits");
-    *key = strtoull(text, NULL, 16);
+    key->hash = strtoull(text, NULL, 16);
     return EXIT_GOOD;
 }
 
@@ -177,15 +178,31 @@ static bool key_of_address(const struct arguments *arguments, const struct stint
     return true;
 }
 
+static bool key_of_id(const struct stint_limiter *limiter, const char *text, stint_key *key) {
+    uint64_t id;
+
+    if (text[strspn(text, "0123456789")] != '\0' || !parse_count(text, 0, UINT64_MAX, &id))
+        return false;
+    *key = stint_key_of_id(limiter, id);
+    return true;
+}
+
 int attach_key(const struct arguments *arguments, const struct stint_limiter *limiter,
                stint_key *key) {
     if (arguments->hash)
         return key_of_hash(arguments, key);
+    if (arguments->id && arguments->address)
+        return usage_error(arguments->command->name, "--id goes without --address");
     for (size_t i = 0; i < arguments->key_count; i++) {
         const char *part = arguments->keys[i];
         if (i == 0 && arguments->address) {
             if (!key_of_address(arguments, limiter, part, key))
                 return wrong_key(arguments, part, "an IPv4 or IPv6 address");
+            continue;
+        }
+        if (i == 0 && arguments->id) {
+            if (!key_of_id(limiter, part, key))
+                return wrong_key(arguments, part, "a number from 0 to 18446744073709551615");
             continue;
         }
         char *bytes = must_have(strdup(part));

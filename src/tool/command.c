@@ -33,6 +33,7 @@ static const struct {
                      "KEY is what top and dump call \"key\": 16 hexadecimal digits"},
     [OPTION_ADDRESS] = {"address", "[=PREFIXES]", 0,
                         "the first KEY is an IP address, by its first bits [32,64]"},
+    [OPTION_ID] = {"id", NULL, 0, "the first KEY is a number, such as a user's id"},
     [OPTION_NAME] = {"name", NULL, 0, "KEY is the name of a key, as top shows it"},
     [OPTION_COST] = {"cost", "N", 0, "tokens [1]"},
     [OPTION_LIMIT] = {"limit", "N", 0, "a limit in place of the policy's"},
@@ -262,6 +263,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_ADDRESS:
         arguments->address = true;
         return read_prefixes(value, arguments) ? NULL : "prefixes such as 24 or 24,64";
+    case OPTION_ID:
+        arguments->id = true;
+        return NULL;
     case OPTION_NAME:
         arguments->name = true;
         return NULL;

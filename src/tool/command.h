@@ -28,6 +28,7 @@ enum option_name {
     OPTION_HEX,
     OPTION_HASH,
     OPTION_ADDRESS,
+    OPTION_ID,
     OPTION_NAME,
     OPTION_COST,
     OPTION_LIMIT,
@@ -70,7 +71,7 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, name, partial, dry_run, prune, no_scan, no_eof, clear;
+    bool json, quiet, hex, hash, address, id, name, partial, dry_run, prune, no_scan, no_eof, clear;
     enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;

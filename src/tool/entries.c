@@ -188,13 +188,13 @@ static int by_rank(const void *a, const void *b) {
     if (order == 0) /* what is behind a label is 0 */
         order = memcmp(one->label, other->label, sizeof(one->label));
     if (order == 0)
-        order = compare(one->entry.key, other->entry.key);
+        order = compare(one->entry.key.hash, other->entry.key.hash);
     return order != 0 ? order : compare(one->entry.policy, other->entry.policy);
 }
 
 static int by_key(const void *a, const void *b) {
     const struct kept *one = a, *other = b;
-    int order = compare(one->entry.key, other->entry.key);
+    int order = compare(one->entry.key.hash, other->entry.key.hash);
 
     if (order == 0) /* its name may have been counted in between */
         order = compare(other->entry.since, one->entry.since);
@@ -211,7 +211,7 @@ static void keep_first(struct listing *listing) {
     if (listing->arguments->by != BY_USED) {
         qsort(kept, listing->count, sizeof(*kept), by_key);
         for (size_t i = 0; i < listing->count; i++)
-            if (left == 0 || kept[i].entry.key != kept[left - 1].entry.key)
+            if (left == 0 || !stint_key_equal(kept[i].entry.key, kept[left - 1].entry.key))
                 kept[left++] = kept[i];
         listing->count = left;
     }

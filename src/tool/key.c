@@ -45,7 +45,7 @@ static bool find_name(void *context, const struct stint_entry *entry) {
     if (entry->label == NULL || entry->label_length != named->length ||
         memcmp(entry->label, named->name, named->length) != 0)
         return true;
-    while (i < named->count && named->keys[i] != entry->key)
+    while (i < named->count && !stint_key_equal(named->keys[i], entry->key))
         i++;
     if (i == named->count)
         named->keys[named->count++] = entry->key;
@@ -58,9 +58,11 @@ static int key_of_name(const struct arguments *arguments, struct stint_limiter *
     char shown[80], hashes[20 * NAMED_MAX];
     int at = 0;
 
-    if (arguments->hex || arguments->hash || arguments->address || arguments->key_count != 1)
-        return usage_error(arguments->command->name,
-                           "--name goes with one KEY, and without --hex, --hash and --address");
+    if (arguments->hex || arguments->hash || arguments->address || arguments->id ||
+        arguments->key_count != 1)
+        return usage_error(
+            arguments->command->name,
+            "--name goes with one KEY, and without --hex, --hash, --address and --id");
     if (named.length > STINT_LABEL_SIZE)
         named.length = STINT_LABEL_SIZE;
     if (stint_each(limiter, find_name, &named) != 0)
@@ -69,7 +71,8 @@ static int key_of_name(const struct arguments *arguments, struct stint_limiter *
     if (named.count == 0)
         return failure(arguments, "--name '%s': no live key has that name", shown);
     for (size_t i = 0; i < named.count; i++)
-        at += snprintf(hashes + at, sizeof(hashes) - (size_t)at, " %016" PRIx64, named.keys[i]);
+        at +=
+            snprintf(hashes + at, sizeof(hashes) - (size_t)at, " %016" PRIx64, named.keys[i].hash);
     if (named.count > 1)
         return failure(arguments, "--name '%s': several keys have that name; ask by --hash:%s",
                        shown, hashes);
@@ -189,7 +192,7 @@ static int tell(struct asked *asked) {
         return failure(asked->arguments,
                        "the table has nothing of the key %016" PRIx64
                        ": it has used nothing, is not refused, and has no limit of its own",
-                       asked->key);
+                       asked->key.hash);
     report_begin(&report, stdout, asked->arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_key(&report, asked);
     report_end(&report);

@@ -10,7 +10,7 @@
 #include "replay.h"
 
 /* What a key is made of. */
-#define OPTIONS_KEY    (OPTION(HEX) | OPTION(HASH) | OPTION(ADDRESS))
+#define OPTIONS_KEY    (OPTION(HEX) | OPTION(HASH) | OPTION(ADDRESS) | OPTION(ID))
 /* What a shell script asks for. */
 #define OPTIONS_ANSWER (OPTION(JSON) | OPTION(QUIET))
 

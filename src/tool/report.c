@@ -245,10 +245,10 @@ void report_truth(struct report *report, const char *name, bool truth) {
     fputs(truth ? "true" : "false", report->out);
 }
 
-void report_key(struct report *report, const char *name, uint64_t hash) {
+void report_key(struct report *report, const char *name, stint_key key) {
     char buffer[20];
 
-    snprintf(buffer, sizeof(buffer), "%016" PRIx64, hash);
+    snprintf(buffer, sizeof(buffer), "%016" PRIx64, key.hash);
     report_text(report, name, buffer, 16);
 }
 

@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <stint.h>
+
 enum report_form {
     REPORT_TEXT,
     REPORT_JSON,
@@ -54,7 +56,7 @@ void report_span(struct report *report, const char *name, uint64_t ns); /* UINT6
 void report_time(struct report *report, const char *name, uint64_t ns);
 void report_rate(struct report *report, const char *name, double per_second);
 void report_truth(struct report *report, const char *name, bool truth);
-void report_key(struct report *report, const char *name, uint64_t hash);
+void report_key(struct report *report, const char *name, stint_key key);
 /* Any bytes; NULL: there are none. */
 void report_text(struct report *report, const char *name, const char *bytes, size_t length);
 /* For people only. */

@@ -62,13 +62,13 @@ enum { LIVE = 15, FLOOD = 4000 };
 /* One attacker's request: of any kind, in any way there is. */
 static void flood_once(struct stint_limiter *limiter, struct random *random,
                        const struct stint_policy *policies) {
-    stint_key key = random_next(random);
+    const uint64_t key = random_next(random);
     struct stint_request requests[4];
     struct stint_verdict verdict;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t kind = (uint32_t)random_below(random, KINDS);
         uint32_t most = capacity_of(&policies[kind]) + policies[kind].max_reserved;
-        requests[i] = (struct stint_request){.key = key + i,
+        requests[i] = (struct stint_request){.key = {key + i},
                                              .policy = kind,
                                              .cost = (uint32_t)random_below(random, most + 2ul),
                                              .flags = (uint32_t)random_below(random, 16)};
@@ -92,7 +92,7 @@ static void check_flood(enum stint_on_full on_full, struct random *random) {
     struct stint_limiter *limiter = open_limiter(2000, on_full);
     add_kinds(limiter, policies);
     for (uint32_t kind = 0; kind < KINDS; kind++)
-        for (stint_key key = 0; key < LIVE; key++) {
+        for (uint64_t key = 0; key < LIVE; key++) {
             /* All stripes of a striped key, which have slots of their own. */
             uint32_t few = 1 + (uint32_t)key % 3;
             uint32_t cost = policies[kind].stripes > 1 ? policies[kind].limit - 1 : few;
@@ -105,7 +105,7 @@ static void check_flood(enum stint_on_full on_full, struct random *random) {
     assert_int_equal(get_stats(limiter).replaced, 0);
 
     for (uint32_t kind = 0; kind < KINDS; kind++)
-        for (stint_key number = 0; number < LIVE; number++) {
+        for (uint64_t number = 0; number < LIVE; number++) {
             stint_key key = number_key(limiter, number);
             uint32_t capacity = capacity_of(&policies[kind]);
             assert_int_equal(used_of(limiter, kind, key), used[kind][number]);
@@ -135,7 +135,7 @@ enum { SEQUENCE = PROBE_LINES * LINE_SLOTS, CHOSEN = SEQUENCE + 60, TABLE_KEYS =
 static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t from) {
     struct stint_limiter *copy = open_limiter(TABLE_KEYS, STINT_FULL_ADMIT);
     for (uint64_t name = from; n > 0; name++)
-        if (table_home(&copy->table, stint_key_of(copy, &name, sizeof name)) == home)
+        if (table_home(&copy->table, stint_key_of(copy, &name, sizeof name).hash) == home)
             names[--n] = name;
     stint_close(copy);
 }
@@ -230,7 +230,7 @@ TEST(test_chosen_keys_of_another_secret) {
     uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     unsigned apart = 0;
     for (unsigned i = 0; i < CHOSEN; i++) {
-        stint_key key = number_key(limiter, names[i]);
+        const uint64_t key = number_key(limiter, names[i]).hash;
         const struct line *home = &limiter->table.lines[table_home(&limiter->table, key)];
         apart += home->slots[0].tag == 0;
         assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
@@ -245,13 +245,13 @@ TEST(test_chosen_keys_of_another_secret) {
 
 enum { COSTED = 3 }; /* decisions that are stepped through */
 
-static void decide_costed(struct stint_limiter *limiter, const stint_key *keys) {
+static void decide_costed(struct stint_limiter *limiter, const uint64_t *keys) {
     for (unsigned i = 0; i < COSTED; i++)
         stint_take(limiter, 0, keys[i], 1, T0, NULL);
 }
 
 /* Instructions of one decision, by single steps through a child. 0: not to be had here. */
-static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2][COSTED]) {
+static uint64_t instructions_of(struct stint_limiter *limiter, uint64_t keys[2][COSTED]) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -296,7 +296,7 @@ TEST(test_flood_costs) {
         uint64_t present[2], flooded[2];
         for (unsigned size = 0; size < 2; size++) {
             struct random random = {sizes[size]};
-            stint_key keys[2][COSTED];
+            uint64_t keys[2][COSTED];
             test_time = T0;
             struct stint_limiter *limiter = open_limiter(sizes[size], (enum stint_on_full)on_full);
             add_policy(limiter, "p", 1000000, MINUTE, 0, 0);
@@ -357,13 +357,13 @@ TEST(test_cost_edges) {
     add_kinds(limiter, policies);
     for (uint32_t kind = 0; kind < KINDS; kind++) {
         bool counts_refused = (policies[kind].flags & STINT_COUNT_REFUSED) != 0;
-        stint_key key = 1 + kind, beside = key + 1000; /* of its home line */
+        const uint64_t key = 1 + kind, beside = key + 1000; /* of its home line */
         assert_int_equal(ask(limiter, 0, beside, 2, 0).used, 2);
         uint64_t window = ask(limiter, kind, key, 0, STINT_PEEK).window;
         for (uint32_t flags = 0; flags < 16; flags++)
             for (uint32_t limit = 0; limit < EDGES; limit++)
                 for (uint32_t cost = 0; cost < 2 * EDGES; cost++) {
-                    const struct stint_request request = {.key = key,
+                    const struct stint_request request = {.key = {key},
                                                           .policy = kind,
                                                           .cost = edges[cost % EDGES],
                                                           .limit = edges[limit],
@@ -419,7 +419,7 @@ TEST(test_refunds_never_taken) {
                 for (unsigned w = 0; w < sizeof windows / sizeof windows[0]; w++)
                     assert_int_equal(stint_refund(limiter, kind, key, edges[edge], windows[w]), 0);
                 /* Of a key, and a policy, that others have used. */
-                assert_int_equal(stint_refund(limiter, kind, ~key, edges[edge], end), 0);
+                assert_int_equal(stint_refund(limiter, kind, ~key.hash, edges[edge], end), 0);
                 assert_int_equal(stint_refund(limiter, KINDS, key, edges[edge], end), 0);
             }
             assert_int_equal(ask(limiter, kind, key, capacity, 0).granted, capacity);

@@ -660,8 +660,8 @@ TEST(test_keys) {
     enum { N = 200000 };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     stint_key empty = stint_key_of(limiter, NULL, 0);
-    assert_true(empty == stint_key_of(limiter, "x", 0));
-    assert_true(empty != STINT_KEY_GLOBAL);
+    assert_true(stint_key_equal(empty, stint_key_of(limiter, "x", 0)));
+    assert_false(stint_key_equal(empty, STINT_KEY_GLOBAL));
 
     /* Every length up to 300, of zeros: NULs count. */
     static unsigned char zeros[300];
@@ -679,21 +679,45 @@ TEST(test_keys) {
     static const size_t places[] = {0, 1, 1 << 10, 1 << 19, (1 << 20) - 1};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         bytes[places[i]] = 1;
-        assert_true(stint_key_of(limiter, bytes, large) != whole);
+        assert_false(stint_key_equal(stint_key_of(limiter, bytes, large), whole));
         bytes[places[i]] = 0;
     }
-    assert_true(stint_key_of(limiter, bytes, large) == whole);
-    assert_true(stint_key_of(limiter, bytes, large - 1) != whole);
-    assert_true(stint_key_join(limiter, whole, bytes, large) != whole);
+    assert_true(stint_key_equal(stint_key_of(limiter, bytes, large), whole));
+    assert_false(stint_key_equal(stint_key_of(limiter, bytes, large - 1), whole));
+    assert_false(stint_key_equal(stint_key_join(limiter, whole, bytes, large), whole));
     free(bytes);
 
     /* Promise I: no two of many keys are the same, none is the global one. */
     for (uint64_t i = 0; i < N; i++)
         keys[i] = number_key(limiter, i);
     assert_all_differ(keys, N);
-    assert_true(keys[0] != STINT_KEY_GLOBAL);
+    assert_true(keys[0].hash != STINT_KEY_GLOBAL_HASH);
+
+    /* An id's key is another than that of its bytes. */
+    for (uint64_t i = 0; i < N; i++)
+        keys[i] = i % 2 == 0 ? stint_key_of_id(limiter, i / 2) : number_key(limiter, i / 2);
+    assert_all_differ(keys, N);
+    assert_true(keys[0].hash != STINT_KEY_GLOBAL_HASH);
+    assert_true(stint_key_equal(keys[1], keys[1]) && !stint_key_equal(keys[0], keys[1]));
     free(keys);
     stint_close(limiter);
+}
+
+/* Users have ids from 1 on: each has its own count, in a table of any size. */
+TEST(test_ids_of_users) {
+    enum { USERS = 1000, EACH = 5 };
+    static const uint64_t sizes[] = {2 * USERS, 100 * USERS};
+
+    for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
+        struct stint_limiter *limiter = open_limiter(sizes[size], STINT_FULL_REFUSE);
+        const uint32_t policy = add_text(limiter, "3/day");
+        unsigned passed = 0;
+        for (unsigned i = 0; i < USERS * EACH; i++)
+            passed += stint_take(limiter, policy, stint_key_of_id(limiter, 1 + i % USERS), 1,
+                                 STINT_NOW, NULL);
+        assert_int_equal(passed, 3 * USERS);
+        stint_close(limiter);
+    }
 }
 
 /* Keys stay what they are: a table in a file outlives the process that made it, and servers of
@@ -727,10 +751,13 @@ TEST(test_keys_stay) {
         bytes[i] = (unsigned char)(i * 7 + i / 256);
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         stint_key key = stint_key_of(limiter, bytes, expected[i].length);
-        assert_int_equal(key, expected[i].key);
-        assert_int_equal(stint_key_join(limiter, key, bytes, expected[i].length),
+        assert_int_equal(key.hash, expected[i].key);
+        assert_int_equal(stint_key_join(limiter, key, bytes, expected[i].length).hash,
                          expected[i].joined);
     }
+    assert_int_equal(stint_key_of_id(limiter, 0).hash, UINT64_C(0xbd68ede9d59c1c98));
+    assert_int_equal(stint_key_of_id(limiter, 1).hash, UINT64_C(0xf626b729bf858d7e));
+    assert_int_equal(stint_key_of_id(limiter, UINT64_MAX).hash, UINT64_C(0xc0207cf220f97f12));
     stint_close(limiter);
 }
 
@@ -743,7 +770,7 @@ TEST(test_same_tags_in_a_batch) {
     struct stint_request requests[N];
 
     for (uint64_t i = 0; i < N; i++)
-        requests[i] = (struct stint_request){.key = i << 58 | 12345, .policy = id, .cost = 1};
+        requests[i] = (struct stint_request){.key = {i << 58 | 12345}, .policy = id, .cost = 1};
     assert_int_equal(stint_decide_batch(limiter, requests, 1, T0, NULL), 1);
     assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), N - 1);
     assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), 0);
@@ -774,10 +801,10 @@ TEST(test_key_join) {
         stint_key_join(limiter, STINT_KEY_GLOBAL, NULL, 0),
         STINT_KEY_GLOBAL,
     };
-    assert_true(join2(limiter, "ab", "c") == keys[0]);
+    assert_true(stint_key_equal(join2(limiter, "ab", "c"), keys[0]));
     assert_all_differ(keys, sizeof keys / sizeof keys[0]);
     for (uint64_t i = 0; i < 100000; i++)
-        assert_true(stint_key_join(limiter, i, &i, sizeof i) != STINT_KEY_GLOBAL);
+        assert_true(stint_key_join(limiter, i, &i, sizeof i).hash != STINT_KEY_GLOBAL_HASH);
     stint_close(limiter);
 }
 
@@ -797,14 +824,17 @@ TEST(test_secrets) {
     for (size_t length = 0; length <= sizeof bytes; length++) {
         const stint_key key = stint_key_of(first, bytes, length);
         const stint_key joined = stint_key_join(first, key, bytes, length);
-        assert_true(stint_key_of(same, bytes, length) == key);
-        assert_true(stint_key_join(same, key, bytes, length) == joined);
+        const stint_key id = stint_key_of_id(first, length);
+        assert_true(stint_key_equal(stint_key_of_id(same, length), id));
+        assert_true(stint_key_equal(stint_key_of(same, bytes, length), key));
+        assert_true(stint_key_equal(stint_key_join(same, key, bytes, length), joined));
         for (size_t i = 0; i < 3; i++) {
-            assert_true(stint_key_of(others[i], bytes, length) != key);
-            assert_true(stint_key_join(others[i], key, bytes, length) != joined);
+            assert_false(stint_key_equal(stint_key_of(others[i], bytes, length), key));
+            assert_false(stint_key_equal(stint_key_join(others[i], key, bytes, length), joined));
+            assert_false(stint_key_equal(stint_key_of_id(others[i], length), id));
         }
-        assert_true(stint_key_of(others[1], bytes, length) !=
-                    stint_key_of(others[2], bytes, length));
+        assert_false(stint_key_equal(stint_key_of(others[1], bytes, length),
+                                     stint_key_of(others[2], bytes, length)));
     }
     stint_close(first);
     stint_close(same);

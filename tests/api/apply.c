@@ -33,7 +33,7 @@ static void apply(struct stint_limiter *limiter, const char *text, uint32_t flag
         assert_string_equal(told_text, expected);
 }
 
-static bool take(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+static bool take(struct stint_limiter *limiter, uint32_t id, uint64_t key) {
     return stint_take(limiter, id, key, 1, STINT_NOW, NULL);
 }
 
@@ -249,9 +249,9 @@ TEST(test_no_room) {
 
 /* ---- A policy that was removed --------------------------------------------------------------- */
 
-static void assert_unknown(struct stint_limiter *limiter, uint32_t id, stint_key key) {
-    const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 1},
-                                             {.key = key, .policy = id, .cost = 1}};
+static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t key) {
+    const struct stint_request requests[] = {{.key = {key}, .policy = id, .cost = 1},
+                                             {.key = {key}, .policy = id, .cost = 1}};
     struct stint_verdict unknown = {.flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER};
     struct stint_verdict got[2];
     static const uint32_t flags[] = {0,           STINT_PEEK,    STINT_PARTIAL,
@@ -287,7 +287,7 @@ TEST(test_remove) {
         apply(limiter, texts[i], 0, NULL);
         apply(limiter, "4/minute name=other", 0, NULL);
         for (uint64_t key = 1; key <= 50; key++)
-            assert_true(take(limiter, 0, number_key(limiter, key)));
+            assert_true(take(limiter, 0, number_key(limiter, key).hash));
         assert_true(take(limiter, 1, 1));
         assert_true(slots_of(limiter, 0) >= 50);
         assert_int_equal(stint_policy_remove(limiter, 0), 0);
@@ -295,15 +295,15 @@ TEST(test_remove) {
         assert_int_equal(slots_of(limiter, 1), 1);
         assert_int_equal(get_stats(limiter).live, 1);
         assert_int_equal(policy_found(limiter, "x"), -ENOENT);
-        assert_unknown(limiter, 0, number_key(limiter, 1));
+        assert_unknown(limiter, 0, number_key(limiter, 1).hash);
         assert_int_equal(used_of(limiter, 1, 1), 1);
         /* The name is free for another policy, with another id. */
         apply(limiter, texts[i], 0, NULL);
         uint32_t id = (uint32_t)policy_found(limiter, "x");
         assert_int_equal(id, 2);
         assert_int_equal(used_of(limiter, id, number_key(limiter, 1)), 0);
-        assert_true(take(limiter, id, number_key(limiter, 1)));
-        assert_unknown(limiter, 0, number_key(limiter, 1));
+        assert_true(take(limiter, id, number_key(limiter, 1).hash));
+        assert_unknown(limiter, 0, number_key(limiter, 1).hash);
         stint_close(limiter);
     }
 }
@@ -333,8 +333,8 @@ TEST(test_room_after_remove) {
     assert_int_equal(stint_policy_remove(limiter, 0), 0);
     test_time += 10 * MS;
     for (uint64_t i = 0; i < slots; i++)
-        assert_true(take(limiter, 1, number_key(limiter, 1000 + i)));
-    assert_false(take(limiter, 1, number_key(limiter, 1000 + slots)));
+        assert_true(take(limiter, 1, number_key(limiter, 1000 + i).hash));
+    assert_false(take(limiter, 1, number_key(limiter, 1000 + slots).hash));
     assert_int_equal(get_stats(limiter).clock_steps, 0);
     assert_int_equal(get_stats(limiter).live, slots);
     test_time = T0;
@@ -346,7 +346,7 @@ TEST(test_room_after_remove) {
 TEST(test_slots_that_stayed) {
     struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
     apply(limiter, "9/minute name=x smooth\n9/minute name=y", 0, NULL);
-    stint_key key = number_key(limiter, 1);
+    const uint64_t key = number_key(limiter, 1).hash;
     assert_true(take(limiter, 0, key));
     struct slot *slot = slot_near(&limiter->table, key, table_tag(&limiter->table, key, 0));
     const struct slot kept = *slot;
@@ -394,7 +394,7 @@ TEST(test_old_id) {
         for (unsigned n = 0; n < 24; n++) {
             static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
                                              STINT_DRAIN, STINT_CHARGE, STINT_RESERVE};
-            struct stint_request request = {.key = 7,
+            struct stint_request request = {.key = {7},
                                             .policy = n % 2 != 0   ? 0
                                                       : n % 3 != 0 ? id
                                                                    : 1,
@@ -451,10 +451,10 @@ TEST(test_group_by_both_ids) {
         apply(limiter, "9/minute name=x\n50/minute name=y", 0, NULL);
         apply(limiter, texts[i], 0, NULL);
         const struct stint_request requests[] = {
-            {.key = 7, .policy = 0, .cost = 1},
-            {.key = 7, .policy = 2, .cost = 1},
-            {.key = 7, .policy = 1, .cost = 1},
-            {.key = 7, .policy = 0, .cost = limit - 1},
+            {.key = {7}, .policy = 0, .cost = 1},
+            {.key = {7}, .policy = 2, .cost = 1},
+            {.key = {7}, .policy = 1, .cost = 1},
+            {.key = {7}, .policy = 0, .cost = limit - 1},
         };
         assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts));
         assert_false(verdicts[3].allowed);
@@ -618,7 +618,8 @@ TEST_IN_DIRECTORY(test_reader) {
     assert_true(take(writer, 0, 7) && take(writer, 2, 7));
     assert_int_equal(policy_found(reader, "a"), 3);
     for (uint32_t id = 0; id < 4; id++) {
-        const struct stint_request look = {.key = 7, .policy = id, .cost = 1, .flags = STINT_PEEK};
+        const struct stint_request look = {
+            .key = {7}, .policy = id, .cost = 1, .flags = STINT_PEEK};
         struct stint_verdict expected, got, gots[2];
         stint_decide(writer, &look, STINT_NOW, &expected);
         stint_decide(reader, &look, STINT_NOW, &got);
@@ -630,7 +631,7 @@ TEST_IN_DIRECTORY(test_reader) {
         assert_string_equal(policy.name, id == 1 ? "b" : "a");
         assert_int_equal(get_policy_stats(reader, id).allowed, id == 1 ? 1 : 2);
         /* All else is refused by whatever id, and comes to an end. */
-        const struct stint_request pair[2] = {{.key = 7, .policy = id, .cost = 1}, look};
+        const struct stint_request pair[2] = {{.key = {7}, .policy = id, .cost = 1}, look};
         assert_false(take(reader, id, 7));
         assert_false(stint_decide_all(reader, pair, 2, STINT_NOW, gots));
         assert_int_equal(gots[0].flags & STINT_BAD_REQUEST, STINT_BAD_REQUEST);
@@ -699,7 +700,7 @@ TEST_IN_DIRECTORY(test_free_ids) {
     struct stint_limiter *one = open_few(4, path), *two = open_few(4, path);
     apply(one, "3/366d name=a\n3/m name=b\n3/m name=c", 0, NULL);
     for (uint64_t key = 0; key < 20; key++)
-        assert_true(take(one, 0, number_key(one, key)));
+        assert_true(take(one, 0, number_key(one, key).hash));
     apply(one, "3/h name=b\n3/m name=c", STINT_PRUNE, NULL);
     assert_int_equal(policy_found(two, "b"), 3);
     assert_int_equal(policy_found(two, "a"), -ENOENT);
@@ -743,7 +744,7 @@ TEST_IN_DIRECTORY(test_counted_by_free_ids) {
     add_policy(limiter, "b", 1, HOUR, 0, 0);
     uint64_t untracked = 0;
 
-    for (stint_key key = 1; untracked < 5; key++) {
+    for (uint64_t key = 1; untracked < 5; key++) {
         struct stint_verdict verdict;
         (void)stint_take(limiter, id, key, 1, STINT_NOW, &verdict);
         untracked += (verdict.flags & STINT_UNTRACKED) != 0;

@@ -201,9 +201,11 @@ static void call_keys(struct attack *attack) {
     const struct sockaddr_in address = {.sin_family = AF_INET};
     stint_key key = stint_key_address(attack->limiter, (const struct sockaddr *)&address, 24, 64);
     key = stint_key_join(attack->limiter, key, "x", 1);
-    int error = stint_label(attack->limiter, attack->requests[0].key ^ (key & 1), "a\033[2J\n", 6);
+    int error = stint_label(attack->limiter, attack->requests[0].key.hash ^ (key.hash & 1),
+                            "a\033[2J\n", 6);
     assert_true(error == 0 || error == -EROFS);
-    assert_true(stint_key_of(attack->limiter, "x", 1) != 0);
+    assert_true(stint_key_of(attack->limiter, "x", 1).hash != 0);
+    assert_true(stint_key_of_id(attack->limiter, 7).hash != 0);
 }
 
 static void call_watching(struct attack *attack) {
@@ -964,7 +966,7 @@ TEST(test_alike_without_the_secret) {
             memset(homes, 0, sizeof homes);
             for (uint32_t i = 0; i < FLOOD; i++) {
                 keys[i] = family_key(limiter, family, i);
-                assert_true(++homes[table_home(&limiter->table, keys[i])] < 20);
+                assert_true(++homes[table_home(&limiter->table, keys[i].hash)] < 20);
             }
             assert_all_differ(keys, FLOOD);
         }

@@ -385,7 +385,7 @@ TEST(test_another_window) {
         assert_int_equal(v.allowed, room >= 2 * S);
         assert_int_equal(v.retry_after, room >= 2 * S ? 0 : 2 * S - room);
         assert_true(v.window == T0 + 2 * S + (v.allowed ? rows[r].token : 0));
-        const struct stint_request own = {.key = 2, .policy = id, .cost = 1, .limit = 20};
+        const struct stint_request own = {.key = {2}, .policy = id, .cost = 1, .limit = 20};
         assert_true(stint_decide(limiter, &own, STINT_NOW, &v));
         assert_true(v.reset_after == rows[r].by_20);
         assert_int_equal(stint_override(limiter, id, 3, 20, T0 + DAY), 0);

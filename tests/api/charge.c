@@ -210,7 +210,7 @@ TEST(test_groups_are_wholes) {
                 struct stint_policy_stats a = get_policy_stats(twin, id);
                 struct stint_policy_stats b = get_policy_stats(others[o], id);
                 assert_memory_equal(&a, &b, sizeof a);
-                for (stint_key k = 0; k < KEYS; k++) {
+                for (uint64_t k = 0; k < KEYS; k++) {
                     stint_key key = number_key(twin, k);
                     struct stint_verdict looked = ask(others[o], id, key, 1, PEEK);
                     struct stint_verdict expected = ask(twin, id, key, 1, PEEK);

@@ -582,7 +582,7 @@ TEST(test_all_waits_together) {
         size_t n = 0;
         for (; n < 3 && rows[r].costs[n] != 0; n++)
             requests[n] = (struct stint_request){
-                5, id, rows[r].costs[n], rows[r].limits[n], rows[r].flags[n], 0};
+                {5}, id, rows[r].costs[n], rows[r].limits[n], rows[r].flags[n], 0};
         test_time = T0;
         assert_int_equal(ask(limiter, id, 5, rows[r].used, 0).granted, rows[r].used);
         for (unsigned asked = 0; asked < (rows[r].wait == 0 ? 1 : 2); asked++) {
@@ -630,7 +630,7 @@ static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
             parsed(texts[random_below(&random, sizeof texts / sizeof texts[0])]);
         policy.name[0] += (char)p;
         ids[p] = add_made(limiter, &policy);
-        for (stint_key key = 1; key <= 2; key++) {
+        for (uint64_t key = 1; key <= 2; key++) {
             if (random_below(&random, 4) == 0)
                 assert_int_equal(stint_override(limiter, ids[p], key,
                                                 (uint32_t)random_below(&random, 12),
@@ -643,7 +643,7 @@ static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
     const size_t n = 1 + random_below(&random, 4);
     static const uint32_t flags[] = {0, 0, DRAIN, TENTATIVE, PEEK};
     for (size_t i = 0; i < n; i++)
-        requests[i] = (struct stint_request){.key = 1 + random_below(&random, 2),
+        requests[i] = (struct stint_request){.key = {1 + random_below(&random, 2)},
                                              .policy = ids[random_below(&random, 2)],
                                              .cost = 1 + (uint32_t)random_below(&random, 4),
                                              .flags = flags[random_below(&random, 5)]};
@@ -678,12 +678,12 @@ TEST_OF(test_all_of_a_shadow, 1000, STINT_FULL_REFUSE, "2/minute ban=1h shadow c
     struct stint_request requests[4];
     struct stint_verdict v[4];
     for (size_t i = 0; i < 4; i++)
-        requests[i] = (struct stint_request){.key = 1, .policy = id, .cost = 1};
-    for (stint_key key = 1; key <= 2; key++)
+        requests[i] = (struct stint_request){.key = {1}, .policy = id, .cost = 1};
+    for (uint64_t key = 1; key <= 2; key++)
         assert_true(stint_take(limiter, id, key, 2, T0, NULL));
     assert_true(stint_decide_all(limiter, requests, 4, T0, v));
     for (size_t i = 0; i < 4; i++) {
-        requests[i].key = 2;
+        requests[i].key.hash = 2;
         struct stint_verdict alone;
         assert_true(stint_decide(limiter, &requests[i], T0, &alone));
         assert_int_equal(v[i].flags, alone.flags);
@@ -700,11 +700,11 @@ TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     assert_int_equal(stint_decide_groups(limiter, NULL, ends, 3, T0, NULL), 3);
 
     struct stint_request requests[3] = {
-        {1, id, 3, 0, 0, 0}, {2, id, 3, 0, 0, 0}, {3, id, 3, 0, 0, 0}};
+        {{1}, id, 3, 0, 0, 0}, {{2}, id, 3, 0, 0, 0}, {{3}, id, 3, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_false(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_true(stint_decide_all(limiter, requests, 1, T0, NULL) == false);
-    for (stint_key key = 1; key <= 3; key++)
+    for (uint64_t key = 1; key <= 3; key++)
         assert_int_equal(used_of(limiter, id, key), 3);
 
     /* An unknown policy refuses all. */

@@ -272,7 +272,7 @@ TEST(test_untracked_stripes) {
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
                 for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
                     for (uint32_t limit = 0; limit <= 60; limit += 30) {
-                        struct stint_request request = {1000, plain, costs[c], limit, flags, 0};
+                        struct stint_request request = {{1000}, plain, costs[c], limit, flags, 0};
                         struct stint_verdict expected, got;
                         stint_decide(limiter, &request, STINT_NOW, &expected);
                         assert_true(expected.granted <= 100);

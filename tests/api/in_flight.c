@@ -140,8 +140,8 @@ TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
         struct stint_verdict got = ask(limiter, id, 7, 1, bad[i]), parts[2];
         assert_verdict(&got, &expected, __LINE__);
         const struct stint_request whole[2] = {
-            {.key = 7, .policy = id, .cost = 1},
-            {.key = 7, .policy = id, .cost = 1, .flags = bad[i]}};
+            {.key = {7}, .policy = id, .cost = 1},
+            {.key = {7}, .policy = id, .cost = 1, .flags = bad[i]}};
         assert_false(stint_decide_all(limiter, whole, 2, T0, parts));
         assert_verdict(&parts[1], &expected, __LINE__);
     }

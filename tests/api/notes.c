@@ -9,7 +9,7 @@
 
 #define MANY  "1/minute overrides name=p"
 #define LATER (T0 + HOUR)
-#define KEY   STINT_KEY_GLOBAL /* as the key of a place that was never used */
+#define KEY   STINT_KEY_GLOBAL_HASH /* as the key of a place that was never used */
 
 /* What is told of a key's override. */
 struct told {
@@ -27,13 +27,13 @@ static bool tell(void *context, const struct stint_entry *entry) {
     return true;
 }
 
-static struct told told_of(struct stint_limiter *limiter, stint_key key) {
+static struct told told_of(struct stint_limiter *limiter, uint64_t key) {
     struct told told = {.limit = UINT64_MAX};
     assert_int_equal(stint_each_of(limiter, key, tell, &told), 0);
     return told;
 }
 
-static void assert_note(struct stint_limiter *limiter, stint_key key, const char *note) {
+static void assert_note(struct stint_limiter *limiter, uint64_t key, const char *note) {
     assert_string_equal(told_of(limiter, key).note, note);
 }
 
@@ -89,14 +89,14 @@ TEST_OF(test_a_note_goes_with_its_override, 100, STINT_FULL_ADMIT, MANY) {
 /* In a full set there is no room, and nothing is changed. A place is free when its override is
  * lifted, or over. */
 static void fill_set(struct stint_limiter *limiter, uint32_t id, uint64_t set) {
-    stint_key keys[NOTES_IN_SET + 1];
+    uint64_t keys[NOTES_IN_SET + 1];
 
     test_time = T0;
     for (uint64_t number = 0, count = 0; count <= NOTES_IN_SET; number++) {
-        keys[count] = number_key(limiter, number);
+        keys[count] = number_key(limiter, number).hash;
         count += part_of(mix(keys[count], 2), limiter->note_sets) == set;
     }
-    const stint_key last = keys[NOTES_IN_SET];
+    const uint64_t last = keys[NOTES_IN_SET];
     for (unsigned i = 0; i < NOTES_IN_SET; i++)
         assert_int_equal(stint_override_note(limiter, id, keys[i], 5, LATER, "x"), 0);
     assert_int_equal(stint_override(limiter, id, last, 5, T0 + MINUTE), 0);
@@ -247,7 +247,7 @@ TEST_IN_DIRECTORY(test_resized) {
         limiter = open_with(&options);
         struct told told = {0};
         for (uint64_t i = 0; i < 20; i++)
-            assert_note(limiter, number_key(limiter, i), "stays");
+            assert_note(limiter, number_key(limiter, i).hash, "stays");
         assert_int_equal(taken(limiter), 20);
         assert_int_equal(stint_each(limiter, tell, &told), 0);
         assert_string_equal(told.note, "stays");

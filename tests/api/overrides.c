@@ -233,7 +233,7 @@ static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
 }
 
-static void assert_override(struct stint_limiter *limiter, uint32_t id, stint_key key,
+static void assert_override(struct stint_limiter *limiter, uint32_t id, uint64_t key,
                             uint32_t limit, uint64_t until) {
     uint32_t limit_told;
     uint64_t until_told;
@@ -443,9 +443,9 @@ TEST(test_bans_that_can_come) {
  * the first is told. Beside them it would take until after the override, which ends exactly; alone
  * it would wait for its window's end, and jitter. */
 TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter=100% overrides") {
-    for (stint_key key = 1; key <= 20; key++) {
-        const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 3},
-                                                 {.key = key, .policy = id, .cost = 3}};
+    for (uint64_t key = 1; key <= 20; key++) {
+        const struct stint_request requests[] = {{.key = {key}, .policy = id, .cost = 3},
+                                                 {.key = {key}, .policy = id, .cost = 3}};
         struct stint_verdict verdicts[2];
         assert_int_equal(stint_override(limiter, id, key, 3, T0 + 90 * SECOND), 0);
         for (int again = 0; again < 2; again++) {
@@ -460,7 +460,7 @@ TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter
 
 /* More than any key can have is never there, whatever the request may have after the override. */
 TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 overrides") {
-    const struct stint_request request = {.key = 1,
+    const struct stint_request request = {.key = {1},
                                           .policy = id,
                                           .cost = STINT_LIMIT_MAX + 5,
                                           .limit = STINT_LIMIT_MAX,
@@ -485,7 +485,7 @@ TEST(test_shadow_ends) {
         /* Key 1 would be banned, key 2 by its next refusal. */
         test_time = T0;
         for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (stint_key key = 1; key <= (minute < 2 ? 2 : 1); key++) {
+            for (uint64_t key = 1; key <= (minute < 2 ? 2 : 1); key++) {
                 assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
                 assert_int_equal(ask(limiter, id, key, 1, 0).flags,
                                  FIRST | SHADOWED | (minute == 2 ? BANNED : 0));
@@ -500,9 +500,9 @@ TEST(test_shadow_ends) {
         assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), -ENOENT);
         assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
         for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (stint_key key = 1; key <= 2; key++) {
-                const struct stint_request both[] = {{.key = key, .policy = id, .cost = 1},
-                                                     {.key = key, .policy = plain, .cost = 1}};
+            for (uint64_t key = 1; key <= 2; key++) {
+                const struct stint_request both[] = {{.key = {key}, .policy = id, .cost = 1},
+                                                     {.key = {key}, .policy = plain, .cost = 1}};
                 struct stint_verdict verdicts[2];
                 if (way == 0) {
                     assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
@@ -523,7 +523,7 @@ TEST(test_shadow_ends) {
         for (int shadow = 1; shadow >= 0; shadow--) {
             made.flags ^= STINT_SHADOW;
             change_made(limiter, id, &made);
-            for (stint_key key = 1; key <= 2; key++) {
+            for (uint64_t key = 1; key <= 2; key++) {
                 verdict = ask(limiter, id, key, 1, 0);
                 assert_int_equal(verdict.allowed, shadow == 1);
                 assert_int_equal(verdict.flags & (OVER | BANNED), OVER | BANNED);
@@ -551,7 +551,7 @@ TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
     assert_int_equal(get_stats(limiter).overrides, slots / 2);
     assert_true(get_stats(limiter).replaced >= 10 * slots - 1);
     /* Who is refused keeps his slot, but his strike finds none. */
-    const stint_key last = 1000 + 10 * slots - 1;
+    const uint64_t last = 1000 + 10 * slots - 1;
     assert_int_equal(ask(limiter, id, last, 1, 0).flags, FIRST);
     assert_int_equal(get_policy_stats(limiter, id).strikes_lost, 1);
     assert_int_equal(stint_override_clear(limiter, id, 1), 0);
@@ -565,9 +565,9 @@ TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
 TEST_OF(test_full_until_it_ends, 2, STINT_FULL_REFUSE, "2/minute smooth overrides") {
     assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
     assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
-    for (stint_key key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
+    for (uint64_t key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
         assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    for (stint_key key = 1; key <= 2; key++)
+    for (uint64_t key = 1; key <= 2; key++)
         for (uint32_t cost = 2; cost <= 3; cost++) {
             const struct stint_verdict v = ask(limiter, id, key, cost, STINT_PEEK);
             assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
@@ -737,7 +737,7 @@ TEST_IN_DIRECTORY(test_opened_ahead) {
 
         test_time -= ahead[i];
         limiter = open_with(&options);
-        assert_override(limiter, id, set, 5, T0 + HOUR);
+        assert_override(limiter, id, set.hash, 5, T0 + HOUR);
         assert_int_equal(ask(limiter, id, set, 5, 0).granted, 5);
         assert_int_equal(ask(limiter, id, barred, 1, 0).flags, FIRST | OVER);
         assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
@@ -749,7 +749,7 @@ TEST_IN_DIRECTORY(test_opened_ahead) {
         test_time += ahead[i] + HOUR;
         limiter = open_with(&options);
         assert_int_equal(stint_override(limiter, id, set, 7, test_time + HOUR), 0);
-        assert_override(limiter, id, set, 7, test_time + HOUR);
+        assert_override(limiter, id, set.hash, 7, test_time + HOUR);
         assert_int_equal(ask(limiter, id, set, 7, 0).granted, 7);
         assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
         test_time += MINUTE;
@@ -971,7 +971,7 @@ TEST(test_kinds) {
             const struct stint_entry *entry = &told.entries[j];
             const bool count = (entry->flags & STINT_ENTRY_REFUSED) != 0;
             counts += count;
-            assert_int_equal(entry->key, 1);
+            assert_int_equal(entry->key.hash, 1);
             assert_int_equal(entry->policy, id);
             assert_int_equal(entry->flags, count ? STINT_ENTRY_REFUSED : rows[i].flags);
             assert_int_equal(entry->used, count ? 0 : rows[i].used);
@@ -1005,14 +1005,14 @@ TEST_IN_DIRECTORY(test_resized) {
     limiter = open_with(&options);
     assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
     assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
-    assert_override(limiter, id, key, 5, T0 + HOUR);
+    assert_override(limiter, id, key.hash, 5, T0 + HOUR);
     struct told_entries told = {0};
     assert_int_equal(stint_each(limiter, entry_keep, &told), 0);
     assert_int_equal(told.count, 2);
     for (size_t i = 0; i < told.count; i++) {
         const bool ban = (told.entries[i].flags & STINT_ENTRY_BAN) != 0;
         assert_int_equal(told.entries[i].policy, id);
-        assert_int_equal(told.entries[i].key, ban ? banned : key);
+        assert_int_equal(told.entries[i].key.hash, (ban ? banned : key).hash);
         assert_int_equal(told.entries[i].limit, ban ? 0 : 5);
         assert_int_equal(told.entries[i].end, T0 + HOUR);
     }
@@ -1076,7 +1076,7 @@ TEST(test_refused_since_it_was_judged) {
         struct stint_verdict verdicts[2];
         assert_true(stint_take(limiter, other, 1, 1, T0, NULL));
         assert_true(stint_take(limiter, banning, 1, 1, T0, NULL));
-        charge = (struct stint_request){.key = 1, .policy = banning, .cost = 5, .flags = CHARGE};
+        charge = (struct stint_request){.key = {1}, .policy = banning, .cost = 5, .flags = CHARGE};
         meanwhile_begin(limiter, charge_it, step);
         assert_false(stint_decide_all(limiter,
                                       (const struct stint_request[]){STINT_REQUEST(1, banning, 0),

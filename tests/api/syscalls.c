@@ -90,7 +90,7 @@ static int decide(void *shared) {
         if (fits && i % 5 == 0)
             stint_refund(limiter, policy, key, 1, verdicts[0].window);
         for (uint32_t n = 0; n < 20; n++)
-            requests[n] = (struct stint_request){.key = key + n % 7,
+            requests[n] = (struct stint_request){.key = {key.hash + n % 7},
                                                  .policy = n % KINDS,
                                                  .cost = n % 4,
                                                  .limit = n % 5,

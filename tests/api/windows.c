@@ -341,7 +341,7 @@ TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
     for (uint64_t key = 5; key <= 7; key++)
         assert_int_equal(ask(limiter, id, key, 1, 0).window, test_time + MINUTE);
     for (uint64_t key = 1; key <= 4; key++) {
-        struct stint_request request = {.key = key, .policy = id, .cost = 1};
+        struct stint_request request = {.key = {key}, .policy = id, .cost = 1};
         struct stint_verdict v;
         stint_decide(limiter, &request, test_time - SECOND, &v);
         if ((v.flags & STINT_UNTRACKED) != 0)

@@ -71,14 +71,15 @@ static void ask(stint_key client, const char *job, uint64_t now) {
 
 static void cancel(stint_key client, const char *job) {
     size_t at = 0;
-    while (at < count && (places[at].client != client || strcmp(places[at].job, job) != 0))
+    while (at < count &&
+           (!stint_key_equal(places[at].client, client) || strcmp(places[at].job, job) != 0))
         at++;
     if (at == count) {
         printf("%s: does not wait\n", job);
         return;
     }
     for (size_t next = at + 1; next < count; next++) {
-        if (places[next].client != client)
+        if (!stint_key_equal(places[next].client, client))
             continue;
         memcpy(places[at].job, places[next].job, NAME_SIZE);
         at = next;

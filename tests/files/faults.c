@@ -903,7 +903,7 @@ static struct unloaded {
 
 static void *decide_by_library(void *ignored) {
     for (uint64_t key = 0; key < 100; key++)
-        EXPECT(library.take(library.limiter, 0, key, 1, STINT_NOW, NULL));
+        EXPECT(library.take(library.limiter, 0, KEY_OF(key), 1, STINT_NOW, NULL));
     pthread_barrier_wait(&library.barrier);
     pthread_barrier_wait(
         &library.barrier); /* the library is gone; what it had of the thread, too */

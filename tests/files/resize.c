@@ -138,10 +138,10 @@ static bool note(void *context, const struct stint_entry *entry) {
 
 static int by_key(const void *one, const void *other) {
     const struct stint_entry *a = one, *b = other;
-    return a->key != b->key         ? (a->key < b->key ? -1 : 1)
-           : a->policy != b->policy ? (a->policy < b->policy ? -1 : 1)
-           : a->used != b->used     ? (a->used < b->used ? -1 : 1)
-                                    : 0;
+    return a->key.hash != b->key.hash ? (a->key.hash < b->key.hash ? -1 : 1)
+           : a->policy != b->policy   ? (a->policy < b->policy ? -1 : 1)
+           : a->used != b->used       ? (a->used < b->used ? -1 : 1)
+                                      : 0;
 }
 
 static void tell(struct stint_limiter *limiter, struct told *told) {
@@ -157,10 +157,10 @@ static void assert_told_alike(struct stint_limiter *one, struct stint_limiter *o
     assert_int_equal(b.count, a.count);
     for (size_t i = 0; i < a.count; i++) {
         const struct stint_entry *x = &a.entries[i], *y = &b.entries[i];
-        if (x->key != y->key || x->policy != y->policy || x->flags != y->flags ||
+        if (x->key.hash != y->key.hash || x->policy != y->policy || x->flags != y->flags ||
             x->used != y->used || x->end != y->end || x->refused_windows != y->refused_windows ||
             x->label_length != y->label_length || memcmp(x->label, y->label, x->label_length) != 0)
-            fail_msg("entry %zu: key %" PRIx64 " and %" PRIx64, i, x->key, y->key);
+            fail_msg("entry %zu: key %" PRIx64 " and %" PRIx64, i, x->key.hash, y->key.hash);
     }
 }
 
@@ -350,7 +350,7 @@ TEST_IN_DIRECTORY(test_late_callers) {
     given.path = path;
     given.max_policies = 10;
     limiter = open_with(&given);
-    const struct stint_request late = {.key = 7, .policy = id, .cost = 5};
+    const struct stint_request late = {.key = {7}, .policy = id, .cost = 5};
     assert_true(stint_decide(limiter, &late, T0 + HOUR - SECOND, &verdict));
     assert_int_equal(verdict.window, T0 + 2 * HOUR);
     stint_close(limiter);
@@ -472,7 +472,7 @@ TEST_IN_DIRECTORY(test_odd_slots) {
     struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 5, DAY, 0, 0);
     const struct table *table = &limiter->table;
-    const stint_key key = number_key(limiter, 1), other = number_key(limiter, 2);
+    const uint64_t key = number_key(limiter, 1).hash, other = number_key(limiter, 2).hash;
     const uint64_t line = table_home(table, key), tag = table_tag(table, key, id),
                    over = (T0 / DAY + 1) * DAY / STINT_TICK_NS << 31,
                    ahead = (T0 / DAY + 2) * DAY / STINT_TICK_NS << 31;
@@ -528,7 +528,7 @@ static bool label_twice(struct stint_limiter *limiter, stint_key key) {
     for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++) {
         const struct label *label = &limiter->labels[i];
         struct label *set = &limiter->labels[i - i % LABELS_IN_SET];
-        for (unsigned j = 0; label->key == key && j < LABELS_IN_SET; j++) {
+        for (unsigned j = 0; label->key == key.hash && j < LABELS_IN_SET; j++) {
             if (set[j].refused >> 32 >= 100)
                 continue;
             set[j] = *label;
@@ -557,7 +557,7 @@ TEST_IN_DIRECTORY(test_labels) {
     static struct told told;
     tell(limiter, &told);
     for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++)
-        if (limiter->labels[i].key == number_key(limiter, 3))
+        if (limiter->labels[i].key == number_key(limiter, 3).hash)
             limiter->labels[i].bytes[0]++;
     const unsigned more = label_twice(limiter, number_key(limiter, 4)) ? 7 : 0;
     stint_close(limiter);
@@ -572,9 +572,11 @@ TEST_IN_DIRECTORY(test_labels) {
         const struct stint_entry *entry = &told.entries[i];
         labels += entry->label_length != 0;
         heavy += entry->refused_windows >= 100;
-        assert_true(entry->key != number_key(limiter, 4) || entry->refused_windows == 100 + more);
-        assert_true(entry->key != number_key(limiter, 3) || entry->label_length == 0);
-        assert_true(entry->key != number_key(limiter, 3) || entry->refused_windows == 100);
+        assert_true(entry->key.hash != number_key(limiter, 4).hash ||
+                    entry->refused_windows == 100 + more);
+        assert_true(entry->key.hash != number_key(limiter, 3).hash || entry->label_length == 0);
+        assert_true(entry->key.hash != number_key(limiter, 3).hash ||
+                    entry->refused_windows == 100);
     }
     assert_in_range(labels, 16, 32);
     assert_int_equal(heavy, 8);

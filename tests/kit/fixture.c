@@ -154,14 +154,14 @@ stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
 }
 
 static int compare_keys(const void *a, const void *b) {
-    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
+    const uint64_t x = ((const stint_key *)a)->hash, y = ((const stint_key *)b)->hash;
     return (x > y) - (x < y);
 }
 
 void assert_all_differ(stint_key *keys, size_t count) {
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count; i++)
-        assert_true(keys[i] != keys[i - 1]);
+        assert_false(stint_key_equal(keys[i], keys[i - 1]));
 }
 
 void *shared_memory(size_t size) {
@@ -183,8 +183,8 @@ void fenced_free(void *memory, size_t size) {
     assert_int_equal(munmap((char *)memory - (whole - size) - page, whole + 2 * page), 0);
 }
 
-struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
-                         uint32_t flags) {
+struct stint_verdict(ask)(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
+                          uint32_t flags) {
     const struct stint_request request = {.key = key, .policy = id, .cost = cost, .flags = flags};
     struct stint_verdict verdict;
     memset(&verdict, 0xa5, sizeof verdict);
@@ -206,7 +206,7 @@ void assert_checked(struct stint_limiter *limiter, const struct stint_request *r
                  verdict_flags, request->policy, request->flags, said);
 }
 
-uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+uint32_t(used_of)(struct stint_limiter *limiter, uint32_t id, stint_key key) {
     return ask(limiter, id, key, 0, STINT_PEEK).used;
 }
 

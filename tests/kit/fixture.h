@@ -53,22 +53,46 @@ uint64_t test_moved(uint64_t time);
 extern _Thread_local uint64_t test_readings; /* of the thread's last call */
 void test_begin_call(void);
 
-#define BEGIN_CALL(limiter)                (test_begin_call(), (limiter))
-#define stint_take(limiter, ...)           stint_take(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_decide(limiter, ...)         stint_decide(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_decide_batch(limiter, ...)   stint_decide_batch(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_decide_all(limiter, ...)     stint_decide_all(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_decide_groups(limiter, ...)  stint_decide_groups(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_refund(limiter, ...)         stint_refund(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_refund_all(limiter, ...)     stint_refund_all(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_reset(limiter, ...)          stint_reset(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_override(limiter, ...)       stint_override(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_override_get(limiter, ...)   stint_override_get(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_override_clear(limiter, ...) stint_override_clear(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_stats_get(limiter, ...)      stint_stats_get(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_each(limiter, ...)           stint_each(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_each_of(limiter, ...)        stint_each_of(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_now(limiter)                 stint_now(BEGIN_CALL(limiter))
+#define BEGIN_CALL(limiter) (test_begin_call(), (limiter))
+
+/* Tests may name keys by numbers, which are then their hashes. */
+static inline stint_key key_itself(stint_key key) {
+    return key;
+}
+static inline stint_key key_of_number(uint64_t hash) {
+    return (stint_key){hash};
+}
+#define KEY_OF(key) _Generic((key), stint_key : key_itself, default : key_of_number)(key)
+#undef STINT_REQUEST
+#define STINT_REQUEST(key, policy, cost)                                                           \
+    { KEY_OF(key), policy, cost, 0, 0, 0 }
+
+#define stint_take(limiter, policy, key, ...)                                                      \
+    stint_take(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_decide(limiter, ...)        stint_decide(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_batch(limiter, ...)  stint_decide_batch(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_all(limiter, ...)    stint_decide_all(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_groups(limiter, ...) stint_decide_groups(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_refund(limiter, policy, key, ...)                                                    \
+    stint_refund(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_refund_all(limiter, ...)    stint_refund_all(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_reset(limiter, policy, key) stint_reset(BEGIN_CALL(limiter), policy, KEY_OF(key))
+#define stint_override(limiter, policy, key, ...)                                                  \
+    stint_override(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_override_note(limiter, policy, key, ...)                                             \
+    stint_override_note(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_override_get(limiter, policy, key, ...)                                              \
+    stint_override_get(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_override_clear(limiter, policy, key)                                                 \
+    stint_override_clear(BEGIN_CALL(limiter), policy, KEY_OF(key))
+#define stint_stats_get(limiter, ...) stint_stats_get(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_each(limiter, ...)      stint_each(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_each_of(limiter, key, ...)                                                           \
+    stint_each_of(BEGIN_CALL(limiter), KEY_OF(key), __VA_ARGS__)
+#define stint_label(limiter, key, ...)    stint_label(limiter, KEY_OF(key), __VA_ARGS__)
+#define stint_prefetch(limiter, key)      stint_prefetch(limiter, KEY_OF(key))
+#define stint_key_join(limiter, key, ...) stint_key_join(limiter, KEY_OF(key), __VA_ARGS__)
+#define stint_now(limiter)                stint_now(BEGIN_CALL(limiter))
 
 /* The same hashes in every run, so that a failure comes back. */
 const void *test_secret(void);
@@ -117,6 +141,8 @@ void fenced_free(void *memory, size_t size);
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
                          uint32_t flags);
 uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
+#define ask(limiter, id, key, ...) ask(limiter, id, KEY_OF(key), __VA_ARGS__)
+#define used_of(limiter, id, key)  used_of(limiter, id, KEY_OF(key))
 
 /* The reason of the last error has this part. */
 void assert_reason(const char *part);

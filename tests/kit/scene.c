@@ -130,7 +130,7 @@ enum {
 /* One request of an act, and what must come of it. */
 struct part {
     unsigned policy; /* its place in s.policies */
-    stint_key key;
+    uint64_t key;
     uint32_t cost, limit, flags;
     bool by_decide;           /* else by stint_take */
     uint32_t expected, marks; /* bits; verdict.flags that must be set */
@@ -186,7 +186,7 @@ struct call {
 /* What was asked and answered. */
 struct logged {
     unsigned call;
-    stint_key key;
+    uint64_t key;
     unsigned policy;
     unsigned role; /* whose it is */
     uint64_t now;
@@ -298,7 +298,7 @@ static unsigned next_policy(const char **text) {
     return policy_of(word);
 }
 
-static stint_key next_key(const char **text) {
+static uint64_t next_key(const char **text) {
     char word[TEXT_MAX];
     if (!next_word(text, word))
         no_scene(*text, "a key is missing");
@@ -308,7 +308,7 @@ static stint_key next_key(const char **text) {
         return OTHER;
     if (strcmp(word, "third") == 0)
         return THIRD;
-    stint_key holder = HOLDER + strtoull(word + 1, NULL, 10);
+    uint64_t holder = HOLDER + strtoull(word + 1, NULL, 10);
     if (word[0] != 'h' && word[0] != 'f')
         no_scene(word, "no key");
     return word[0] == 'f' ? holder << 40 : holder;
@@ -700,7 +700,7 @@ static bool ask(const struct act *act, uint64_t now) {
     for (unsigned i = 0; i < act->count; i++) {
         const struct part *part = &act->parts[i];
         requests[i] = (struct stint_request){
-            part->key, s.policies[part->policy].id, part->cost, part->limit, part->flags, 0};
+            {part->key}, s.policies[part->policy].id, part->cost, part->limit, part->flags, 0};
     }
     if (act->verb == BATCH)
         allowed = stint_decide_batch(s.limiter, requests, act->count, now, verdicts) == act->count;
@@ -722,8 +722,8 @@ static void refund(const struct act *act, uint32_t tokens, uint64_t window) {
     logged->verdict.window = window;
     logged->given_back = tokens; /* if it is killed */
     logged->quiet = act->quiet;
-    logged->given_back =
-        (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id, part->key, tokens, window);
+    logged->given_back = (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id,
+                                                (stint_key){part->key}, tokens, window);
     expect_part(act, part, logged);
 }
 
@@ -795,7 +795,7 @@ struct said {
 };
 
 static struct said said_by(uint32_t id) {
-    const struct stint_request look = {.key = KEY, .policy = id, .flags = STINT_PEEK};
+    const struct stint_request look = {.key = {KEY}, .policy = id, .flags = STINT_PEEK};
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_verdict verdict;
     (void)stint_decide(s.limiter, &look, s.time, &verdict);
@@ -862,7 +862,7 @@ static void tidy(const struct act *act) {
 
 /* ---- Names of keys --------------------------------------------------------------------------- */
 
-static uint32_t name_bit(stint_key key, uint32_t *refused) {
+static uint32_t name_bit(uint64_t key, uint32_t *refused) {
     const int name = name_seen(s.limiter, key, refused);
     if (name < 0)
         breaks("a key has a name that it was never given");
@@ -885,7 +885,7 @@ static int label(const struct act *act) {
 }
 
 static void look_at_names(void) {
-    static const stint_key keys[] = {KEY, OTHER, HOLDER, HOLDER + 1, HOLDER + 2, HOLDER + 3};
+    static const uint64_t keys[] = {KEY, OTHER, HOLDER, HOLDER + 1, HOLDER + 2, HOLDER + 3};
     uint32_t refused;
     for (unsigned i = 0; i < sizeof keys / sizeof keys[0] && s.labelled; i++)
         (void)name_bit(keys[i], &refused);
@@ -931,7 +931,7 @@ static int make(const struct act *act, uint64_t now) {
         give_back(act);
         break;
     case RESET:
-        stint_reset(s.limiter, named->id, part->key);
+        stint_reset(s.limiter, named->id, (stint_key){part->key});
         log_call(part, s.time)->reset = true;
         break;
     case TURN:
@@ -989,11 +989,11 @@ static int make(const struct act *act, uint64_t now) {
     case OVERRIDE:
         knows_kept(named);
         knows_other(named, part->limit);
-        return set_up(act, stint_override(s.limiter, named->id, part->key, part->limit,
+        return set_up(act, stint_override(s.limiter, named->id, (stint_key){part->key}, part->limit,
                                           tick_time(act->tick)));
     case CLEAR: /* there is none any more, if its policy is gone */
         knows_kept(named);
-        (void)stint_override_clear(s.limiter, named->id, part->key);
+        (void)stint_override_clear(s.limiter, named->id, (stint_key){part->key});
         break;
     case AS:
         stint_thread_number = (uint64_t)act->tick;

@@ -224,7 +224,7 @@ static void explain(const struct stint_request *request, const char *what) {
                 ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32 ", at %" PRIu64
                 ", on_full %d\n",
                 what, twin_run.seed, twin_run.round, twin_run.operation,
-                policy_text(&m.policies[request->policy]), request->key, request->cost,
+                policy_text(&m.policies[request->policy]), request->key.hash, request->cost,
                 request->limit, request->flags, test_time, (int)m.on_full);
 }
 
@@ -354,7 +354,7 @@ static void do_decide(void) {
 }
 
 static void do_batch(void) {
-    struct stint_request requests[BATCH] = {{0}};
+    struct stint_request requests[BATCH] = {0};
     uint32_t keys[BATCH];
     struct stint_verdict got[BATCH];
     size_t n = below(once_in(2) ? 4 : BATCH + 1);

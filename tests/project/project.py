@@ -36,8 +36,8 @@ int main(void) {
     if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
         stint_policy_add(limiter, &policy, NULL) != 0)
         return 1;
-    int allowed = stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
-    int refused = !stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
+    int allowed = stint_take(limiter, 0, STINT_KEY_GLOBAL, 1, 86400000000000, NULL);
+    int refused = !stint_take(limiter, 0, STINT_KEY_GLOBAL, 1, 86400000000000, NULL);
     printf("allowed %d, refused %d\\n", allowed, refused);
     stint_close(limiter);
     return 0;
@@ -53,7 +53,7 @@ int decide(struct stint_limiter *limiter, const char *name) {
 
 int main(void) {
     int (*volatile function)(struct stint_limiter *, const char *) = decide; /* of which nothing is known */
-""", 1).replace("stint_take(limiter, 0, 7, 1, 86400000000000, NULL);",
+""", 1).replace("stint_take(limiter, 0, STINT_KEY_GLOBAL, 1, 86400000000000, NULL);",
                 'function(limiter, "0123456789abcdef");')
 
 # Every struct with a size, at the end of memory that may be used. LATER: `later` is in the header.
@@ -121,7 +121,7 @@ int main(void) {
     WANT(stint_policies_apply(limiter, "3/day name=q", 0, NULL, told, NULL) == 0 && changes == 1);
     memset(verdicts, 0xff, sizeof(verdicts));
     for (int i = 0; i < 3; i++) {
-        requests[i].key = 7;
+        requests[i].key = STINT_KEY_GLOBAL;
         requests[i].policy = id;
         requests[i].cost = 1;
     }
@@ -179,7 +179,7 @@ def public_functions():
 def plain_constants():
     """Numbers that stint.h defines, and their text."""
     found = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(), re.MULTILINE)
-    return {name: value for name, value in found if re.match(r"[\d(]", value)}
+    return {name: value for name, value in found if re.match(r"[\d(]", value) and name != "STINT_KEY_GLOBAL"}
 
 
 def documents():
@@ -297,7 +297,7 @@ int serve{number}(void) {{
         for call, warning, array in (
                 ("stint_open(NULL, NULL);", "unused-result", False),
                 ("stint_policy_add(NULL, NULL, NULL);", "unused-result", False),
-                ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull", False),
+                ("stint_take(NULL, 0, STINT_KEY_GLOBAL, 1, STINT_NOW, NULL);", "nonnull", False),
                 ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull", False),
                 ("stint_tightest(NULL, 2);", "nonnull", True),
                 ("stint_tightest(NULL, 0);", None, True),
@@ -341,8 +341,8 @@ int serve{number}(void) {{
         for name in initialisers:
             text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
             text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
-        text += "    const struct stint_request requests[] = {STINT_REQUEST(3, 2, 1), STINT_REQUEST(3, 2, 1)};\n"
-        text += "    if (requests[1].key != 3 || requests[1].policy != 2 || requests[1].cost != 1)\n"
+        text += "    const struct stint_request requests[] = {STINT_REQUEST(STINT_KEY_GLOBAL, 2, 1), STINT_REQUEST((stint_key{3}), 2, 1)};\n"
+        text += "    if (requests[1].key.hash != 3 || requests[1].policy != 2 || requests[1].cost != 1)\n"
         text += "        return 2;\n"
         for name in plain_constants():
             text += f"    if ({name} + 1 < 1)\n        std::puts(\"{name} is the largest\");\n"
@@ -354,6 +354,77 @@ int serve{number}(void) {{
             program = self.compiled("all.cc", text, f"-std={standard}", "-Wold-style-cast",
                                     compiler=self.cxx())
             self.assertEqual(must(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
+
+
+class Misuse(Case):
+    """Natural mistakes, and what compilers say of them, without any option for warnings."""
+
+    FOUND = {
+        "a number as a key": "stint_take(limiter, policy, 7, 1, STINT_NOW, &verdict);",
+        "a user's id as a key": "stint_take(limiter, policy, user, 1, STINT_NOW, &verdict);",
+        "a name as a key": "stint_take(limiter, policy, name, 1, STINT_NOW, &verdict);",
+        "a descriptor as a key": "stint_take(limiter, policy, descriptor, 1, STINT_NOW, &verdict);",
+        "a key's address": "stint_take(limiter, policy, &key, 1, STINT_NOW, &verdict);",
+        "policy and key swapped": "stint_take(limiter, key, policy, 1, STINT_NOW, &verdict);",
+        "a key as a policy": "stint_take(limiter, key, key, 1, STINT_NOW, &verdict);",
+        "a policy's name as its id": "stint_take(limiter, name, key, 1, STINT_NOW, &verdict);",
+        "a verdict without its address": "stint_take(limiter, policy, key, 1, STINT_NOW, verdict);",
+        "a limiter's address": "stint_take(&limiter, policy, key, 1, STINT_NOW, &verdict);",
+        "no now": "stint_take(limiter, policy, key, 1, &verdict);",
+        "an id in a request": "struct stint_request request = STINT_REQUEST(user, policy, 1); (void)request;",
+        "a request's key and policy swapped":
+            "struct stint_request request = STINT_REQUEST(policy, key, 1); (void)request;",
+        "an id put into a request": "request.key = user;",
+        "a key for a request": "stint_decide(limiter, &key, STINT_NOW, &verdict);",
+        "limit and key swapped": "if (stint_override(limiter, policy, 5, key, 1) != 0) return;",
+        "an id joined to": "key = stint_key_join(limiter, user, name, 1);",
+        "an id for bytes": "key = stint_key_of(limiter, user, 8);",
+        "bytes for an id": "key = stint_key_of_id(limiter, name);",
+        "no limiter": "key = stint_key_of(name, 3);",
+        "keys compared": "if (key == STINT_KEY_GLOBAL) return;",
+    }
+    # What no compiler sees: both sides are numbers.
+    NOT_FOUND = {
+        "STINT_NOW as a cost": "stint_take(limiter, policy, key, STINT_NOW, 1, &verdict);",
+        "a verdict's flag in a request": "request.flags = STINT_SHADOWED;",
+        "a policy's flag in a request": "request.flags = STINT_SHADOW;",
+        "a request's flag in a verdict": "if ((verdict.flags & STINT_PEEK) != 0) return;",
+    }
+    RIGHT = {
+        "a take": "stint_take(limiter, policy, key, 1, STINT_NOW, &verdict);",
+        "a user": "stint_take(limiter, policy, stint_key_of_id(limiter, user), 1, STINT_NOW, NULL);",
+        "all": "stint_take(limiter, policy, STINT_KEY_GLOBAL, 1, STINT_NOW, &verdict);",
+        "a request": "struct stint_request all = STINT_REQUEST(STINT_KEY_GLOBAL, policy, 1); request = all;",
+        "a key put into a request": "request.key = STINT_KEY_GLOBAL;",
+        "keys compared": "if (stint_key_equal(key, STINT_KEY_GLOBAL)) return;",
+    }
+
+    def told(self, compiler, statement, *options):
+        """What the compiler says of a function of this statement."""
+        name = "misuse.cc" if "++" in compiler else "misuse.c"
+        source = self.write(name, f"""#include <stint.h>
+void call(struct stint_limiter *limiter, uint32_t policy, uint64_t user, const char *name, int descriptor,
+          stint_key key, struct stint_verdict verdict, struct stint_request request);
+void call(struct stint_limiter *limiter, uint32_t policy, uint64_t user, const char *name, int descriptor,
+          stint_key key, struct stint_verdict verdict, struct stint_request request) {{
+    (void)limiter, (void)policy, (void)user, (void)name, (void)descriptor, (void)key, (void)verdict, (void)request;
+    {statement}
+}}
+""")
+        return commands.run(compiler, *options, "-I", SOURCE / "include", "-c", source, "-o", os.devnull).stderr
+
+    def test_compilers(self):
+        """Errors in C++; in C some are warnings, which any compiler has without being asked."""
+        for compiler, standard in ("gcc", "c11"), ("clang", "c11"), ("g++", "c++14"), ("clang++", "c++14"):
+            if shutil.which(compiler) is None:
+                continue
+            for statements, pattern, options in (
+                    (self.FOUND, r"misuse\.cc?:\d+:\d+: (error|warning): ", []),
+                    (self.NOT_FOUND, r"^$", ["-Wall", "-Wextra"]),
+                    (self.RIGHT, r"^$", STRICT)):
+                for what, statement in statements.items():
+                    with self.subTest(compiler=compiler, what=what):
+                        self.assertRegex(self.told(compiler, statement, f"-std={standard}", *options), pattern)
 
 
 class Symbols(Case):

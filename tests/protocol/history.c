@@ -672,7 +672,7 @@ static void start(uint64_t seed, struct random *random) {
     h.key_count = 1 + (uint32_t)random_below(random, KEYS_MAX);
     h.policy_count = 1 + (uint32_t)random_below(random, h.key_count == 1 ? 3 : 2);
     for (unsigned k = 0; k < h.key_count; k++)
-        h.keys[k] = random_next(random) << 8 | (k + 1);
+        h.keys[k].hash = random_next(random) << 8 | (k + 1);
     for (unsigned p = 0; p < h.policy_count; p++) {
         h.policies[p] = pick_policy(random, p);
         install_policy(p);

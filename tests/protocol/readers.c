@@ -11,7 +11,7 @@
 #include "named.h"
 
 /* The number of the name that a key is seen to have. */
-static int seen(const struct stint_limiter *limiter, stint_key key) {
+static int seen(const struct stint_limiter *limiter, uint64_t key) {
     uint32_t refused;
     const int name = name_seen(limiter, key, &refused);
     if (name < 0)
@@ -29,7 +29,7 @@ TEST(test_named_in_its_set) {
         options.labels = SETS * LABELS_IN_SET;
         struct stint_limiter *limiter = open_with(&options);
         unsigned count = 0;
-        for (stint_key key = 1; count < NAMED; key++) {
+        for (uint64_t key = 1; count < NAMED; key++) {
             if (part_of(mix(key, 2), limiter->label_sets) != set)
                 continue;
             const unsigned name = 1 + count++ % NAMES;
@@ -70,7 +70,7 @@ static bool count_entry(void *context, const struct stint_entry *entry) {
         __atomic_fetch_add(&crowd->noted, 1, __ATOMIC_RELAXED);
     }
     if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0)
-        (void)seen(crowd->reader, entry->key);
+        (void)seen(crowd->reader, entry->key.hash);
     __atomic_fetch_add(&crowd->told, 1, __ATOMIC_RELAXED);
     return true;
 }
@@ -128,7 +128,7 @@ static void crowd_body(unsigned member, void *shared) {
         struct stint_verdict verdict;
         (void)stint_decide(crowd->writer, &request, STINT_NOW, &verdict);
         if ((verdict.flags & STINT_FIRST_REFUSAL) != 0 || i % 8 == 0)
-            (void)name_key(crowd->writer, request.key, 1 + i % NAMES);
+            (void)name_key(crowd->writer, request.key.hash, 1 + i % NAMES);
         if (i % 8 == 0) { /* at once, and until one instant */
             const int error =
                 stint_override_note(crowd->writer, 4, number_key(crowd->writer, i / 8 % 4), i,
@@ -180,8 +180,8 @@ TEST_IN_DIRECTORY(test_readers_beside_writers) {
         assert_true(crowd.told > 5 && crowd.noted != 0);
         for (uint64_t i = 0; i < 40; i++) {
             const stint_key key = number_key(crowd.writer, i);
-            assert_int_equal(name_key(crowd.writer, key, 1), 0);
-            assert_int_equal(seen(crowd.reader, key), 1);
+            assert_int_equal(name_key(crowd.writer, key.hash, 1), 0);
+            assert_int_equal(seen(crowd.reader, key.hash), 1);
         }
         stint_close(crowd.reader);
         stint_close(crowd.writer);

@@ -12,10 +12,10 @@
 struct race {
     struct stint_limiter *limiter;
     uint32_t policy;
-    stint_key key;
+    uint64_t key;
 };
 
-static struct race race_open(uint64_t max_keys, stint_key key, uint32_t limit, uint64_t window) {
+static struct race race_open(uint64_t max_keys, uint64_t key, uint32_t limit, uint64_t window) {
     struct race race = {.limiter = open_anywhere(max_keys), .key = key};
     race.policy = add_policy(race.limiter, "", limit, window, 0, 0);
     return race;

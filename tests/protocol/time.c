@@ -59,7 +59,7 @@ struct bed {
     struct stint_verdict before[KEYS];
 };
 
-static struct stint_verdict ask_bed(const struct bed *bed, stint_key key, uint32_t cost,
+static struct stint_verdict ask_bed(const struct bed *bed, uint64_t key, uint32_t cost,
                                     uint32_t flags) {
     return ask(bed->limiter, bed->id, key, cost, flags);
 }
@@ -69,7 +69,7 @@ static bool fits(const struct stint_verdict *verdict) {
 }
 
 /* Takes tokens one by one until that is refused. Returns how many were granted. */
-static uint32_t empty(const struct bed *bed, stint_key key, uint32_t flags) {
+static uint32_t empty(const struct bed *bed, uint64_t key, uint32_t flags) {
     uint32_t granted = 0;
     for (struct stint_verdict v = ask_bed(bed, key, 1, flags); fits(&v);
          v = ask_bed(bed, key, 1, flags))
@@ -96,13 +96,13 @@ static struct bed open_used_bed(const char *kind, uint64_t at) {
     ask_bed(&bed, 2, bed.capacity / 2, 0);
     empty(&bed, 3, 0);
     empty(&bed, 4, STINT_RESERVE);
-    for (stint_key key = 0; key < KEYS; key++)
+    for (uint64_t key = 0; key < KEYS; key++)
         bed.before[key] = ask_bed(&bed, key, 1, STINT_PEEK);
     return bed;
 }
 
 /* A key as it was, to the model; one that has used nothing has no slot. */
-static struct model_key key_before(const struct bed *bed, stint_key key) {
+static struct model_key key_before(const struct bed *bed, uint64_t key) {
     const struct stint_verdict *was = &bed->before[key];
     if (was->used == 0)
         return (struct model_key){0};
@@ -110,7 +110,7 @@ static struct model_key key_before(const struct bed *bed, stint_key key) {
 }
 
 /* Looks at a key, which the model has as `from`. */
-static struct stint_verdict check_look(const struct bed *bed, stint_key key, struct model_key from,
+static struct stint_verdict check_look(const struct bed *bed, uint64_t key, struct model_key from,
                                        const char *event) {
     const struct stint_request look = {.cost = 1, .flags = STINT_PEEK};
     const uint64_t step = test_step;
@@ -150,7 +150,7 @@ static void check_forward(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
 
     test_time = at + step;
-    for (stint_key key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < KEYS; key++) {
         const uint64_t told = bed.before[key].retry_after;
         const uint32_t used = check_look(&bed, key, key_before(&bed, key), "forward").used;
         if (bed.policy.jitter == 0)
@@ -194,7 +194,7 @@ static void check_back(const char *kind, uint64_t at, uint64_t step) {
 
     test_time = at - step;
     unsigned anew = 0;
-    for (stint_key key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < KEYS; key++) {
         struct model_key from = key_before(&bed, key);
         if (is_far_ahead(&bed.policy, from.window, test_time - bed.shift)) {
             anew += from.window - (test_time - bed.shift) < WRAP / 2; /* beyond, it seems over */
@@ -204,12 +204,12 @@ static void check_back(const char *kind, uint64_t at, uint64_t step) {
     }
     uint64_t longest = windows_held(&bed.policy) * bed.policy.window + ALLOWANCE +
                        bed.policy.window / 100 * bed.policy.jitter;
-    for (stint_key key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < KEYS; key++) {
         bed.before[key] = ask_bed(&bed, key, 1, 0);
         assert_true(fits(&bed.before[key]) || bed.before[key].retry_after <= longest);
     }
     assert_int_equal(get_stats(bed.limiter).clock_steps != 0, anew != 0);
-    for (stint_key key = 0; key < KEYS; key++) {
+    for (uint64_t key = 0; key < KEYS; key++) {
         test_time = at - step + bed.before[key].retry_after;
         struct stint_verdict v = ask_bed(&bed, key, 1, 0);
         assert_true(fits(&bed.before[key]) || fits(&v));
@@ -295,7 +295,7 @@ TEST(test_there_and_back) {
         struct bed bed = open_bed("20/minute", 1000, NOON);
         uint64_t end = T0 + 12 * HOUR + MINUTE;
         bool counted_again = end / TICK - (NOON - steps[i]) / TICK > (MINUTE + ALLOWANCE) / TICK;
-        for (stint_key key = 1; key <= 4; key++) {
+        for (uint64_t key = 1; key <= 4; key++) {
             uint64_t granted = ask_bed(&bed, key, (uint32_t)key, 0).granted;
             test_time = NOON - steps[i];
             uint64_t granted_then = empty(&bed, key, 0);
@@ -309,10 +309,10 @@ TEST(test_there_and_back) {
 }
 
 /* Asks, and counts the readings of the clock. */
-static struct stint_verdict ask_counted(const struct bed *bed, stint_key key, uint32_t cost,
+static struct stint_verdict ask_counted(const struct bed *bed, uint64_t key, uint32_t cost,
                                         uint32_t flags, uint64_t now) {
     const struct stint_request request = {
-        .key = key, .policy = bed->id, .cost = cost, .flags = flags};
+        .key = {key}, .policy = bed->id, .cost = cost, .flags = flags};
     struct stint_verdict v;
     stint_decide(bed->limiter, &request, now, &v);
     if (test_readings > READINGS_MOST)
@@ -324,7 +324,7 @@ static struct stint_verdict ask_counted(const struct bed *bed, stint_key key, ui
 /* All kinds of requests, of keys with slots and without. */
 static void ask_all_counted(const struct bed *bed, uint64_t now) {
     static const uint32_t flags[] = {STINT_PEEK, 0, STINT_PARTIAL, STINT_DRAIN, STINT_CHARGE};
-    for (stint_key key = 0; key < 2 * KEYS; key++)
+    for (uint64_t key = 0; key < 2 * KEYS; key++)
         for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++)
             for (uint32_t cost = 0; cost <= 2; cost++)
                 (void)ask_counted(bed, key, cost, flags[i], now);
@@ -542,13 +542,13 @@ TEST(test_before_1970) {
                 struct bed bed = open_used_bed(kinds[kind], (uint64_t)0 - before[from]);
                 if (bed.policy.window <= 30 * DAY) {
                     test_time = after[to];
-                    for (stint_key key = 1; key < KEYS; key++) {
+                    for (uint64_t key = 1; key < KEYS; key++) {
                         struct stint_verdict v = ask_bed(&bed, key, 1, STINT_PEEK);
                         assert_true(v.used == 0 && v.reset_after <= bed.policy.window);
                         assert_int_equal(ask_bed(&bed, key, bed.capacity, 0).used, bed.capacity);
                     }
                     test_time = (uint64_t)0 - before[from];
-                    for (stint_key key = 1; key < KEYS; key++) {
+                    for (uint64_t key = 1; key < KEYS; key++) {
                         assert_int_equal(ask_bed(&bed, key, 1, STINT_PEEK).used, 0);
                     }
                 }
@@ -594,7 +594,7 @@ TEST(test_each_tick_at_wraps) {
                     add_policy(limiter, "p", 2, length * TICK, (int64_t)(at % length * TICK), 0);
                 for (uint64_t tick = 0; tick < 4 * length; tick++) {
                     /* Another key in turn, so that slots are taken over as well. */
-                    stint_key key = 1 + tick / length % 5;
+                    uint64_t key = 1 + tick / length % 5;
                     uint64_t end = (at + (tick / length + 1) * length) * TICK;
                     test_time = (at + tick) * TICK + tick;
                     struct stint_verdict v;
@@ -615,7 +615,7 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
     uint64_t at = NOON / TICK * TICK;
     struct bed bed = open_used_bed(kind, at);
     test_time = at + idle_ticks * TICK;
-    for (stint_key key = 1; key < KEYS; key++) {
+    for (uint64_t key = 1; key < KEYS; key++) {
         const uint64_t window = bed.policy.window;
         struct model_key from = key_before(&bed, key);
         const uint64_t passed = (test_time - from.window) / window + 1;
@@ -692,7 +692,7 @@ TEST(test_untouched) {
         const uint64_t reach = 366 * DAY * (is_bucket(&bed.policy) ? 2 : 1);
         const uint64_t from = test_time;
         test_time += (1 + random_below(&random, 2700)) * DAY + random_below(&random, DAY);
-        for (stint_key key = 0; key < KEYS; key++)
+        for (uint64_t key = 0; key < KEYS; key++)
             if (test_time - from < WRAP - reach - ALLOWANCE)
                 check_look(&bed, key, key_before(&bed, key), "untouched");
             else if (!is_bucket(&bed.policy)) /* a count, or a debt, is no larger than it was */

@@ -335,6 +335,10 @@ class Keys(Tool):
                        "192.0.2.7", "login", "x")
             self.check(["address", *prefixes, "192.0.2.7", "login"], option, "--hex", self.table,
                        "p", "192.0.2.7", b"login".hex())
+        for id_ in 0, 7, (1 << 64) - 1:
+            self.check(["id", id_], "--id", self.table, "p", str(id_))
+            self.check(["id", id_, "login"], "--id", "--hex", self.table, "p", str(id_), b"login".hex())
+        self.assertNotEqual(self.server.ask("id", 7), self.server.ask("key", 7))
         key = self.server.ask("key", "alice")
         self.check(["key", "alice"], "--hash", self.table, "p", key)
         self.check(["key", "alice"], "--hash", self.table, "p", key.upper())
@@ -352,13 +356,16 @@ class Keys(Tool):
                 ("--hex", "bytes in hexadecimal", ("a", "0g", "0x00", "00 ")),
                 ("--address", "an IPv4 or IPv6 address", ("", "192.0.2", "1.2.3.4.5", "::1%lo", "host",
                                                           "192.0.2.7 ")),
+                ("--id", "a number from 0 to 18446744073709551615", ("", "x", "7 ", "-", "+7", "0x7", "7k", "7.0",
+                                                                     str(1 << 64))),
                 ("--hash", "16 hexadecimal digits", ("", "0", "0" * 15, "0" * 17, "0x" + "0" * 14,
                                                      "g" * 16))):
             for key in keys:
                 self.fails(2, f"KEY '{key}': not ", "take", option, self.table, "p", key)
                 self.assertIn(wanted, stint("take", option, self.table, "p", key)[2])
         self.fails(2, "not one key", "take", "--hash", self.table, "p", "0" * 16, "x")
-        for other in "--hex", "--address":
+        self.fails(2, "--id goes without --address", "take", "--id", "--address", self.table, "p", "7")
+        for other in "--hex", "--address", "--id":
             self.fails(2, "--hash goes without", "take", "--hash", other, self.table, "p", "0" * 16)
 
 
@@ -1297,7 +1304,7 @@ class Documents(Tool):
         synopsis = page.split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
         commands_ = re.findall(r"^\.Nm\n\.Cm (\w+)\n((?:(?!\.Nm).*\n)*)", synopsis, re.MULTILINE)
         self.assertEqual([name for name, _ in commands_], COMMANDS)
-        words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address"],
+        words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address", "id"],
                  "Ar options": ["key", "time", "format", "top"]}
         for command, shown in commands_:
             self.assertIn(f".It Cm {command}\n", page)

@@ -149,21 +149,27 @@ static stint_key address_key(char **words, size_t n) {
     return joined(&key, words + 4, n - 4);
 }
 
+static stint_key id_key(char **words, size_t n) {
+    const stint_key key = stint_key_of_id(limiter, strtoull(words[1], NULL, 10));
+    return joined(&key, words + 2, n - 2);
+}
+
 static void take(char **words) {
+    const stint_key key = {strtoull(words[2], NULL, 16)};
     struct stint_verdict verdict;
-    stint_take(limiter, policy_of(words[1]), strtoull(words[2], NULL, 16), (uint32_t)atoi(words[3]),
-               STINT_NOW, &verdict);
+    stint_take(limiter, policy_of(words[1]), key, (uint32_t)atoi(words[3]), STINT_NOW, &verdict);
     printf("%s %" PRIu32 "\n", verdict.allowed ? "granted" : "refused", verdict.used);
 }
 
 static void label(char **words) {
+    const stint_key key = {strtoull(words[1], NULL, 16)};
     char bytes[256];
     size_t n = strlen(words[2]) / 2;
     for (size_t i = 0; i < n && i < sizeof(bytes); i++) {
         char digits[3] = {words[2][2 * i], words[2][2 * i + 1], 0};
         bytes[i] = (char)strtoul(digits, NULL, 16);
     }
-    printf("%d\n", stint_label(limiter, strtoull(words[1], NULL, 16), bytes, n));
+    printf("%d\n", stint_label(limiter, key, bytes, n));
 }
 
 static void fill(char **words) {
@@ -177,9 +183,11 @@ static void fill(char **words) {
 
 static bool obey(char **words, size_t n) {
     if (strcmp(words[0], "key") == 0 && n > 1)
-        printf("%016" PRIx64 "\n", joined(NULL, words + 1, n - 1));
+        printf("%016" PRIx64 "\n", joined(NULL, words + 1, n - 1).hash);
+    else if (strcmp(words[0], "id") == 0 && n > 1)
+        printf("%016" PRIx64 "\n", id_key(words, n).hash);
     else if (strcmp(words[0], "address") == 0 && n > 3)
-        printf("%016" PRIx64 "\n", address_key(words, n));
+        printf("%016" PRIx64 "\n", address_key(words, n).hash);
     else if (strcmp(words[0], "take") == 0 && n == 4)
         take(words);
     else if (strcmp(words[0], "label") == 0 && n == 3)

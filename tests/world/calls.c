@@ -810,11 +810,11 @@ static void call_key(struct actor *actor) {
     const struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(key)};
     call_begin(actor, F_KEY, NULL, 0);
     const stint_key made = stint_key_of(actor->limiter, &key, sizeof key);
-    must(key == 0 || made == world->keys[key], "a key is another by another handle");
-    must(made != STINT_KEY_GLOBAL &&
-             stint_key_join(actor->limiter, made, "x", 1) != STINT_KEY_GLOBAL &&
-             stint_key_address(actor->limiter, (const struct sockaddr *)&address, 24, 0) !=
-                 STINT_KEY_GLOBAL,
+    must(key == 0 || stint_key_equal(made, world->keys[key]), "a key is another by another handle");
+    must(made.hash != STINT_KEY_GLOBAL_HASH &&
+             stint_key_join(actor->limiter, made, "x", 1).hash != STINT_KEY_GLOBAL_HASH &&
+             stint_key_address(actor->limiter, (const struct sockaddr *)&address, 24, 0).hash !=
+                 STINT_KEY_GLOBAL_HASH,
          "the global key is nobody's");
     call_end(actor);
 }

@@ -539,11 +539,11 @@ impl Limiter {
 /// Keyed hash of what is limited. It is of use with its own limiter only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct Key(pub u64);
+pub struct Key(pub sys::stint_key);
 
 impl Key {
     /// One counter that all requests share.
-    pub const GLOBAL: Key = Key(sys::STINT_KEY_GLOBAL);
+    pub const GLOBAL: Key = Key(sys::stint_key { hash: sys::STINT_KEY_GLOBAL_HASH });
 }
 
 /// Linux's `struct sockaddr_in` and `struct sockaddr_in6`.
@@ -560,6 +560,13 @@ impl Limiter {
         let bytes = bytes.as_ref();
         // SAFETY: the bytes can be read.
         Key(unsafe { sys::stint_key_of(self.raw.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// The key of a number, such as a user's id. It is another key than that of its bytes.
+    #[inline]
+    pub fn key_of_id(&self, id: u64) -> Key {
+        // SAFETY: it reads the limiter alone.
+        Key(unsafe { sys::stint_key_of_id(self.raw.as_ptr(), id) })
     }
 
     /// Joins one more part to a key: a user, then an endpoint.

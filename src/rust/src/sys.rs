@@ -4,9 +4,13 @@
 
 use std::os::raw::{c_char, c_int, c_uint, c_void};
 
-pub type stint_key = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct stint_key {
+    pub hash: u64,
+}
 
-pub const STINT_KEY_GLOBAL: u64 = 0;
+pub const STINT_KEY_GLOBAL_HASH: u64 = 0;
 pub const STINT_NOW: u64 = 0;
 pub const STINT_NEVER: u64 = u64::MAX;
 pub const STINT_ALL_MAX: usize = 64;
@@ -276,6 +280,7 @@ extern "C" {
         bytes: *const c_void,
         length: usize,
     ) -> stint_key;
+    pub fn stint_key_of_id(limiter: *const stint_limiter, id: u64) -> stint_key;
     pub fn stint_key_join(
         limiter: *const stint_limiter,
         key: stint_key,
@@ -289,6 +294,7 @@ extern "C" {
         prefix4: c_uint,
         prefix6: c_uint,
     ) -> stint_key;
+    pub fn stint_key_equal(a: stint_key, b: stint_key) -> bool;
     pub fn stint_take(
         limiter: *mut stint_limiter,
         policy: u32,

@@ -42,6 +42,7 @@ fn layouts() -> Vec<Layout> {
             near_limit jitter calendar offset ban_after ban burst reserved ban_within),
         layout!(stint_verdict: allowed flags capacity used remaining granted window reset_after
             retry_after reserved),
+        layout!(stint_key: hash),
         layout!(stint_request: key policy cost limit flags reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps
             stray_tokens unknown_policy resets shards policies bad_requests processes
@@ -57,7 +58,7 @@ fn layouts() -> Vec<Layout> {
 }
 
 fn all_constants() -> Vec<(&'static str, u64)> {
-    constants!(STINT_KEY_GLOBAL STINT_NOW STINT_NEVER STINT_ALL_MAX STINT_SECRET_SIZE
+    constants!(STINT_KEY_GLOBAL_HASH STINT_NOW STINT_NEVER STINT_ALL_MAX STINT_SECRET_SIZE
         STINT_NAME_SIZE STINT_FULL_ADMIT STINT_FULL_REFUSE STINT_FULL_REPLACE STINT_PREFAULT
         STINT_SMALL_PAGES STINT_PRECISE_CLOCK STINT_READ_ONLY STINT_DRY_RUN STINT_PRUNE
         STINT_POLICY_UNCHANGED STINT_POLICY_ADDED STINT_POLICY_CHANGED STINT_POLICY_REPLACED

@@ -133,6 +133,8 @@ fn keys_stay_apart() {
     assert_eq!(limiter.key([1u8, 0, 2]), limiter.key(vec![1u8, 0, 2]));
     assert_ne!(limiter.key(""), Key::GLOBAL);
     limiter.prefetch(Key::GLOBAL);
+    assert_ne!(limiter.key_of_id(7), limiter.key(7u64.to_ne_bytes()));
+    assert_eq!(limiter.key_of_id(7), limiter.key_of_id(7));
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     let key = |text, four, six| limiter.address(ip(text), four, six);
     assert_eq!(key("192.0.2.1", 24, 0), key("192.0.2.9", 24, 0));

@@ -84,7 +84,8 @@ end
         self.assertIn("clock", fields["stint_options"])
 
         # A prototype that differs from the header's does not compile; nor does a field.
-        lines = ["#include <stddef.h>", "#include <stint.h>", *functions]
+        lines = ["#include <stddef.h>", "#include <stint.h>", *functions,
+                 '_Static_assert(sizeof(stint_key) == sizeof(uint64_t), "stint_key");']
         for name, body in structs.items():
             lines += [f"struct lua_{name} {{", body, "};",
                       f"_Static_assert(sizeof(struct {name}) == sizeof(struct lua_{name}), \"{name}\");"]
@@ -104,8 +105,8 @@ end
             name, field, size, offset = line.split("\t")
             if name == "constant":
                 constants += 1
-                prefix = "STINT_KEY_" if field == "GLOBAL" else "STINT_"
-                lines.append(f'_Static_assert({prefix}{field} == {size}, "{field}");')
+                field = "KEY_GLOBAL_HASH" if field == "GLOBAL" else field
+                lines.append(f'_Static_assert(STINT_{field} == {size}, "{field}");')
             elif field:
                 lines.append(f'_Static_assert(offsetof(struct {name}, {field}) == {offset}, "{field}");')
             else:
