@@ -532,7 +532,7 @@ TEST(test_decided_before) {
     const uint32_t id = add_text(limiter, "1/h burst=2 name=p");
     struct stint_verdict v;
     test_time = T0 - S;
-    for (stint_key key = 1; key <= 9; key++) {
+    for (uint64_t key = 1; key <= 9; key++) {
         const uint64_t ahead = key % 2 == 1 ? 100 * MS : 100 * MS + 1;
         const uint32_t cost = key % 3 == 0 ? 3 : 1;
         assert_true(stint_take(limiter, id, key, cost, T0 + ahead, NULL) == (cost == 1));
