@@ -896,6 +896,8 @@ TEST(test_null_policies) {
     WITH_NULL(-EINVAL, stint_policy_format(NULL, text, sizeof(text)));
     WITH_NULL(-EINVAL, stint_policy_format(&policy, NULL, sizeof(text)));
     WITH_NULL(14, stint_policy_format(&policy, NULL, 0));
+    WITH_NULL(-EINVAL, stint_policy_note(NULL, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_policy_note(&policy, NULL, sizeof(text)));
     WITH_NULL(-EINVAL, stint_policy_add(NULL, &policy, &id));
     WITH_NULL(-EINVAL, stint_policy_add(limiter, NULL, &id));
     WITH_NULL(0, stint_policy_add(limiter, &policy, NULL));
@@ -928,6 +930,8 @@ TEST(test_null_deciding) {
 
     WITH_NULL(true, stint_take(limiter, id, key, 1, T0, NULL));
     WITH_NULL(true, stint_decide(limiter, &request, T0, NULL));
+    WITH_NULL(-EINVAL, stint_request_check(NULL, &request));
+    WITH_NULL(-EINVAL, stint_request_check(limiter, NULL));
     WITH_NULL(0, stint_decide_batch(limiter, NULL, 0, T0, NULL));
     WITH_NULL(1, stint_decide_batch(limiter, &request, 1, T0, NULL));
     WITH_NULL(true, stint_decide_all(limiter, NULL, 0, T0, NULL));
