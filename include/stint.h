@@ -1059,7 +1059,9 @@ enum stint_request_flags {
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
-    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. */
+    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. (A key
+     * that is never refused, by an override of STINT_LIMIT_MAX, keeps what it has left if others of
+     * its group refuse.) */
     STINT_DRAIN = 1 << 2,
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */

@@ -397,7 +397,9 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
                                (uint32_t)taken, true};
 
     taken = 0;
-    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
+    /* What an endless key has left would be owed for years. */
+    if ((terms->flags & STINT_DRAIN) != 0 && (terms->part & PART_ENDLESS) == 0 &&
+        used < terms->capacity)
         taken = terms->capacity - used;
     if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;

@@ -654,14 +654,16 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused
- * tokens count as used, up to 2^28." Returns the tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." One that is
+ * never refused "keeps what it has left". "Refused tokens count as used, up to 2^28." Returns the
+ * tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
     if (takes_nothing(request))
         return 0;
-    if ((request->flags & STINT_DRAIN) && sum < capacity)
+    if ((request->flags & STINT_DRAIN) && sum < capacity &&
+        !(by->ruling && by->ruling->limit == STINT_LIMIT_MAX))
         taken = capacity - sum;
     if ((by->policy->flags & STINT_COUNT_REFUSED) && !(by->ruling && by->ruling->banned) &&
         sum + taken < STINT_LIMIT_MAX)

@@ -712,8 +712,8 @@ int main(void) {{
         self.assertEqual([name for name in packages if name not in said], [])
 
 
-class Subproject(Case):
-    """Inside another project, as the README says."""
+class Inside(Case):
+    """A part of another project."""
     program = PROGRAM
 
     def outer(self, project):
@@ -732,6 +732,10 @@ class Subproject(Case):
         for name in "ck", "libxxhash":
             where = must("pkg-config", "--variable=pcfiledir", name).strip()
             shutil.copy(Path(where) / f"{name}.pc", self.system)
+
+
+class Subproject(Inside):
+    """As the README says."""
 
     def build(self, *options):
         build = self.directory / "build"
@@ -785,6 +789,16 @@ class Subproject(Case):
         shared = f"libstint.so.{project_version()}"
         self.assertEqual(list((self.directory / "build").rglob(shared)), [])
 
+    def test_shared_and_installed_if_asked(self):
+        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
+        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
+                             set(installed))
+        self.assertIn("libstint", must("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Optimized(Inside):
+    """The library in a project that is built for debugging."""
+
     def instructions(self, build):
         """Those of each function of the library that was built there."""
         [library] = [path for path in build.rglob("libstint.a") if path.is_file()]
@@ -829,12 +843,6 @@ class Subproject(Case):
                     self.assertIn("stint_take", others)
                 else:
                     self.assertEqual(others, [])
-
-    def test_shared_and_installed_if_asked(self):
-        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
-        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
-                             set(installed))
-        self.assertIn("libstint", must("readelf", "-d", self.directory / "build" / "main"))
 
 
 class Embedding(Case):
