@@ -102,7 +102,7 @@ int main(void) {
     MADE(policy_stats, POLICY_STATS);
     MADE(metrics_options, METRICS_OPTIONS);
     struct stint_limiter *limiter;
-    struct stint_request requests[3] = {{0}, {0}, {0}};
+    struct stint_request requests[3] = {{.cost = 0}, {.cost = 0}, {.cost = 0}};
     struct stint_verdict verdicts[3];
     uint32_t id;
     char text[100], metrics[20000];
