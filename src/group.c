@@ -217,6 +217,15 @@ static inline bool is_void(const struct stint_verdict *verdict) {
     return (verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
 }
 
+/* A group that is refused, after what it took was given back, or its parts were marked. */
+struct group {
+    struct stint_limiter *limiter;
+    const struct stint_request *requests;
+    const struct stint_verdict *verdicts;
+    size_t n;
+    uint64_t now;
+};
+
 /* What parts of one count take at their whole costs. */
 struct together {
     uint64_t tokens;
@@ -251,19 +260,19 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
  * whole cost; `from` as for wait_after. 0: it is the only one (and from is 0), or all fit. */
-static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_request *requests,
-                              size_t n, size_t part, uint64_t now, uint64_t from,
-                              const struct stint_verdict *verdicts) {
+static uint64_t wait_together(const struct group *group, size_t part, uint64_t from) {
+    const struct stint_request *requests = group->requests;
+    const struct stint_verdict *verdicts = group->verdicts;
     struct together taken = {0, 0};
     uint64_t wait = 0;
     bool alone = from == 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < group->n; i++)
         alone &= i == part || is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]);
-    for (size_t i = 0; !alone && i < n; i++) {
+    for (size_t i = 0; !alone && i < group->n; i++) {
         if (is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]))
             continue;
-        const uint64_t then = wait_after(limiter, &requests[i], now, from, &taken);
+        const uint64_t then = wait_after(group->limiter, &requests[i], group->now, from, &taken);
         wait = then > wait ? then : wait;
     }
     return wait;
@@ -285,6 +294,7 @@ static uint64_t wait_told(const struct stint_request *requests, size_t part,
  * is until the whole fits: also the parts whose overrides end meanwhile. */
 static void all_wait(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                      uint64_t now, struct stint_verdict *verdicts) {
+    const struct group group = {limiter, requests, verdicts, n, now};
     struct stint_verdict *longest = NULL;
 
     for (size_t i = 0; i < n; i++) {
@@ -292,7 +302,7 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
             continue;
         uint64_t wait = wait_told(requests, i, verdicts);
         if (wait == 0)
-            wait = wait_together(limiter, requests, n, i, now, 0, verdicts);
+            wait = wait_together(&group, i, 0);
         if (wait != 0)
             verdicts[i].retry_after = wait;
         if (longest == NULL || verdicts[i].retry_after > longest->retry_after)
@@ -301,8 +311,7 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
     for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
         if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
             continue;
-        const uint64_t wait =
-            wait_together(limiter, requests, n, i, now, longest->retry_after, verdicts);
+        const uint64_t wait = wait_together(&group, i, longest->retry_after);
         if (wait > longest->retry_after) { /* by then, others' overrides may be over, too */
             longest->retry_after = wait;
             i = SIZE_MAX;
@@ -413,9 +422,9 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
             verdict->retry_after = 0;
     }
     struct stint_verdict *verdict = &verdicts[refused];
-    const uint64_t now = verdict->window - verdict->reset_after; /* untracked: unknown */
-    const uint64_t wait =
-        verdict->window == 0 ? 0 : wait_together(limiter, requests, n, refused, now, 0, verdicts);
+    const struct group group = {limiter, requests, verdicts, n,
+                                verdict->window - verdict->reset_after}; /* untracked: unknown */
+    const uint64_t wait = verdict->window == 0 ? 0 : wait_together(&group, refused, 0);
     if (wait != 0)
         verdict->retry_after = wait;
     return REFUSED;
