@@ -437,18 +437,26 @@ local function parse(text)
     return C.stint_policy_parse(string_of(text, "a policy's text"), policy_buffer, nil)
 end
 
+-- What a function of C writes about policy_buffer; nil, the reason, the errno.
+local function text_by(write)
+    local length = write(policy_buffer, nil, 0)
+    if length < 0 then
+        return failure(length)
+    end
+    local text = buffer_t(length + 1)
+    write(policy_buffer, text, length + 1)
+    return str(text, length)
+end
+
 -- What a policy allows, but is hardly meant: a text for people, "" if there is nothing to say.
 --   text  in the notation of stint_policy_parse
 -- Returns it; nil, the reason, the errno.
 function stint.note(text)
     local error = parse(text)
-    local length = error == 0 and C.stint_policy_note(policy_buffer, nil, 0) or error
-    if length < 0 then
-        return failure(length)
+    if error ~= 0 then
+        return failure(error)
     end
-    local note = buffer_t(length + 1)
-    C.stint_policy_note(policy_buffer, note, length + 1)
-    return str(note, length)
+    return text_by(C.stint_policy_note)
 end
 
 -- Adds a policy, or finds the same one.
@@ -544,13 +552,7 @@ function limit:text(policy)
     if error ~= 0 then
         return failure(error)
     end
-    local length = C.stint_policy_format(policy_buffer, nil, 0)
-    if length < 0 then
-        return failure(length)
-    end
-    local text = buffer_t(length + 1)
-    C.stint_policy_format(policy_buffer, text, length + 1)
-    return str(text, length)
+    return text_by(C.stint_policy_format)
 end
 
 -- What these methods return is put into a local first. LuaJIT compiles no function that ends in a
