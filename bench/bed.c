@@ -67,7 +67,7 @@ static void table_open(struct bed *bed) {
     const char *clock = job_text(bed->asked, "clock");
     size_t i;
 
-    options.max_keys = job_number(bed->asked, "max_keys");
+    options.max_entries = job_number(bed->asked, "max_entries");
     options.max_policies = bed->policies > 64 ? bed->policies : 0;
     options.flags = STINT_PREFAULT;
     options.labels = (uint32_t)job_number(bed->asked, "labels");

@@ -159,7 +159,7 @@ def run_parser():
     parser.add_argument("--key-length", type=count(4, 1024, "from 4 to 1024"), default=16,
                         metavar="N", help="bytes of a key, 4 to 1024 (16)")
     parser.add_argument("--load", type=real(0.05, 2), metavar="L", help="keys / slots of the "
-                        "table, 0.05 to 2 (0.5: keys is max_keys; above 1 the last ones are a "
+                        "table, 0.05 to 2 (0.5: keys is max_entries; above 1 the last ones are a "
                         "flood that finds it full; paths have room for all: at most 0.5)")
     parser.add_seconds(0.5, "timed work a row, 0.001 to 3600; workloads that need whole passes "
                        "over many keys take longer")

@@ -208,7 +208,7 @@ static json_t *open_limiter(struct load *load, json_t *limits, uint64_t keys) {
     size_t i;
 
     load->policies_n = json_array_size(limits);
-    options.max_keys = keys * load->policies_n; /* every key by every policy */
+    options.max_entries = keys * load->policies_n; /* every key by every policy */
     options.flags = STINT_PREFAULT;
     int error = stint_open(&options, &load->limiter);
     if (error != 0) {

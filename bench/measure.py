@@ -95,7 +95,7 @@ class Bed(contextlib.AbstractContextManager):
             "open", keys=keys, threads=self.threads, key_length=row["key_length"], clock=clock,
             policies=[f"{self.rate or self.limit}/{window} name=bench-{i} {options}"
                       for i in range(policies)],
-            max_keys=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
+            max_entries=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
             parts=path.parts, each_key=path.each_key, refused_part=self.refused_part, start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
             new_keys=kind.new_keys, latency=row["latency"], distribution=row["distribution"],

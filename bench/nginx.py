@@ -44,7 +44,7 @@ LIMITS = {
         "refused": "limit_req zone=refused nodelay;",
     },
     "stint": {
-        "http": "stint_zone z keys=100k; stint_policy z 100M/s name=open;"
+        "http": "stint_zone z entries=100k; stint_policy z 100M/s name=open;"
                 "stint_policy z 1/52w name=shut; stint_log_level info;",
         "one": "stint_limit z open $binary_remote_addr;",
         "many": "stint_limit z open $arg_key;",
@@ -75,7 +75,7 @@ LIMITS["stint, charge"] = {
 }
 # Keys that may be banned, and one that is.
 LIMITS["stint, ban"] = {
-    "http": "stint_zone z keys=100k; stint_policy z 100M/s name=open ban=1h;"
+    "http": "stint_zone z entries=100k; stint_policy z 100M/s name=open ban=1h;"
             "stint_policy z 1/52w name=shut ban=366d; stint_log_level info;",
     **{path: LIMITS["stint"][path] for path in ("one", "many", "refused")},
 }
@@ -87,7 +87,7 @@ LIMITS["limit_conn"] = {
     "refused": None,
 }
 LIMITS["stint, in flight"] = {
-    "http": "stint_zone z keys=100k; stint_policy z 1000/1h name=open in-flight; stint_log_level info;",
+    "http": "stint_zone z entries=100k; stint_policy z 1000/1h name=open in-flight; stint_log_level info;",
     "one": "stint_limit z open $binary_remote_addr;",
     "many": "stint_limit z open $arg_key;",
     "refused": "stint_limit z open $binary_remote_addr cost=1001;",

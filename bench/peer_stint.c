@@ -33,7 +33,7 @@ static bool peer_open(const struct peer_setup *setup, bool bucket, void **state)
         return peer_fail("no memory");
     /* Three slots of a key crowd its home line: at a load of a half about 1 in 100,000 finds none.
      * */
-    options.max_keys = setup->keys * (setup->limits > 2 ? 2 * setup->limits : setup->limits);
+    options.max_entries = setup->keys * (setup->limits > 2 ? 2 * setup->limits : setup->limits);
     options.flags = STINT_PREFAULT;
     int error = stint_open(&options, &peer->limiter);
     for (unsigned i = 0; error >= 0 && i < setup->limits; i++) { /* ids go up from 0 */

@@ -180,7 +180,7 @@ def zipf_period(keys):
 
 
 def slots_half(row, keys, path):
-    """max_keys of a table. A striped key may take a slot for each stripe, several parts take one
+    """max_entries of a table. A striped key may take a slot for each stripe, several parts take one
     each, and so does an override."""
     return max(1, int(keys * row["stripes"] * path.parts * path.slots / row["load"] * 0.5 + 0.5))
 

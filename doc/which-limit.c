@@ -51,7 +51,7 @@ static void ask(const struct limit *limit, uint64_t from, uint64_t to, uint64_t 
     size_t held = 0;
     uint32_t id;
 
-    options.max_keys = 1;
+    options.max_entries = 1;
     options.clock = read_time;
     the_time = MIDNIGHT;
     if (stint_policy_parse(limit->text, &policy, NULL) != 0 ||

@@ -4,7 +4,7 @@
  * stint: a lock-free in-process rate limiter: windows, token buckets, in-flight limits.
  *
  *     struct stint_options options = STINT_OPTIONS_INIT;
- *     options.max_keys = 100000;
+ *     options.max_entries = 100000;
  *     struct stint_limiter *limiter;
  *     if (stint_open(&options, &limiter) != 0)
  *         give_up(stint_reason());
@@ -40,7 +40,7 @@
  *     BUCKETS says what it does to a bucket that is full.) If the policy bans, the first refusal
  *     also counts a strike in a slot of its own. Refusals of a banned key only read. (With
  *     STINT_COUNT_REFUSED or STINT_DRAIN a refusal takes tokens.)
- *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, 64 for each of
+ *  D  Bounded. All memory is taken at open: 32 bytes per entry plus a fixed header, 64 for each of
  *     options.labels, and 144 for each note (stint_override_note). So that its slots tell their
  *     keys, a table in a file takes at least 1.5 KB for each policy that a tag can name. That is
  *     the power of two above max_policies: 128, so 192 KB, for 64 policies. A decision looks at a
@@ -231,12 +231,12 @@
  *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do). Where there is no /proc,
  *    the file is called .NAME.resize until it is whole. If a killed process has left such a file,
  *    the next one that makes or resizes the table removes it.
- *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
- *    given) must be those that it was made with; on_full, flags and clock are each process's own.
- *    stint_attach takes the table's shape, whatever it is. A file that is not a whole table for
- *    these options, of this version's layout and this machine's byte order, is refused with -EPROTO
- *    and never written to. stint_reason() says what is wrong and what to do. stint_resize gives a
- *    table another shape.
+ *  - Options that shape the table (max_entries, shards, max_policies, labels, and a secret if one
+ *    is given) must be those that it was made with; on_full, flags and clock are each process's
+ *    own. stint_attach takes the table's shape, whatever it is. A file that is not a whole table
+ *    for these options, of this version's layout and this machine's byte order, is refused with
+ *    -EPROTO and never written to. stint_reason() says what is wrong and what to do. stint_resize
+ *    gives a table another shape.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
  *    for all. They stay when nobody uses them, until they are removed.
@@ -381,7 +381,7 @@ struct stint_limiter; /* opaque */
 #define STINT_WINDOW_MIN    10000000ULL          /* ns: 10 ms */
 #define STINT_WINDOW_MAX    31622400000000000ULL /* ns: 366 days */
 #define STINT_LIMIT_MAX     268435456U           /* tokens: 2^28 */
-#define STINT_KEYS_MAX      1099511627776ULL     /* 2^40 */
+#define STINT_ENTRIES_MAX   1099511627776ULL     /* 2^40 */
 #define STINT_POLICIES_MAX  65535U
 #define STINT_SHARDS_MAX    65536U
 #define STINT_BAN_AFTER_MAX 65535U    /* windows */
@@ -395,12 +395,13 @@ struct stint_limiter; /* opaque */
 /* ---- Opening ------------------------------------------------------------------------------- */
 
 /* What happens to a key that has no slot when every slot it may use holds a live key:
- * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_keys live keys none
- * of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
+ * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_entries live keys
+ * none of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
  * --workload first-seen --keys 10M --load 0.7`). All policies of a key begin at the same line, so
- * keys that are live by many policies crowd it. Of a million pairs 10 were turned away with 3
- * policies for each key, 20 to 40 with 4, and 800 with 7. A max_keys a quarter larger turned none
- * away with up to 4, one twice as large none with 7.
+ * keys that are live by many policies crowd it. Of a million entries 3 to 10 were turned away with
+ * 3 policies for each key, 20 to 40 with 4, and 800 with 7. With a quarter more max_entries
+ * none of 30 million was turned away with 3, and 8 of 20 million with 4; with twice as many none of
+ * a million with 7.
  *
  * A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a
  * request would be told. No key is replaced only to mark a refusal. */
@@ -433,8 +434,10 @@ enum stint_options_flags {
 /* The shape of a table, and how this process uses it. */
 struct stint_options {
     size_t size;           /* sizeof(struct stint_options) */
-    uint64_t max_keys;     /* live (key, policy) pairs to hold at once; 1 .. 2^40; required */
-    uint32_t shards;       /* a power of two, at most 2^16 and at most max_keys; 0: chosen */
+    uint64_t max_entries;  /* live (key, policy) pairs to hold at once: clients times policies, from
+                            * 3 policies on a quarter more; an override, a ban and strikes take one
+                            * more each. 1 .. 2^40; required */
+    uint32_t shards;       /* a power of two, at most 2^16 and at most max_entries; 0: chosen */
     uint32_t max_policies; /* 0: 64; at most 65,535 */
     uint32_t on_full;      /* enum stint_on_full */
     uint32_t flags;        /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
@@ -457,20 +460,20 @@ struct stint_options {
     { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
 /* Opens a limiter and takes all the memory that it will ever use.
- *   options  made with STINT_OPTIONS_INIT; max_keys is required; copied. With STINT_READ_ONLY the
- *            file must be there (-ENOENT), and nothing is made or changed: so a user who may not
- *            start a server can find out whether the server would accept its table
+ *   options  made with STINT_OPTIONS_INIT; max_entries is required; copied. With STINT_READ_ONLY
+ *            the file must be there (-ENOENT), and nothing is made or changed: so a user who may
+ *            not start a server can find out whether the server would accept its table
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
- * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
+ * Cost: a mapping of 32 bytes per entry; with STINT_PREFAULT its pages are also zeroed now. */
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
 
 /* Opens the table of a file that is there, whatever its shape. It is for tools, and for processes
  * that leave the shape to another. With STINT_READ_ONLY see READERS.
- *   options  path is required; max_keys, shards, max_policies and labels must be 0; mode does not
- *            count; the rest as for stint_open
+ *   options  path is required; max_entries, shards, max_policies and labels must be 0; mode does
+ *            not count; the rest as for stint_open
  *   limiter  receives the limiter
  * Returns 0; -ENOENT (there is no file), -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY, -ELOOP, and
  * what the system says.
@@ -529,10 +532,10 @@ STINT_API bool stint_on_sigbus(const void *fault);
  * remove the table, or put another in its place, meanwhile. Readers (STINT_READ_ONLY) do not hinder
  * it, and go on reading the old table. So does whoever opens another hard link to it.
  *   path     of the table; not a symbolic link; its last name has at most 247 bytes
- *   options  max_keys, shards, max_policies, labels, mode: 0: as it was. (But if the old shards are
- *            as many as stint chooses for the old size, it chooses anew.) clock tells which keys
- *            are live. path must be NULL, and secret NULL or that of the table. on_full does not
- *            count. NULL: all as it was
+ *   options  max_entries, shards, max_policies, labels, mode: 0: as it was. (But if the old shards
+ *            are as many as stint chooses for the old size, it chooses anew.) clock tells which
+ *            keys are live. path must be NULL, and secret NULL or that of the table. on_full does
+ *            not count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
  * -ENOSPC (its live keys find no slots in a table of that size, or notes no room; or the file
  * system has none), -EINVAL (an argument is out of range, there are fewer max_policies than the
@@ -1317,7 +1320,7 @@ STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32
  *           may be personal data. NULL: none
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live,
  * or there is no room for the note; then nothing was changed), -EROFS. A table has room for a note
- * for each 1,024 of max_keys, 128 at least, in sets of 16 by key.
+ * for each 1,024 of max_entries, 128 at least, in sets of 16 by key.
  * Threads: lock-free, as decisions are.
  * Cost: that of stint_override, and up to seven cache lines more: of a set, and of the note. */
 STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, uint32_t policy,
@@ -1347,7 +1350,7 @@ STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t polic
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
     uint64_t memory;         /* bytes of the table */
-    uint64_t slots;          /* (key, policy) pairs that fit; twice max_keys or a little more */
+    uint64_t slots;          /* (key, policy) pairs that fit; twice max_entries or a little more */
     uint64_t used;           /* slots that ever held a key */
     uint64_t live;           /* slots that are not free to be reused, by the limiter's clock */
     uint64_t placed;         /* times that a key was given a slot */
@@ -1367,8 +1370,8 @@ struct stint_stats {
     uint64_t overrides; /* keys with an override now, set by stint_override */
     uint64_t barred;    /* of these: refused everything */
     uint64_t banned;    /* keys that are banned now (stint_policy.ban); by a shadow: would be */
-    uint64_t max_keys;  /* this and the next are options that the table was made with */
-    uint64_t labels;    /* rounded up to fours */
+    uint64_t max_entries;  /* this and the next are options that the table was made with */
+    uint64_t labels;       /* rounded up to fours */
     uint64_t used_labels;  /* of these: that have a key */
     uint32_t max_policies; /* an option of the table: ids that there are for policies */
     uint32_t policy_ids;   /* of these: that are taken. A policy with overrides takes two */

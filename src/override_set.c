@@ -346,7 +346,7 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     }
     stint_note_erase(limiter, ruled.companion, key.hash);
     return written == NO_ROOM
-               ? stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
+               ? stint_failed(ENOSPC, "the table is full: options.max_entries must be larger, or a "
                                       "window of some key over")
                : stint_limiter_no_policy(limiter); /* a moment ago it was there */
 }

@@ -17,7 +17,7 @@ int main(void) {
     struct stint_verdict verdict;
     uint32_t api;
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0 ||
         stint_policy_parse("10/day name=api", &policy, NULL) != 0 ||
         stint_policy_add(limiter, &policy, &api) != 0) {

@@ -22,7 +22,7 @@ int main(void) {
         return 1;
     snprintf(path, sizeof(path), "%s/table", directory);
     options.path = attach.path = path;
-    options.max_keys = 1000;
+    options.max_entries = 1000;
     attach.flags = STINT_READ_ONLY;
     if (stint_open(&options, &limiter) != 0 ||
         stint_policy_parse("10/day name=daily", &policy, NULL) != 0 ||
@@ -37,7 +37,7 @@ int main(void) {
     printf("a reader sees that %u are used\n", verdict.used);
     stint_close(reader);
 
-    options.max_keys = 2000;
+    options.max_entries = 2000;
     options.path = NULL;
     if (stint_resize(path, &options) != 0)
         printf("while it is open it keeps its size\n");

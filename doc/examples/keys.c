@@ -21,7 +21,7 @@ int main(void) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter;
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0) {
         fprintf(stderr, "%s\n", stint_reason());
         return 1;

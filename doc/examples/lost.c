@@ -25,7 +25,7 @@ static struct stint_limiter *open_table(const char *path) {
     struct stint_limiter *limiter;
 
     options.path = path;
-    options.max_keys = 1000;
+    options.max_entries = 1000;
     if (stint_open(&options, &limiter) != 0 ||
         stint_policy_parse("10/day name=daily", &policy, NULL) != 0 ||
         stint_policy_add(limiter, &policy, NULL) != 0) {

@@ -25,7 +25,7 @@ int main(void) {
     uint32_t api;
     char text[200];
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0)
         return 1;
     if (stint_policies_apply(limiter, "100/minute name=api\n5/day name=sms # dear\n", 0, NULL, told,

@@ -22,7 +22,7 @@ int main(void) {
     uint32_t ids[2];
     char fields[500];
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0)
         return 1;
     for (int i = 0; i < 2; i++)

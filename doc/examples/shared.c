@@ -16,7 +16,7 @@ int main(void) {
     struct stint_verdict verdict;
     uint32_t api;
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     size_t size = stint_memory_size(&options);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || stint_open_in(&options, memory, size, &limiter) != 0 ||

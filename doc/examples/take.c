@@ -19,7 +19,7 @@ int main(void) {
     struct stint_verdict verdict;
     uint32_t api;
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0) {
         fprintf(stderr, "%s\n", stint_reason());
         return 1;

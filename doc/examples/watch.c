@@ -28,7 +28,7 @@ int main(void) {
     uint32_t api;
     char metrics[10000];
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     options.labels = 1000;
     if (stint_open(&options, &limiter) != 0 ||
         stint_policy_parse("2/day name=api", &policy, NULL) != 0 ||

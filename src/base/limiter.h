@@ -113,7 +113,7 @@ struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */
     uint32_t shards;
-    uint64_t max_keys;
+    uint64_t max_entries;
     uint32_t max_policies;
     uint32_t lanes;
     uint64_t size;     /* bytes, of the mapping */

@@ -38,7 +38,7 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
         return 0;
     if (errno != EINVAL) /* of a kernel before 5.14 */
         return stint_failed(
-            ENOMEM, "no memory to prefault the table: 32 bytes for each of options.max_keys");
+            ENOMEM, "no memory to prefault the table: 32 bytes for each of options.max_entries");
 #endif
     for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
         atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
@@ -114,10 +114,10 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
         base = MAP_FAILED;
     }
     if (base == MAP_FAILED)
-        return stint_failed(ENOMEM,
-                            memory->copy
-                                ? "no memory for a look at the table"
-                                : "no memory for the table: 32 bytes for each of options.max_keys");
+        return stint_failed(
+            ENOMEM, memory->copy
+                        ? "no memory for a look at the table"
+                        : "no memory for the table: 32 bytes for each of options.max_entries");
     /* Advice: without huge pages all is only slower out of cache. */
     if (huge)
         (void)madvise(base + lines, size - lines,

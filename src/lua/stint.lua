@@ -4,7 +4,7 @@
 -- stint for LuaJIT: the library by its FFI, for nginx, dnsdist and whatever else runs LuaJIT.
 --
 --     local stint = require "stint"
---     local limit = assert(stint.open{path = "/run/api.table", max_keys = 100000,
+--     local limit = assert(stint.open{path = "/run/api.table", max_entries = 100000,
 --                                     policies = {"100/minute name=api"}})
 --     local allowed, verdict = limit:take("api", client)
 --     if not allowed then
@@ -22,11 +22,11 @@ local ffi = require "ffi"
 local DECLARATIONS = [[
 struct stint_limiter;
 struct sockaddr;
-typedef uint64_t stint_key; /* LuaJIT compiles no call with a struct; one of 64 bits is passed alike */
+typedef uint64_t stint_key; /* passed as the struct is, with which LuaJIT compiles no call */
 
 struct stint_options {
     size_t size;
-    uint64_t max_keys;
+    uint64_t max_entries;
     uint32_t shards;
     uint32_t max_policies;
     uint32_t on_full;
@@ -102,7 +102,7 @@ struct stint_stats {
     uint64_t overrides;
     uint64_t barred;
     uint64_t banned;
-    uint64_t max_keys;
+    uint64_t max_entries;
     uint64_t labels;
     uint64_t used_labels;
     uint32_t max_policies;
@@ -336,8 +336,8 @@ local function read_options(from)
     local options = new "struct stint_options"
     options.size = ffi.sizeof "struct stint_options"
     for name, value in pairs(from) do
-        if name == "max_keys" then
-            options.max_keys = whole(value, name, 2^53)
+        if name == "max_entries" then
+            options.max_entries = whole(value, name, 2^53)
         elseif name == "shards" or name == "max_policies" or name == "mode" or name == "labels" then
             options[name] = whole(value, name, UINT32_MAX)
         elseif name == "path" then
@@ -387,7 +387,7 @@ local function open(by, from)
 end
 
 -- Opens a limiter, and adds policies to it.
---   from  a table: max_keys; path, shards, max_policies, mode, labels, secret as in struct
+--   from  a table: max_entries; path, shards, max_policies, mode, labels, secret as in struct
 --         stint_options; on_full = "admit", "refuse" or "replace"; prefault, small_pages,
 --         precise_clock = true; policies = {"100/minute name=api", ...}
 -- Returns the limiter, which is closed when it is collected; nil, the reason, the errno.
@@ -901,8 +901,8 @@ end
 local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replaced", "clock_steps",
                "stray_tokens", "unknown_policy", "resets", "shards", "policies", "bad_requests",
                "processes", "overrides", "barred", "banned",
-               "max_keys", "labels", "used_labels", "max_policies", "policy_ids", "gone_ids", "reach",
-               "max_reach", "lost", "removed"}
+               "max_entries", "labels", "used_labels", "max_policies", "policy_ids", "gone_ids",
+               "reach", "max_reach", "lost", "removed"}
 local POLICY_STATS = {"allowed", "refused", "shadowed", "first_refusals", "untracked", "near_limit",
                       "charged", "refunded", "bans", "strikes_lost"}
 

@@ -73,7 +73,6 @@ typedef struct {
     ngx_array_t policies; /* of ngx_http_stint_policy_t * */
     ngx_uint_t limits;    /* unsigned limits:1; a stint_limit goes by it */
     ngx_uint_t delays;    /* unsigned delays:1; one with "delay" may go by any policy of it */
-    ngx_str_t keys;       /* as it is written */
     struct stint_options options;
     ngx_str_t file;    /* of the table; empty: it is in shared memory */
     dev_t file_device; /* which file that is, once it is open */

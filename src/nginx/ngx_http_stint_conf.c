@@ -9,7 +9,7 @@
 #define LABELS_MAX    (1 << 24)
 
 /* Keys that a table needs for each of its policies, to have all bits of them. */
-#define KEYS_OF_POLICY 96
+#define ENTRIES_OF_POLICY 96
 
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static char *ngx_http_stint_metrics(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -140,20 +140,47 @@ static ngx_uint_t ngx_http_stint_is_name(const ngx_str_t *name) {
     return name->len != 0;
 }
 
-static char *ngx_http_stint_zone_keys(ngx_conf_t *cf, ngx_str_t *text,
-                                      ngx_http_stint_zone_t *zone) {
-    off_t number = ngx_parse_offset(text);
+/* A number from 1 to `most`, with an optional k, m or g: 1000, 1000^2 or 1000^3, as everywhere in
+ * stint. 0: it is none. */
+static uint64_t ngx_http_stint_count(const ngx_str_t *text, uint64_t most) {
+    size_t digits = text->len;
+    uint64_t scale = 1;
 
-    if (number <= 0 || (uint64_t)number > STINT_KEYS_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid number of keys \"keys=%V\": it must be 1 to 2^40, with an "
-                           "optional k, m or g",
-                           text);
+    switch (digits == 0 ? 0 : text->data[digits - 1] | 0x20) {
+    case 'g':
+        scale *= 1000; /* fall through */
+    case 'm':
+        scale *= 1000; /* fall through */
+    case 'k':
+        scale *= 1000;
+        digits--;
+    }
+    ngx_int_t number = ngx_atoi(text->data, digits);
+    return number <= 0 || (uint64_t)number > most / scale ? 0 : (uint64_t)number * scale;
+}
+
+static char *ngx_http_stint_zone_entries(ngx_conf_t *cf, ngx_str_t *text,
+                                         ngx_http_stint_zone_t *zone) {
+    zone->options.max_entries = ngx_http_stint_count(text, STINT_ENTRIES_MAX);
+    if (zone->options.max_entries == 0) {
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "invalid number of entries \"entries=%V\": it must be 1 to 2^40, with an "
+            "optional k, m or g",
+            text);
         return NGX_CONF_ERROR;
     }
-    zone->options.max_keys = (uint64_t)number;
-    zone->keys = *text;
     return NGX_CONF_OK;
+}
+
+static char *ngx_http_stint_zone_keys(ngx_conf_t *cf, ngx_str_t *text,
+                                      ngx_http_stint_zone_t *zone) {
+    ngx_conf_log_error(
+        NGX_LOG_EMERG, cf, 0,
+        "invalid parameter \"keys=%V\": it is \"entries=\" now, of which a key takes "
+        "one for each policy, and k is 1000",
+        text);
+    return NGX_CONF_ERROR;
 }
 
 static char *ngx_http_stint_zone_policies(ngx_conf_t *cf, ngx_str_t *text,
@@ -218,16 +245,14 @@ static char *ngx_http_stint_zone_held(ngx_conf_t *cf, ngx_str_t *text,
 
 static char *ngx_http_stint_zone_labels(ngx_conf_t *cf, ngx_str_t *text,
                                         ngx_http_stint_zone_t *zone) {
-    off_t number = ngx_parse_offset(text);
-
-    if (number <= 0 || number > LABELS_MAX) {
+    zone->options.labels = (uint32_t)ngx_http_stint_count(text, LABELS_MAX);
+    if (zone->options.labels == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid number of labels \"labels=%V\": it must be 1 to %d, with an "
                            "optional k or m",
                            text, LABELS_MAX);
         return NGX_CONF_ERROR;
     }
-    zone->options.labels = (uint32_t)number;
     return NGX_CONF_OK;
 }
 
@@ -235,7 +260,8 @@ static const struct {
     ngx_str_t name;
     char *(*parse)(ngx_conf_t *cf, ngx_str_t *text, ngx_http_stint_zone_t *zone);
 } ngx_http_stint_zone_parameters[] = {
-    {ngx_string("keys="), ngx_http_stint_zone_keys},
+    {ngx_string("entries="), ngx_http_stint_zone_entries},
+    {ngx_string("keys="), ngx_http_stint_zone_keys}, /* of 0.3 */
     {ngx_string("policies="), ngx_http_stint_zone_policies},
     {ngx_string("full="), ngx_http_stint_zone_full},
     {ngx_string("file="), ngx_http_stint_zone_file},
@@ -271,9 +297,10 @@ static char *ngx_http_stint_check_labels(ngx_conf_t *cf, const ngx_http_stint_zo
     ngx_uint_t policies = ngx_max(zone->options.max_policies, 64);
 
     if (zone->options.labels != 0 && zone->file.len == 0 &&
-        zone->options.max_keys < KEYS_OF_POLICY * policies) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"labels\" needs a zone of at least \"keys=%ui\"",
-                           KEYS_OF_POLICY * policies);
+        zone->options.max_entries < ENTRIES_OF_POLICY * policies) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"labels\" needs a zone of at least \"entries=%ui\"",
+                           ENTRIES_OF_POLICY * policies);
         return NGX_CONF_ERROR;
     }
     return NGX_CONF_OK;
@@ -316,8 +343,8 @@ static char *ngx_http_stint_check_alone(ngx_conf_t *cf, const ngx_http_stint_zon
     return NGX_CONF_OK;
 }
 
-/* stint_zone NAME keys=COUNT [policies=COUNT] [full=admit|refuse|replace] [file=PATH] [held=COUNT]
- *     [labels=COUNT] */
+/* stint_zone NAME entries=COUNT [policies=COUNT] [full=admit|refuse|replace] [file=PATH]
+ *     [held=COUNT] [labels=COUNT] */
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_str_t *value = cf->args->elts;
     ngx_http_stint_zone_t *zone;
@@ -341,8 +368,9 @@ static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return NGX_CONF_ERROR;
         }
     }
-    if (zone->options.max_keys == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" must have \"keys\" parameter", &cmd->name);
+    if (zone->options.max_entries == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" must have \"entries\" parameter",
+                           &cmd->name);
         return NGX_CONF_ERROR;
     }
     if (ngx_http_stint_check_labels(cf, zone) != NGX_CONF_OK ||

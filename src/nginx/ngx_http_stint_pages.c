@@ -103,8 +103,8 @@ static u_char *ngx_http_stint_json_zone(u_char *at, const ngx_http_stint_zone_t 
     static const char *const full[] = {"admit", "refuse", "replace"};
 
     at = ngx_http_stint_json(ngx_sprintf(at, "{\"zone\":"), zone->name.data, zone->name.len);
-    at = ngx_sprintf(at, ",\"version\":\"%s\",\"keys\":%uL,\"full\":\"%s\"", stint_version(),
-                     zone->options.max_keys, full[zone->options.on_full]);
+    at = ngx_sprintf(at, ",\"version\":\"%s\",\"entries\":%uL,\"full\":\"%s\"", stint_version(),
+                     zone->options.max_entries, full[zone->options.on_full]);
     at = ngx_sprintf(at, ",\"memory\":%uL,\"slots\":%uL,\"used\":%uL,\"live\":%uL", stats->memory,
                      stats->slots, stats->used, stats->live);
     at = ngx_sprintf(at, ",\"untracked\":%uL,\"replaced\":%uL,\"clock_steps\":%uL",

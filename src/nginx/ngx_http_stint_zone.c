@@ -187,13 +187,10 @@ static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
 
 static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     char reason[NGX_HTTP_STINT_REASON];
-    ngx_uint_t thousands = ngx_strstr(stint_reason(), "options.max_keys ") != NULL &&
-                           zone->keys.data[zone->keys.len - 1] > '9';
 
-    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s%s", &zone->name,
+    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
                   &zone->declared.file, zone->declared.line,
-                  ngx_http_stint_words(stint_reason(), reason),
-                  thousands ? " (k is 1024 in nginx, and 1000 in the command stint)" : "");
+                  ngx_http_stint_words(stint_reason(), reason));
 }
 
 /* A table in this process's own memory, which has the policies of a table in a file. */
@@ -203,7 +200,7 @@ static int ngx_http_stint_try(const struct stint_options *options,
     int error;
 
     small.path = NULL;
-    small.max_keys = 1;
+    small.max_entries = 1;
     small.labels = 0;
     small.flags &= ~(uint32_t)STINT_READ_ONLY;
     error = stint_open(&small, trial);
@@ -392,13 +389,13 @@ static char *ngx_http_stint_check_memory(ngx_conf_t *cf, const ngx_http_stint_zo
 /* What cannot change while nginx runs. */
 static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_zone_t *running,
                                           const ngx_http_stint_zone_t *zone) {
-    if (running->options.max_keys != zone->options.max_keys ||
+    if (running->options.max_entries != zone->options.max_entries ||
         running->options.max_policies != zone->options.max_policies ||
         running->options.labels != zone->options.labels) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "stint zone \"%V\" cannot change its size while nginx runs, and has "
-                           "keys=%uL policies=%uD labels=%uD: %s, or give it another name",
-                           &zone->name, running->options.max_keys, running->options.max_policies,
+                           "entries=%uL policies=%uD labels=%uD: %s, or give it another name",
+                           &zone->name, running->options.max_entries, running->options.max_policies,
                            running->options.labels,
                            running->file.len == 0 ? "restart nginx"
                                                   : "stop nginx and run \"stint resize\"");

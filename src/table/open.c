@@ -41,7 +41,7 @@ enum use { TO_MAKE, TO_OPEN, TO_ATTACH };
 
 static int check(const struct stint_options *options, enum use use) {
     const bool attach = use == TO_ATTACH;
-    const bool shaped = options->max_keys != 0 || options->shards != 0 ||
+    const bool shaped = options->max_entries != 0 || options->shards != 0 ||
                         options->max_policies != 0 || options->labels != 0;
     const bool file = attach || (use == TO_OPEN && options->path != NULL);
     const uint32_t unknown =
@@ -59,14 +59,15 @@ static int check(const struct stint_options *options, enum use use) {
         {unknown != 0, "options.flags has bits that this version does not know"},
         {attach && options->path == NULL,
          "options.path is NULL: which table is to be attached to?"},
-        {attach && shaped, "options.max_keys, shards, max_policies and labels must be 0: the table "
-                           "has its shape"},
-        {!attach && (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX),
-         "options.max_keys must be 1 to 2^40"},
+        {attach && shaped,
+         "options.max_entries, shards, max_policies and labels must be 0: the table "
+         "has its shape"},
+        {!attach && (options->max_entries == 0 || options->max_entries > STINT_ENTRIES_MAX),
+         "options.max_entries must be 1 to 2^40"},
         {(options->shards & (options->shards - 1)) != 0,
          "options.shards must be a power of two, or 0"},
-        {options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys,
-         "options.shards must be at most 2^16 and at most max_keys"},
+        {options->shards > STINT_SHARDS_MAX || options->shards > options->max_entries,
+         "options.shards must be at most 2^16 and at most max_entries"},
         {options->max_policies > STINT_POLICIES_MAX, "options.max_policies must be at most 65,535"},
         {!attach && options->mode > 0777, "options.mode must be permission bits, at most 0777"},
         {options->labels > STINT_LABELS_MAX, "options.labels must be at most 2^24"},
@@ -106,11 +107,11 @@ static size_t round_up(size_t number, size_t to) {
 
 /* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options) {
-    struct shape shape = {.header = {.layout = HEADER_LAYOUT, .max_keys = options->max_keys}};
+    struct shape shape = {.header = {.layout = HEADER_LAYOUT, .max_entries = options->max_entries}};
     struct header *header = &shape.header;
     struct table *table = &shape.table;
     uint64_t lines =
-        divide_up(options->max_keys, LINE_SLOTS / 2); /* half full with max_keys keys */
+        divide_up(options->max_entries, LINE_SLOTS / 2); /* half full with max_entries keys */
 
     header->max_policies = options->max_policies == 0 ? 64 : options->max_policies;
     table->tag_unit = 1;
@@ -137,7 +138,7 @@ static struct shape shape_of(const struct stint_options *options) {
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
     shape.shards = shape.counters + header->lanes * lane;
     header->notes = shape.shards + header->shards * sizeof(struct shard);
-    header->notes_count = round_up(options->max_keys / NOTE_KEYS, NOTES_IN_SET);
+    header->notes_count = round_up(options->max_entries / NOTE_KEYS, NOTES_IN_SET);
     if (header->notes_count < NOTES_MIN)
         header->notes_count = NOTES_MIN;
     shape.lines = header->notes + header->notes_count / NOTES_IN_SET * sizeof(struct note_set);
@@ -248,12 +249,12 @@ static int header_known(const struct header *header) {
 
 /* Finds the options that a table was made with, but for those that each process has of its own. */
 static int header_options(const struct header *header, struct stint_options *options) {
-    if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
-        (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
-        header->max_policies == 0 || header->max_policies > STINT_POLICIES_MAX ||
-        header->labels_count > STINT_LABELS_MAX)
+    if (header->max_entries == 0 || header->max_entries > STINT_ENTRIES_MAX ||
+        header->shards == 0 || (header->shards & (header->shards - 1)) != 0 ||
+        header->shards > STINT_SHARDS_MAX || header->max_policies == 0 ||
+        header->max_policies > STINT_POLICIES_MAX || header->labels_count > STINT_LABELS_MAX)
         return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
-    options->max_keys = header->max_keys;
+    options->max_entries = header->max_entries;
     options->shards = header->shards;
     options->max_policies = header->max_policies;
     options->labels = (uint32_t)header->labels_count;
@@ -275,7 +276,7 @@ static int header_check(const struct header *header, size_t size, bool any,
         const char *option;
         uint64_t made, asked;
     } numbers[] = {
-        {"max_keys", header->max_keys, asked->max_keys},
+        {"max_entries", header->max_entries, asked->max_entries},
         {"max_policies", header->max_policies, asked->max_policies},
         {"shards", header->shards, asked->shards},
         {"labels", header->labels_count, asked->labels_count},

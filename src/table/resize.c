@@ -136,11 +136,11 @@ static int slots_move(struct move *move) {
         }
     }
     if (move->lost != 0)
-        return stint_failed_with(
-            ENOSPC,
-            "options.max_keys is too small: the table has %llu live keys, and %llu of them find no "
-            "slot",
-            (unsigned long long)move->live, (unsigned long long)move->lost);
+        return stint_failed_with(ENOSPC,
+                                 "options.max_entries is too small: the table has %llu live keys, "
+                                 "and %llu of them find no "
+                                 "slot",
+                                 (unsigned long long)move->live, (unsigned long long)move->lost);
     return 0;
 }
 
@@ -156,8 +156,9 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
     stint_labels_move(from, to);
     watermarks_move(&move);
     if (!stint_notes_move(from, to))
-        return stint_failed(ENOSPC, "options.max_keys is too small: a note of an override finds no "
-                                    "place");
+        return stint_failed(ENOSPC,
+                            "options.max_entries is too small: a note of an override finds no "
+                            "place");
     return 0;
 }
 
@@ -169,8 +170,8 @@ static int resize(const struct stint_options *given, const struct stint_options 
     struct stint_limiter *to = NULL;
     struct stint_options options = *given; /* what is 0 is as it was */
 
-    if (options.max_keys == 0)
-        options.max_keys = made->max_keys;
+    if (options.max_entries == 0)
+        options.max_entries = made->max_entries;
     if (options.shards == 0)
         options.shards = made->shards;
     if (options.max_policies == 0)

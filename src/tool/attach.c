@@ -31,7 +31,7 @@ static bool name_policy(struct stint_policy *policy) {
     struct stint_limiter *limiter;
     uint32_t id;
 
-    options.max_keys = 1;
+    options.max_entries = 1;
     options.max_policies = 2; /* one with overrides takes two */
     if (stint_open(&options, &limiter) != 0)
         return false;

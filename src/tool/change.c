@@ -13,7 +13,7 @@ static struct stint_options options_of(const struct arguments *arguments) {
     struct stint_options options = STINT_OPTIONS_INIT;
 
     options.path = arguments->file;
-    options.max_keys = arguments->max_keys;
+    options.max_entries = arguments->max_entries;
     options.shards = arguments->shards;
     options.max_policies = arguments->max_policies;
     options.labels = arguments->labels;
@@ -162,12 +162,12 @@ int tool_make(const struct arguments *arguments) {
     char *text = NULL;
     int code = EXIT_GOOD;
 
-    if (options.max_keys == 0)
-        return usage_error(arguments->command->name, "--keys is missing");
+    if (options.max_entries == 0)
+        return usage_error(arguments->command->name, "--entries is missing");
     if (arguments->policies !=
         NULL) { /* a wrong text makes no table: it is tried in memory first */
         code = attach_text(arguments, arguments->policies, &text);
-        trial.max_keys = 1;
+        trial.max_entries = 1;
         trial.max_policies = options.max_policies;
         if (code == EXIT_GOOD)
             code = make_policies(arguments, &trial, text, false);
@@ -209,12 +209,12 @@ static int tell_options(const struct arguments *arguments) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.path = arguments->file;
     options.flags = STINT_READ_ONLY;
-    options.max_keys = stats.max_keys;
+    options.max_entries = stats.max_entries;
     options.max_policies = stats.max_policies;
     options.labels = (uint32_t)stats.labels;
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     report_note(&report, "options", "that servers must open it with now:");
-    report_count(&report, "max_keys", stats.max_keys);
+    report_count(&report, "max_entries", stats.max_entries);
     report_count(&report, "max_policies", stats.max_policies);
     report_count(&report, "labels", stats.labels);
     const uint32_t shards = shards_chosen(options) ? 0 : stats.shards;

@@ -44,8 +44,8 @@ static const struct {
     [OPTION_POLICY] = {"policy", "NAME", 0, "only keys under this policy"},
     [OPTION_INTERVAL] = {"interval", "SECONDS", 0, "between two looks [1]"},
     [OPTION_COUNT] = {"count", "N", 0, "how many looks; 0: without end [0]"},
-    [OPTION_KEYS] = {"keys", "N", 0,
-                     "live pairs of key and policy that it has room for; k is 1000"},
+    [OPTION_ENTRIES] = {"entries", "N", 0,
+                        "live pairs of key and policy that it has room for; k is 1000"},
     [OPTION_LABELS] = {"labels", "N", 0, "names of keys that it has room for"},
     [OPTION_MAX_POLICIES] = {"max-policies", "N", 0, "policies that it has room for"},
     [OPTION_SHARDS] = {"shards", "N", 0, "a power of two"},
@@ -293,9 +293,10 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         return read_seconds(value, &arguments->interval_ns) ? NULL : "seconds, such as 0.5";
     case OPTION_COUNT:
         return parse_count(value, 0, UINT64_MAX, &arguments->count) ? NULL : "a number";
-    case OPTION_KEYS:
-        return parse_count(value, 1, STINT_KEYS_MAX, &arguments->max_keys) ? NULL
-                                                                           : "1 to 1099511627776";
+    case OPTION_ENTRIES:
+        return parse_count(value, 1, STINT_ENTRIES_MAX, &arguments->max_entries)
+                   ? NULL
+                   : "1 to 1099511627776";
     case OPTION_LABELS:
         if (arguments->command->run != tool_resize)
             return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 16777216";

@@ -39,7 +39,7 @@ enum option_name {
     OPTION_POLICY,
     OPTION_INTERVAL,
     OPTION_COUNT,
-    OPTION_KEYS,
+    OPTION_ENTRIES,
     OPTION_LABELS,
     OPTION_MAX_POLICIES,
     OPTION_SHARDS,
@@ -75,7 +75,7 @@ struct arguments {
     enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
-    uint64_t max_keys, number, count, interval_ns;
+    uint64_t max_entries, number, count, interval_ns;
     uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
     const char *note;                                      /* --note */
     const char *policies;                                  /* --policies: a file */

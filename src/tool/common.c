@@ -48,8 +48,8 @@ static const char *const in_words[][2] = {
     {"options.labels has", "--label has"}, /* of metrics */
     {"options.labels takes", "--label takes"},
     {"options.labels", "--labels"},
-    {"options.max_keys", "--keys"},
-    {"max_keys", "--keys"},
+    {"options.max_entries", "--entries"},
+    {"max_entries", "--entries"},
     {"options.max_policies", "--max-policies"},
     {"max_policies", "--max-policies"},
     {"options.shards", "--shards"},

@@ -137,12 +137,12 @@ static const struct command commands[] = {
     {.name = "make",
      .run = tool_make,
      .operands = "F",
-     .options = OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) |
+     .options = OPTION(ENTRIES) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) |
                 OPTION(MODE) | OPTION(POLICIES),
      .failed = EXIT_FAILED,
      .summary = "make a table",
      .about = "Makes a table, with policies if some are given. One that is there with the same\n"
-              "options is left as it is, and gets the policies. --keys is required."},
+              "options is left as it is, and gets the policies. --entries is required."},
     {.name = "apply",
      .run = tool_apply,
      .operands = "FT",
@@ -155,7 +155,7 @@ static const struct command commands[] = {
     {.name = "resize",
      .run = tool_resize,
      .operands = "F",
-     .options = OPTION(JSON) | OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) |
+     .options = OPTION(JSON) | OPTION(ENTRIES) | OPTION(LABELS) | OPTION(MAX_POLICIES) |
                 OPTION(SHARDS) | OPTION(MODE),
      .failed = EXIT_FAILED,
      .summary = "move all keys into a larger or smaller table",

@@ -424,14 +424,14 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
 
     options.clock = log_clock;
     options.flags = STINT_PREFAULT; /* so that page faults are not timed */
-    options.max_keys = replay->log.keys;
+    options.max_entries = replay->log.keys;
     do {
         struct stint_limiter *limiter;
         struct stint_policy added = STINT_POLICY_INIT;
         log_clock_ns = replay->log.first_ns;
         if (stint_open(&options, &limiter) < 0) {
             fprintf(stderr, "stint replay: a limiter for %llu keys: %s\n",
-                    (unsigned long long)options.max_keys, reason());
+                    (unsigned long long)options.max_entries, reason());
             return EXIT_FAILED;
         }
         uint32_t id;
@@ -447,7 +447,8 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         result->bans = stats.bans;
         result->banning = added.ban != 0;
         stint_close(limiter);
-        options.max_keys *= 2; /* a key found no slot: hardly ever, but then the counts are off */
+        options.max_entries *=
+            2; /* a key found no slot: hardly ever, but then the counts are off */
     } while (untracked != 0);
     return EXIT_GOOD;
 }

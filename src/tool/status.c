@@ -168,8 +168,8 @@ static void print_room(struct report *report, const char *name, uint64_t taken, 
 
 /* What there is room for, and how much of it is taken. */
 static void print_rooms(struct report *report, const struct stint_stats *stats) {
-    print_room(report, "keys", stats->live, stats->slots / 2,
-               "most keys that it was made for are there: see stint resize --keys");
+    print_room(report, "entries", stats->live, stats->slots / 2,
+               "most entries that it was made for are there: see stint resize --entries");
     print_room(report, "policy_ids", stats->policy_ids, stats->max_policies,
                "few are left: gone ones are free again once nobody has the table open, or see "
                "stint resize --max-policies");
@@ -177,10 +177,10 @@ static void print_rooms(struct report *report, const struct stint_stats *stats) 
         print_room(report, "labels", stats->used_labels, stats->labels,
                    "names of keys make room for others: see stint resize --labels");
     print_room(report, "reach", stats->reach, stats->max_reach,
-               "some keys nearly found no slot: see stint resize --keys");
+               "some keys nearly found no slot: see stint resize --entries");
     if (report_is_text(report))
         return;
-    report_count(report, "max_keys", stats->max_keys);
+    report_count(report, "max_entries", stats->max_entries);
     report_count(report, "slots", stats->slots);
     report_count(report, "used", stats->used);
     report_count(report, "live", stats->live);

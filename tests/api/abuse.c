@@ -223,7 +223,7 @@ TEST(test_chosen_keys_of_another_secret) {
     uint64_t names[CHOSEN];
     choose_names(100, names, CHOSEN, 0);
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = TABLE_KEYS;
+    options.max_entries = TABLE_KEYS;
     options.clock = test_clock;
     test_time = T0;
     struct stint_limiter *limiter = open_with(&options);
@@ -455,9 +455,9 @@ static uint64_t mapped_now(void) {
 enum { RIGHT = 0, NOT_REFUSED, WRONG_ERROR, WRONG_REASON, LEAKED, NEVER_OPENED, NO_PROC };
 
 /* Opens a table under every limit from what the process has to more than the table takes. */
-static int open_under_limits(uint64_t max_keys, uint32_t flags) {
+static int open_under_limits(uint64_t max_entries, uint32_t flags) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
+    options.max_entries = max_entries;
     options.flags = flags;
     struct stint_limiter *limiter = NULL;
     if (stint_open(&options, &limiter) != 0) /* without a limit; and the C library has its heap */
@@ -525,7 +525,7 @@ TEST_IN_DIRECTORY(test_file_size_limit) {
         struct stint_options options = shared_options(100000), same = STINT_OPTIONS_INIT;
         struct stint_limiter *limiter = NULL;
         struct rlimit limit = {stint_memory_size(&options), RLIM_INFINITY};
-        same.max_keys = 200000;
+        same.max_entries = 200000;
         for (int i = 0; i < 2; i++, limit.rlim_cur--) {
             if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
                 _exit(2);

@@ -60,7 +60,7 @@ TEST(test_open) {
 
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 96, 1000, 65537, 3000000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        options.max_keys = sizes[i];
+        options.max_entries = sizes[i];
         limiter = open_with(&options);
         struct stint_stats stats = get_stats(limiter);
         assert_true(stats.slots >= 2 * sizes[i]);
@@ -72,7 +72,7 @@ TEST(test_open) {
         stint_close(limiter);
     }
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     for (uint32_t shards = 1; shards <= STINT_SHARDS_MAX; shards *= 2) {
         options.shards = shards;
         limiter = open_with(&options);
@@ -80,7 +80,7 @@ TEST(test_open) {
         stint_close(limiter);
     }
     options = good_options();
-    options.max_keys = options.shards = 8;
+    options.max_entries = options.shards = 8;
     limiter = open_with(&options);
     stint_close(limiter);
 
@@ -95,7 +95,7 @@ TEST(test_open) {
 
 TEST(test_open_errors) {
     static const struct wrong rows[] = {
-        {FIELD(stint_options, max_keys), 3, {0, STINT_KEYS_MAX + 1, UINT64_MAX}},
+        {FIELD(stint_options, max_entries), 3, {0, STINT_ENTRIES_MAX + 1, UINT64_MAX}},
         /* Of 1,000 keys 1,024 is too many. */
         {FIELD(stint_options, shards), 9, {3, 5, 6, 7, 12, 1023, 1024, 65535, UINT32_MAX}},
         {FIELD(stint_options, max_policies), 2, {STINT_POLICIES_MAX + 1, UINT32_MAX}},
@@ -112,7 +112,7 @@ TEST(test_open_errors) {
             assert_not_opened(&options, rows[row].field);
         }
     options = good_options();
-    options.max_keys = 10000000;
+    options.max_entries = 10000000;
     options.shards = 2 * STINT_SHARDS_MAX;
     assert_not_opened(&options, "shards");
     options = good_options();
@@ -268,7 +268,7 @@ TEST(test_no_memory) {
     low.rlim_cur = (rlim_t)1 << 45;
     assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
     struct stint_options options = good_options();
-    options.max_keys = STINT_KEYS_MAX;
+    options.max_entries = STINT_ENTRIES_MAX;
     struct stint_limiter *untouched = (struct stint_limiter *)(uintptr_t)0x5a5a;
     struct stint_limiter *limiter = untouched;
     int error = stint_open(&options, &limiter);

@@ -371,12 +371,12 @@ static int open_some_way(enum way way, uint64_t *memory, size_t size,
     struct stint_options shape = STINT_OPTIONS_INIT;
     shape.clock = test_clock;
     if (way == RESIZE) {
-        shape.max_keys = 5000;
+        shape.max_entries = 5000;
         int error = stint_resize(path, &shape);
         if (error != 0)
             return error;
     }
-    shape.max_keys = 0;
+    shape.max_entries = 0;
     shape.path = path;
     shape.flags = way == READ ? STINT_READ_ONLY : 0;
     return stint_attach(&shape, opened);
@@ -957,7 +957,7 @@ static stint_key family_key(const struct stint_limiter *limiter, int family, uin
 TEST(test_alike_without_the_secret) {
     struct stint_options options = STINT_OPTIONS_INIT;
     static stint_key keys[FLOOD];
-    options.max_keys = FLOOD_KEYS;
+    options.max_entries = FLOOD_KEYS;
     options.shards = 1;
     for (uint64_t table = 0; table < test_rounds(8); table++) {
         struct stint_limiter *limiter = open_with(&options); /* its secret is random */

@@ -356,9 +356,9 @@ TEST(test_latest_recovers) {
 
 /* A limiter that keys of `minute` have filled, beside a policy of longer windows, and the clock
  * steps back. `key` receives the next number. */
-static struct stint_limiter *fill_and_step_back(uint64_t max_keys, uint32_t *minute,
+static struct stint_limiter *fill_and_step_back(uint64_t max_entries, uint32_t *minute,
                                                 uint64_t *key) {
-    struct stint_limiter *limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter = open_limiter(max_entries, STINT_FULL_REFUSE);
     *minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
     *key = 0;
@@ -420,13 +420,13 @@ TEST(test_step_back_of_kept_keys) {
 enum { FLOOD = 20000 };
 
 /* Promise F: a flood of keys that were never seen does not take a count from a live one. */
-static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_keys) {
+static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_entries) {
     test_time = T0;
-    struct stint_limiter *limiter = open_limiter(max_keys, on_full);
+    struct stint_limiter *limiter = open_limiter(max_entries, on_full);
     uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
-    for (uint64_t k = 0; k < max_keys; k++)
+    for (uint64_t k = 0; k < max_entries; k++)
         assert_int_equal(take(limiter, id, k, 1 + (uint32_t)(k % 40)).flags, 0);
-    assert_table(limiter, max_keys, max_keys, 0, 0);
+    assert_table(limiter, max_entries, max_entries, 0, 0);
 
     uint64_t untracked = 0;
     for (uint64_t k = 0; k < FLOOD; k++) {
@@ -437,10 +437,10 @@ static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_keys
         /* What the flood was given, it keeps. */
         assert_int_equal(look(limiter, id, 1000000 + k, 1).used, v.flags == 0);
     }
-    for (uint64_t k = 0; k < max_keys; k++)
+    for (uint64_t k = 0; k < max_entries; k++)
         assert_int_equal(look(limiter, id, k, 1).used, 1 + k % 40);
 
-    const uint64_t live = max_keys + FLOOD - untracked;
+    const uint64_t live = max_entries + FLOOD - untracked;
     assert_true(untracked > 0);
     assert_table(limiter, live, live, untracked, 0);
     assert_int_equal(get_stats(limiter).used, live);
@@ -451,15 +451,15 @@ static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_keys
     /* In the next window as many keys as were promised are placed again, new ones. */
     test_time = T0 + MINUTE;
     assert_int_equal(get_stats(limiter).live, 0);
-    for (uint64_t k = 0; k < max_keys; k++) {
+    for (uint64_t k = 0; k < max_entries; k++) {
         struct stint_verdict v = take(limiter, id, 2000000 + k, 3);
         assert_int_equal(v.flags, 0);
         assert_int_equal(v.used, 3);
         assert_true(v.window == T0 + 2 * MINUTE);
     }
-    for (uint64_t k = 0; k < max_keys; k++)
+    for (uint64_t k = 0; k < max_entries; k++)
         assert_int_equal(look(limiter, id, 2000000 + k, 1).used, 3);
-    assert_int_equal(get_stats(limiter).live, max_keys);
+    assert_int_equal(get_stats(limiter).live, max_entries);
     assert_int_equal(get_stats(limiter).untracked, untracked);
     stint_close(limiter);
 }

@@ -74,9 +74,9 @@ static bool untracked(const struct stint_verdict *verdict) {
 }
 
 /* Interrupts a decision after each of its instructions, each time in a copy of this process. */
-static void interrupt(uint64_t max_keys, uint64_t held, uint64_t key, uint64_t other) {
+static void interrupt(uint64_t max_entries, uint64_t held, uint64_t key, uint64_t other) {
     test_time = T0;
-    bed.limiter = open_limiter(max_keys, STINT_FULL_ADMIT);
+    bed.limiter = open_limiter(max_entries, STINT_FULL_ADMIT);
     bed.policy = add_policy(bed.limiter, "second", LIMIT, SECOND, 0, 0);
     bed.other = other;
     for (uint64_t i = 0; i < held; i++)
@@ -118,8 +118,8 @@ static void interrupt(uint64_t max_keys, uint64_t held, uint64_t key, uint64_t o
         _exit(0);
     assert_false(bed.wrong);
     assert_true(bed.count > 50);
-    print_message("%" PRIu64 " keys at most, %" PRIu64 " there: %lu instructions\n", max_keys, held,
-                  bed.count);
+    print_message("%" PRIu64 " keys at most, %" PRIu64 " there: %lu instructions\n", max_entries,
+                  held, bed.count);
 }
 
 TEST(test_every_instruction) {
@@ -165,7 +165,7 @@ static void *number_of_second(void *number) {
 /* Of a table that others may share each thread has to find a lane, too. */
 static void open_bed(void *memory, size_t size) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 1000;
+    options.max_entries = 1000;
     options.clock = test_clock;
     if (memory == NULL) {
         bed.limiter = open_with(&options);
@@ -219,7 +219,7 @@ TEST(test_every_instruction_of_first) {
     interrupt_threads(NULL, 0);
 
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 1000;
+    options.max_entries = 1000;
     size_t size = stint_memory_size(&options);
     void *memory = shared_memory(size);
     interrupt_threads(memory, size);

@@ -70,7 +70,7 @@ class Metrics(unittest.TestCase):
             "overrides": 0,
             "barred_keys": 0,
             "banned_keys": 0,
-            "max_keys": 1000,
+            "max_entries": 1000,
             "processes": 0,
             "max_policies": 8,
             "policy_ids": 5,

@@ -236,13 +236,13 @@ TEST_IN_DIRECTORY(test_resized) {
                                              i < 20 ? LATER : T0 + MINUTE, i < 20 ? "stays" : "x"),
                          0);
     stint_close(limiter);
-    resized.max_keys = KEYS / 10;
+    resized.max_entries = KEYS / 10;
     resized.clock = options.clock;
     assert_int_equal(stint_resize(path, &resized), -ENOSPC);
     assert_reason("a note of an override finds no place");
     for (uint64_t keys = KEYS / 10; keys <= KEYS; keys *= 10) {
         test_time = T0 + MINUTE;
-        options.max_keys = resized.max_keys = keys;
+        options.max_entries = resized.max_entries = keys;
         assert_int_equal(stint_resize(path, &resized), 0);
         limiter = open_with(&options);
         struct told told = {0};

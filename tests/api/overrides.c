@@ -998,10 +998,10 @@ TEST_IN_DIRECTORY(test_resized) {
     assert_int_equal(ask(limiter, id, banned, 2, 0).flags, FIRST | BANNED);
     stint_close(limiter);
     struct stint_options resized = STINT_OPTIONS_INIT;
-    resized.max_keys = 40000;
+    resized.max_entries = 40000;
     resized.clock = options.clock;
     assert_int_equal(stint_resize(path, &resized), 0);
-    options.max_keys = 40000;
+    options.max_entries = 40000;
     limiter = open_with(&options);
     assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
     assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);

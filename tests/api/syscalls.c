@@ -59,7 +59,7 @@ TEST(test_filter) {
 
 static struct stint_limiter *open_bed(uint32_t flags, uint32_t on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 500;
+    options.max_entries = 500;
     options.flags = flags;
     options.on_full = on_full;
     struct stint_limiter *limiter = open_with(&options);

@@ -99,7 +99,7 @@ class Grant {
 
 int main() try {
     stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 10000;
+    options.max_entries = 10000;
     Limiter limiter(options);
     const std::uint32_t daily = limiter.policy("1000/366d name=daily");
     const stint_key client = limiter.key("192.0.2.7");

@@ -147,7 +147,7 @@ int main(int arguments_count, char **arguments) {
     int wait = 0;
     if (arguments_count != 2)
         die("usage", "paced LIMIT");
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     if (stint_policy_parse(arguments[1], &rule, NULL) != 0 || stint_open(&options, &limiter) != 0 ||
         stint_policy_add(limiter, &rule, &policy) != 0)
         die(arguments[1], stint_reason());

@@ -58,7 +58,7 @@ int main(int count, char **arguments) {
         die("usage", "prefork PORT WORKERS LIMIT");
     int workers = atoi(arguments[2]);
 
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     size_t size = stint_memory_size(&options);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

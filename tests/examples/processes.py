@@ -39,7 +39,7 @@ def open_limiter(ffi, stint, table, limit):
 
     options, policy = ffi.new("struct stint_options *"), ffi.new("struct stint_policy *")
     options.size, policy.size = ffi.sizeof(options[0]), ffi.sizeof(policy[0])
-    options.max_keys = 10000
+    options.max_entries = 10000
     path = options.path = ffi.new("char[]", table.encode())
     limiter, identity = ffi.new("struct stint_limiter **"), ffi.new("uint32_t *")
     check(stint.stint_open(options, limiter))

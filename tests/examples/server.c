@@ -536,7 +536,7 @@ int main(int count, char **arguments) {
             die(arguments[i], "not an address, nor a prefix such as 10.0.0.0/8");
     }
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 100000;
+    options.max_entries = 100000;
     options.path = arguments[3];
     policies_path = arguments[4];
     if (stint_open(&options, &limiter) != 0)

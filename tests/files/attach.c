@@ -19,8 +19,9 @@
 #include "random.h"
 
 /* A table of each shape, made by its server. */
-static struct stint_limiter *make_table(uint64_t max_keys, uint32_t max_policies, uint32_t labels) {
-    struct stint_options options = shared_options(max_keys);
+static struct stint_limiter *make_table(uint64_t max_entries, uint32_t max_policies,
+                                        uint32_t labels) {
+    struct stint_options options = shared_options(max_entries);
     options.max_policies = max_policies;
     options.labels = labels;
     return open_with(&options);
@@ -57,12 +58,12 @@ static void take_times(struct stint_limiter *limiter, uint32_t policy, uint64_t 
 
 TEST_IN_DIRECTORY(test_attach) {
     const struct {
-        uint64_t max_keys;
+        uint64_t max_entries;
         uint32_t shards, max_policies, labels;
     } shapes[] = {{1000, 0, 0, 0},     {1, 0, 1, 0},     {100000, 0, 3, 1},
                   {100000, 64, 64, 5}, {100, 2, 300, 8}, {10, 0, 65535, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct stint_options options = shared_options(shapes[i].max_keys);
+        struct stint_options options = shared_options(shapes[i].max_entries);
         options.shards = shapes[i].shards;
         options.max_policies = shapes[i].max_policies;
         options.labels = shapes[i].labels;
@@ -102,7 +103,7 @@ TEST_IN_DIRECTORY(test_attach_options) {
     ROW(flags, 1 << 4, EINVAL, "options.flags");
     ROW(on_full, 3, EINVAL, "options.on_full");
     ROW(path, "", EINVAL, "options.path is empty");
-    ROW(max_keys, 100, EINVAL, "must be 0");
+    ROW(max_entries, 100, EINVAL, "must be 0");
     ROW(shards, 1, EINVAL, "must be 0");
     ROW(max_policies, 64, EINVAL, "must be 0");
     ROW(labels, 4, EINVAL, "must be 0");
@@ -627,9 +628,10 @@ TEST_IN_DIRECTORY(test_read_only_open) {
         assert_int_equal(stint_policy_remove(limiter, minute), -EROFS);
         stint_close(limiter);
         for (int i = 0; i < 4; i++) {
-            static const char *const reasons[] = {"max_keys", "shards", "max_policies", "labels"};
+            static const char *const reasons[] = {"max_entries", "shards", "max_policies",
+                                                  "labels"};
             other = options;
-            other.max_keys -= i == 0;
+            other.max_entries -= i == 0;
             other.shards = i == 1 ? 2 : 0;
             other.max_policies = i == 2 ? 65 : 0;
             other.labels = i == 3 ? 8 : 0;

@@ -926,7 +926,7 @@ static void use_library(const char *name, size_t count) {
     *(void **)&library.close = dlsym(loaded, "stint_close");
     EXPECT(library.open != NULL && library.add != NULL && library.take != NULL &&
            library.close != NULL);
-    options.max_keys = 1000;
+    options.max_entries = 1000;
     options.path = path;
     EXPECT(library.open(&options, &library.limiter) == 0);
     EXPECT(library.add(library.limiter, &policy, &id) == 0 && id == 0);

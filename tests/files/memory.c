@@ -170,9 +170,9 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 
 /* ---- Opening -------------------------------------------------------------------------------- */
 
-static struct stint_options options_of(uint64_t max_keys, uint32_t flags) {
+static struct stint_options options_of(uint64_t max_entries, uint32_t flags) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
+    options.max_entries = max_entries;
     options.flags = flags;
     return options;
 }
@@ -282,7 +282,7 @@ TEST(test_each_call_of_resize_refused) {
             assert_int_equal(about.st_ino, before.st_ino);
         }
     }
-    options.max_keys = 100;
+    options.max_entries = 100;
     assert_int_equal(stint_open(&options, &limiter), 0);
     assert_int_equal(policy, 0);
     stint_close(limiter);
@@ -509,7 +509,7 @@ TEST(test_parts_of_the_mapping) {
         const size_t lines = table->line_count * sizeof(struct line);
         size_t end = 0;
         assert_int_equal(limiter->max_policies, options.max_policies);
-        assert_true(table->line_count * LINE_SLOTS >= 2 * options.max_keys);
+        assert_true(table->line_count * LINE_SLOTS >= 2 * options.max_entries);
         assert_true(table->tag_unit > options.max_policies &&
                     table->tag_unit <= 2 * (uint64_t)options.max_policies);
         check_part(limiter, limiter->header, sizeof(struct header), &end);
@@ -521,7 +521,7 @@ TEST(test_parts_of_the_mapping) {
                    &end);
         check_part(limiter, table->shards, sizeof(struct shard) << table->shard_bits, &end);
         check_part(limiter, limiter->notes, limiter->note_sets * sizeof(struct note_set), &end);
-        assert_int_equal(limiter->note_sets, options.max_keys < 300000 ? 8 : 19);
+        assert_int_equal(limiter->note_sets, options.max_entries < 300000 ? 8 : 19);
         const size_t before = end;
         check_part(limiter, table->lines, lines, &end);
         const size_t aligned = lines >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;

@@ -41,12 +41,12 @@ static struct shared {
     uint32_t granted[POLICIES][KEYS];
 } * shared;
 
-static struct stint_options options_of(uint64_t max_keys) {
-    struct stint_options options = shared_options(max_keys);
+static struct stint_options options_of(uint64_t max_entries) {
+    struct stint_options options = shared_options(max_entries);
     options.on_full = STINT_FULL_REFUSE;
-    if (max_keys != 0)
+    if (max_entries != 0)
         options.secret = test_secret(); /* keys that all find room, in every run */
-    options.labels = max_keys == 0 ? 0 : 64;
+    options.labels = max_entries == 0 ? 0 : 64;
     return options;
 }
 
@@ -177,7 +177,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     larger.clock = test_clock;
-    larger.max_keys = 9000;
+    larger.max_entries = 9000;
     if (stint_resize(path, &larger) != 0)
         fail_msg("%s", stint_reason());
     loss->resized = file_read(path);

@@ -27,8 +27,8 @@ static const char *leftover(void) {
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
 /* A shape for which hashes are whole. */
-static struct stint_options shaped(uint64_t max_keys, uint32_t shards, uint32_t max_policies) {
-    struct stint_options options = shared_options(max_keys);
+static struct stint_options shaped(uint64_t max_entries, uint32_t shards, uint32_t max_policies) {
+    struct stint_options options = shared_options(max_entries);
     options.shards = shards;
     options.max_policies = max_policies;
     options.secret = test_secret();
@@ -36,8 +36,8 @@ static struct stint_options shaped(uint64_t max_keys, uint32_t shards, uint32_t 
 }
 
 /* The options that stint_resize is given for a shape. */
-static struct stint_options sized(uint64_t max_keys, uint32_t shards, uint32_t max_policies) {
-    struct stint_options options = shaped(max_keys, shards, max_policies);
+static struct stint_options sized(uint64_t max_entries, uint32_t shards, uint32_t max_policies) {
+    struct stint_options options = shaped(max_entries, shards, max_policies);
     options.path = NULL;
     return options;
 }
@@ -318,7 +318,7 @@ TEST_IN_DIRECTORY(test_as_it_was) {
     free(after.start);
     given = sized(100000, 0, 0);
     resize(&given);
-    bigger.max_keys = 100000;
+    bigger.max_entries = 100000;
     limiter = open_with(&bigger); /* 16 shards; it was 4 */
     assert_int_equal(used_of(limiter, id, 1), 4);
     stint_close(limiter);
@@ -330,7 +330,7 @@ TEST_IN_DIRECTORY(test_as_it_was) {
     stint_close(open_with(&bigger));
     given = sized(30000, 0, 0);
     resize(&given);
-    bigger.max_keys = 30000;
+    bigger.max_entries = 30000;
     limiter = open_with(&bigger);
     assert_int_equal(used_of(limiter, id, 1), 4);
     stint_close(limiter);
@@ -385,7 +385,7 @@ TEST_IN_DIRECTORY(test_policies_gone) {
     free(before.start);
     given.max_policies = 0;
     resize(&given);
-    options.max_keys = 1600;
+    options.max_entries = 1600;
     limiter = open_with(&options);
     assert_int_equal(get_stats(limiter).policies, 3);
     assert_int_equal(policy_found(limiter, "a"), 4);
@@ -515,7 +515,7 @@ TEST_IN_DIRECTORY(test_clock_behind) {
     test_time = T0 - 400 * DAY;
     resize(&given);
     test_time = T0 + MINUTE;
-    options.max_keys = 1600;
+    options.max_entries = 1600;
     limiter = open_with(&options);
     for (uint64_t i = 0; i < KEYS; i++)
         assert_int_equal(used_of(limiter, id, number_key(limiter, i)), 1 + i % 5);

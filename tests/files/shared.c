@@ -34,8 +34,8 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 
 /* ---- Tables in files ------------------------------------------------------------------------- */
 
-static struct stint_limiter *open_shared(uint64_t max_keys) {
-    const struct stint_options options = shared_options(max_keys);
+static struct stint_limiter *open_shared(uint64_t max_entries) {
+    const struct stint_options options = shared_options(max_entries);
     return open_with(&options);
 }
 
@@ -50,7 +50,7 @@ static int open_either(const struct stint_options *options, void *memory, size_t
 static void assert_refused(const struct stint_options *options, int error, const char *reason) {
     struct stint_limiter *limiter = NULL;
     int opened =
-        options->max_keys == 0 ? stint_attach(options, &limiter) : stint_open(options, &limiter);
+        options->max_entries == 0 ? stint_attach(options, &limiter) : stint_open(options, &limiter);
     if (opened != -error || strstr(stint_reason(), reason) == NULL ||
         strncmp(stint_reason(), options->path, strlen(options->path)) != 0)
         fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
@@ -300,8 +300,8 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     const struct damage read[] = {
         {offsetof(struct header, shards), 0x02, "shape is none"},
         {offsetof(struct header, shards) + 3, 0x01, "shape is none"},
-        {offsetof(struct header, max_keys) + 6, 0x01, "shape is none"},
-        {offsetof(struct header, max_keys) + 3, 0x01, "sizes"},
+        {offsetof(struct header, max_entries) + 6, 0x01, "shape is none"},
+        {offsetof(struct header, max_entries) + 3, 0x01, "sizes"},
         {offsetof(struct header, max_policies) + 3, 0x01, "shape is none"},
         {offsetof(struct header, max_policies), 0x01, "sizes"},
         {offsetof(struct header, labels_count), 0x04, "sizes"},
@@ -491,9 +491,9 @@ TEST_IN_DIRECTORY(test_other_options) {
     secret[191] ^= 1;
     for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
         struct stint_options others[] = {options, options, options, options, options};
-        static const char *const reasons[] = {"max_keys 100, not 101", "max_policies 64, not 65",
+        static const char *const reasons[] = {"max_entries 100, not 101", "max_policies 64, not 65",
                                               "options.shards 1, not 4", "secret"};
-        others[0].max_keys = 101;
+        others[0].max_entries = 101;
         others[1].max_policies = 65;
         others[2].shards = 4;
         others[3].secret = secret;
@@ -620,12 +620,12 @@ TEST_IN_DIRECTORY(test_open_in) {
     assert_int_equal(used_of(one, minute, 5), 10);
     stint_close(one);
 
-    options.max_keys = 999;
+    options.max_entries = 999;
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
-    options.max_keys = 0;
+    options.max_entries = 0;
     assert_int_equal(stint_memory_size(&options), 0);
-    assert_reason("max_keys");
-    options.max_keys = 1000;
+    assert_reason("max_entries");
+    options.max_entries = 1000;
 
     memset(memory, 0, sizeof(struct header));
     memory[100] = 1;

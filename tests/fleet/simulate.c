@@ -69,7 +69,7 @@ static bool open_limiter(struct fleet *fleet, uint64_t room) {
     fleet->limiter = NULL;
     for (size_t i = 0; i < sizeof(secret); i++)
         secret[i] = (unsigned char)mix64(fleet->row->seed + i);
-    options.max_keys = fleet->room = room * 2 + SPARE;
+    options.max_entries = fleet->room = room * 2 + SPARE;
     options.clock = simulated_clock;
     options.secret = secret;
     options.on_full = STINT_FULL_REFUSE;

@@ -20,8 +20,8 @@ static struct bytes whole;
 static size_t parts[PARTS + 1];
 
 /* Of a table in a file, or of one that is to be. */
-static struct stint_options options_of(uint64_t max_keys, const char *file) {
-    struct stint_options options = shared_options(max_keys);
+static struct stint_options options_of(uint64_t max_entries, const char *file) {
+    struct stint_options options = shared_options(max_entries);
     options.path = file;
     options.flags = STINT_SMALL_PAGES;
     return options;

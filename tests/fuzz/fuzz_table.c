@@ -223,7 +223,7 @@ static struct stint_limiter *open_file(struct stint_options *options, bool attac
     int error;
     if (attach) { /* the shape is the file's */
         struct stint_options shapeless = *options;
-        shapeless.max_keys = 0;
+        shapeless.max_entries = 0;
         shapeless.shards = shapeless.max_policies = shapeless.labels = 0;
         error = stint_attach(&shapeless, &limiter);
     } else {

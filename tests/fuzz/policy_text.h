@@ -60,7 +60,7 @@ static inline struct stint_limiter *open_for(uint32_t max_policies) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter;
 
-    options.max_keys = 8;
+    options.max_entries = 8;
     options.max_policies = max_policies;
     options.flags = STINT_SMALL_PAGES;
     int error = stint_open(&options, &limiter);

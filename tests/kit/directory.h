@@ -35,9 +35,9 @@ static inline int directory_remove(void **state) {
 #define TEST_IN_DIRECTORY(name) TEST_WITH(name, directory_make, directory_remove)
 
 /* Options of a table in that file. */
-static inline struct stint_options shared_options(uint64_t max_keys) {
+static inline struct stint_options shared_options(uint64_t max_entries) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
+    options.max_entries = max_entries;
     options.clock = test_clock;
     options.path = path;
     return options;

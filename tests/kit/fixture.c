@@ -67,9 +67,9 @@ void assert_cut(const char *buffer, size_t size, const char *text, size_t length
         assert_int_equal(buffer[i], NOT_WRITTEN);
 }
 
-struct stint_options fixture_options(uint64_t max_keys, enum stint_on_full on_full) {
+struct stint_options fixture_options(uint64_t max_entries, enum stint_on_full on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
+    options.max_entries = max_entries;
     options.on_full = on_full;
     options.clock = test_clock;
     options.secret = test_secret();
@@ -84,8 +84,8 @@ struct stint_limiter *open_with(const struct stint_options *options) {
     return limiter;
 }
 
-struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full) {
-    struct stint_options options = fixture_options(max_keys, on_full);
+struct stint_limiter *open_limiter(uint64_t max_entries, enum stint_on_full on_full) {
+    struct stint_options options = fixture_options(max_entries, on_full);
     return open_with(&options);
 }
 

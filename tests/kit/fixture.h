@@ -107,11 +107,11 @@ char *cut_buffer(size_t size);
 void assert_cut(const char *buffer, size_t size, const char *text, size_t length);
 
 /* Those with the test's clock and secret. */
-struct stint_options fixture_options(uint64_t max_keys, enum stint_on_full on_full);
+struct stint_options fixture_options(uint64_t max_entries, enum stint_on_full on_full);
 
 /* All of these must succeed. */
 struct stint_limiter *open_with(const struct stint_options *options);
-struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full);
+struct stint_limiter *open_limiter(uint64_t max_entries, enum stint_on_full on_full);
 uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy);
 uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
                     uint64_t window, int64_t start, uint32_t flags);

@@ -43,7 +43,7 @@ struct stint_policy kind_drawn(enum kind kind, const struct stint_policy *base,
 void add_kinds(struct stint_limiter *limiter, enum kind end);
 
 /* A limiter with those of MINUTES, at T0. */
-struct stint_limiter *open_kinds(uint64_t max_keys, enum stint_on_full on_full);
+struct stint_limiter *open_kinds(uint64_t max_entries, enum stint_on_full on_full);
 
 /* A copy of all that decisions write in a table, but for the counters. */
 struct copied {

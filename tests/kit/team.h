@@ -21,8 +21,8 @@ static inline void set_time(uint64_t ns) {
 }
 
 /* With another secret in each run, so that keys meet in other lines. */
-static inline struct stint_limiter *open_anywhere(uint64_t max_keys) {
-    struct stint_options options = fixture_options(max_keys, STINT_FULL_REFUSE);
+static inline struct stint_limiter *open_anywhere(uint64_t max_entries) {
+    struct stint_options options = fixture_options(max_entries, STINT_FULL_REFUSE);
     options.secret = NULL;
     return open_with(&options);
 }

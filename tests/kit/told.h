@@ -8,11 +8,11 @@
 #include "fixture.h"
 
 /* A test of a table that has one policy, `id`, when the clock says T0. */
-#define TEST_OF(name, max_keys, on_full, text)                                                     \
+#define TEST_OF(name, max_entries, on_full, text)                                                  \
     static void name##_of(struct stint_limiter *limiter, uint32_t id);                             \
     TEST(name) {                                                                                   \
         test_time = T0;                                                                            \
-        struct stint_limiter *limiter = open_limiter(max_keys, on_full);                           \
+        struct stint_limiter *limiter = open_limiter(max_entries, on_full);                        \
         name##_of(limiter, add_text(limiter, text));                                               \
         stint_close(limiter);                                                                      \
     }                                                                                              \

@@ -800,7 +800,7 @@ void start_round(void) {
     /* A table of one line, one that is often as full as was promised, one that never is. All slots
      * of a key are looked for from one line on, up to ten of these 500: so that has more room. */
     static const struct {
-        uint64_t max_keys, certain;
+        uint64_t max_entries, certain;
         uint32_t keys, shards;
         bool one_line;
         uint32_t most_stripes;
@@ -812,7 +812,7 @@ void start_round(void) {
     size_t table = below(sizeof tables / sizeof tables[0]);
 
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = tables[table].max_keys;
+    options.max_entries = tables[table].max_entries;
     options.shards = tables[table].shards;
     options.on_full = (uint32_t)below(3);
     options.clock = test_clock;

@@ -28,7 +28,7 @@ class WithUpstream(Upstream):
         behind = server.directory / "upstream"
         answers = "".join(location(f"/{code}", f"return {code} answer;") for code in (200, 401, 503))
         server.configure(
-            f"stint_zone z keys=1k;\n{http}\nserver {{ listen unix:{behind}; stint_limit off;"
+            f"stint_zone z entries=1k;\n{http}\nserver {{ listen unix:{behind}; stint_limit off;"
             f"access_log off; add_header X-Cost $arg_cost always; {answers} }}",
             STATUS + location("/", *directives, "proxy_hide_header X-Cost;",
                               f"proxy_pass http://unix:{behind};"))
@@ -244,7 +244,7 @@ WRONG = {
 class Paid(Upstream):
     """Of the failures that are begun in a window as many are answered as the limit says."""
 
-    def guarded(self, policy=f"{LIMIT}{PER_LONG}", wrong=("basic",), zone="keys=10k labels=100", more="", http="",
+    def guarded(self, policy=f"{LIMIT}{PER_LONG}", wrong=("basic",), zone="entries=10k labels=100", more="", http="",
                 workers=2):
         """A server with these locations of WRONG, each with a limit; and /slow, which waits to be let go."""
         self.asked, self.let_go = threading.Semaphore(0), threading.Semaphore(0)
@@ -341,7 +341,7 @@ class Paid(Upstream):
     def test_a_full_zone(self):
         """What it cannot count it lets through or refuses; what it counts is exact."""
         for full, answered in ("admit", [401] * 5), ("refuse", [429] * 5), ("replace", [401] * 3 + [429] * 2):
-            with self.subTest(full=full), self.guarded(zone=f"keys=1 full={full}") as server:
+            with self.subTest(full=full), self.guarded(zone=f"entries=1 full={full}") as server:
                 for way in range(20):
                     statuses = server.statuses(5, f"/basic?way={way}")
                     self.assertIn(statuses, ([401] * 3 + [429] * 2, answered))

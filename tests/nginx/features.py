@@ -58,7 +58,7 @@ class Order(Case):
             self.assertEqual(server.get().stint, "PASSED p 2/9 7")
 
     def test_what_limit_conn_refuses_is_not_counted(self):
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=p;"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=p;"
                         "limit_conn_zone $remote_addr zone=c:1m; limit_conn c 1;"
                         "stint_limit z p $remote_addr;",
                         location("/", "") + location("/long", "limit_rate 5000;")) as server:
@@ -87,7 +87,7 @@ class Order(Case):
 
     def test_a_limit_below_auth_request_is_a_500(self):
         """auth_request knows only 2xx, 401 and 403: the limit belongs to the location itself."""
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;",
                         location("/file", "auth_request /auth;") +
                         location("= /auth", "stint_limit z p $remote_addr;", "empty_gif;")) as server:
             self.assertEqual(server.statuses(3), [200, 200, 500])
@@ -111,7 +111,7 @@ class Telling(Case):
     def test_a_mirror_is_limited_by_itself(self):
         """The response to the request that is mirrored does not tell of it."""
         for more in "", "stint_limit z main $remote_addr;":
-            with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;"
+            with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
                             f"stint_policy z 9{PER_LONG} name=main; stint_headers both;",
                             location("/file", "mirror /mirrored;", more,
                                      # The mirror is done before that answers.
@@ -153,7 +153,7 @@ class Telling(Case):
         """Decided where the request first meets a limit; with none there, at the script."""
         for where, used in (("/", "PASSED first"), ("", "PASSED script")):
             first = "stint_limit z first k;" if where else ""
-            with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=first;"
+            with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=first;"
                             f"stint_policy z 9{PER_LONG} name=script;",
                             location("/", first, "try_files $uri /other;") +
                             location("= /other", "stint_limit z script k;")) as server:
@@ -172,7 +172,7 @@ class Telling(Case):
             return response.status
         for parameter, least, most in (("cost=$content_length", 1, 1),
                                        ("charge=$request_length late", 2000, 3000)):
-            with self.serve(f"stint_zone z keys=1k; stint_policy z 9999{PER_LONG} name=p;",
+            with self.serve(f"stint_zone z entries=1k; stint_policy z 9999{PER_LONG} name=p;",
                             location("/file", f"stint_limit z p k {parameter};", "proxy_pass http://127.0.0.1:$server_port/sink;") +
                             location("/sink", "stint_limit off;", "return 200;") +
                             location("/look", "stint_limit z p k cost=0;", "empty_gif;"),
@@ -185,7 +185,7 @@ class Telling(Case):
 
 class Off(Case):
     def test_off_ends_inheritance(self):
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
                         "stint_limit z p $remote_addr;",
                         location("/file") +
                         "location /other { stint_limit off;\n" +
@@ -196,7 +196,7 @@ class Off(Case):
             self.assertEqual(server.get("/other/limited").status, 429)
 
     def test_a_zone_may_have_that_name(self):
-        with self.serve(f"stint_zone off keys=1k; stint_policy off 2{PER_LONG} name=p;"
+        with self.serve(f"stint_zone off entries=1k; stint_policy off 2{PER_LONG} name=p;"
                         "stint_limit off p $remote_addr;") as server:
             self.assertEqual(server.statuses(3, "/file"), [200, 200, 429])
 
@@ -233,7 +233,7 @@ class Prefixes(Case):
 
     def test_a_ladder(self):
         """Host, network and provider in one location, all or nothing."""
-        http = "stint_zone z keys=1k;" + "".join(
+        http = "stint_zone z entries=1k;" + "".join(
             f"stint_policy z {limit}{PER_LONG} name={name};"
             for limit, name in ((2, "host"), (4, "net"), (6, "provider")))
         with self.serve(http, location("/", "stint_limit z host $binary_remote_addr prefix=32,64;",
@@ -259,7 +259,7 @@ class Prefixes(Case):
 class Plans(Case):
     """Policies and limits from variables."""
 
-    HTTP = (f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=free;"
+    HTTP = (f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=free;"
             f"stint_policy z 5{PER_LONG} name=pro;")
 
     def test_a_policy_from_a_variable(self):
@@ -305,7 +305,7 @@ class Buckets(Case):
     """Token buckets beside limit_req, which is one."""
 
     def beside(self, rate, burst, bucket, options="", nodelay="nodelay"):
-        return self.serve(f"stint_zone z keys=1k; stint_policy z '{bucket} name=p';"
+        return self.serve(f"stint_zone z entries=1k; stint_policy z '{bucket} name=p';"
                           f"limit_req_zone $remote_addr zone=r:1m rate={rate}; limit_req_status 429;",
                           location("/req", f"limit_req zone=r burst={burst} {nodelay};", "empty_gif;") +
                           location("/bucket", f"stint_limit z p $remote_addr {options};", "empty_gif;"))
@@ -377,7 +377,7 @@ class Buckets(Case):
         ("", "1; limit_conn_dry_run on", "1/1h in-flight", "; stint_dry_run on", ["k=a"], ["200 REJECTED_DRY_RUN"]))
 
     def test_each_parameter(self):
-        http = "stint_zone z keys=1k; limit_req_zone $arg_m zone=m:1m rate=1r/m; stint_policy z 1/minute burst=1 name=m;"
+        http = "stint_zone z entries=1k; limit_req_zone $arg_m zone=m:1m rate=1r/m; stint_policy z 1/minute burst=1 name=m;"
         server = Server(module.MODULE, workers=1)
         (server.www / "long").write_bytes(b"x" * 1000000)
         end = f"alias {server.www}/long; limit_rate 2000;"
@@ -418,7 +418,7 @@ class Buckets(Case):
 
     def test_which_policy_refused_last(self):
         """A bucket is full long after it refused: that is not when it refused."""
-        with self.serve(f"stint_zone z keys=6k labels=10; stint_policy z 1/h burst=5 name=bucket;"
+        with self.serve(f"stint_zone z entries=7k labels=10; stint_policy z 1/h burst=5 name=bucket;"
                         f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
                         location("/bucket", "stint_limit z bucket $arg_user;", "empty_gif;") +
                         location("/banning", "stint_limit z banning $arg_user;", "empty_gif;") +
@@ -433,7 +433,7 @@ class Waiting(Case):
     """Requests that are held until their tokens are there."""
 
     def holding(self, policy, delay="delay", zone="", **more):
-        return self.limited(policy, key="$arg_user", options=delay, zone=f"keys=1k {zone}",
+        return self.limited(policy, key="$arg_user", options=delay, zone=f"entries=1k {zone}",
                             http="stint_headers draft;", locations=STATUS + location(
                                 "/look", "stint_limit z p $arg_user cost=0;", "empty_gif;"), **more)
 
@@ -487,7 +487,7 @@ class Waiting(Case):
         for dry_run, said in ("", ""), ("; stint_dry_run on", ", dry run"):
             with self.subTest(dry_run=dry_run), \
                     self.limited("1/day reserve=5", key="$arg_user", options=f"delay=100ms {dry_run}",
-                                 zone="keys=6k labels=100", http="stint_headers draft;", locations=STATUS,
+                                 zone="entries=7k labels=100", http="stint_headers draft;", locations=STATUS,
                                  workers=1) as server:
                 for _ in range(4):
                     server.get("/file?user=a")
@@ -511,7 +511,7 @@ class Waiting(Case):
     def test_they_are_bounded(self):
         """What finds no place is refused, gives its tokens back, and is told."""
         with self.limited("1/day reserve=50", key="$arg_user", options="delay=30d",
-                          zone="keys=6k labels=100 held=2", locations=STATUS, workers=1) as server:
+                          zone="entries=7k labels=100 held=2", locations=STATUS, workers=1) as server:
             self.assertEqual(server.get("/file?user=a").status, 200)
             connections = self.hold(server, 2)
             for _ in range(5):
@@ -593,7 +593,7 @@ class Waiting(Case):
 
     def test_beside_a_shadow(self):
         """The other limit is waited for all the same; so is the policy of a plan."""
-        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 shadow name=tried;"
+        with self.serve("stint_zone z entries=1k; stint_policy z 1/day reserve=5 shadow name=tried;"
                         "stint_policy z 1/day reserve=5 name=p;",
                         location("/", "stint_limit z $arg_plan k delay=30d;") + STATUS) as server:
             self.assertEqual(server.statuses(3, "/file?plan=tried"), [200] * 3)
@@ -604,7 +604,7 @@ class Waiting(Case):
 
     def test_beside_another_limit(self):
         """The longest wait counts and is told, and who leaves gives back of all."""
-        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;"
+        with self.serve("stint_zone z entries=1k; stint_policy z 1/day reserve=5 name=p;"
                         f"stint_policy z 4{PER_LONG} name=all;",
                         location("/", "stint_limit z all k;", "stint_limit z p k delay=30d;") +
                         STATUS + location("/look", "stint_limit z all k cost=0;", "empty_gif;")
@@ -631,7 +631,7 @@ class Waiting(Case):
             self.assertEqual(about()["policies"][0]["refunded"], 2)
 
     def test_a_subrequest_is_not_held(self):
-        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;",
+        with self.serve("stint_zone z entries=1k; stint_policy z 1/day reserve=5 name=p;",
                         location("/file", "auth_request /auth;") +
                         location("= /auth", "stint_limit z p k delay=30d;", "empty_gif;")) as server:
             self.assertEqual(server.statuses(2), [200, 500])
@@ -643,7 +643,7 @@ class Files(Case):
     def filed(self, server, limit=10, zone=""):
         """Configures a server whose zone is in a file of its directory."""
         self.file = server.directory / "table"
-        server.configure(f"stint_zone z keys=1k file={self.file} {zone};\n"
+        server.configure(f"stint_zone z entries=1k file={self.file} {zone};\n"
                          f"stint_policy z {limit}{PER_LONG} name=p;",
                          location("/", "stint_limit z p $remote_addr;") + STATUS)
         return server
@@ -666,7 +666,7 @@ class Files(Case):
         server = Server(module.MODULE)
         table = server.directory / "private" / "table"
         table.parent.mkdir(mode=0o700)
-        server.configure(f"stint_zone z keys=1k file={table}; stint_policy z 3{PER_LONG} name=p;",
+        server.configure(f"stint_zone z entries=1k file={table}; stint_policy z 3{PER_LONG} name=p;",
                          location("/", "stint_limit z p k;", "empty_gif;"))
         server.edit(("user root;", "user nobody nogroup;"))
         with server:
@@ -678,7 +678,7 @@ class Files(Case):
             self.assertEqual(server.statuses(2), [200, 429])
 
     def test_a_relative_path_is_below_the_prefix(self):
-        server = Server(module.MODULE, "stint_zone z keys=1k file=relative;")
+        server = Server(module.MODULE, "stint_zone z entries=1k file=relative;")
         with server:
             self.assertTrue((server.directory / "relative").exists())
 
@@ -717,16 +717,16 @@ class Files(Case):
             whole = self.file.read_bytes()
             place = f'{server.configuration}:{server.line_of("stint_zone z")}'
             for zone, content, said in (
-                    ("keys=2k", whole, "keys 1024, not 2048: use that number, or remove the table to begin "
-                     "anew (k is 1024 in nginx, and 1000 in the command stint)"),
-                    ("keys=2048", whole, "to begin anew\n"),
-                    ("keys=1k policies=9", whole, "policies 64, not 9"),
-                    ("keys=1k labels=9", whole, "labels 8, not 12"),
-                    ("keys=1k", whole[:100000], "cut off"),
-                    ("keys=1k", b"no table\n" * 1000, "no table of stint"),
-                    ("keys=1k", b"", "has 0 bytes")):
+                    ("entries=2k", whole, "entries 1000, not 2000: use that number, or remove the table to begin "
+                     "anew\n"),
+                    ("entries=2000", whole, "to begin anew\n"),
+                    ("entries=1k policies=9", whole, "policies 64, not 9"),
+                    ("entries=1k labels=9", whole, "labels 8, not 12"),
+                    ("entries=1k", whole[:100000], "cut off"),
+                    ("entries=1k", b"no table\n" * 1000, "no table of stint"),
+                    ("entries=1k", b"", "has 0 bytes")):
                 zone += "" if "labels" in zone else " labels=8"
-                server.configuration.write_text(text.replace("labels=8", "").replace("keys=1k", zone))
+                server.configuration.write_text(text.replace("labels=8", "").replace("entries=1k", zone))
                 self.file.write_bytes(content)
                 with self.subTest(said=said):
                     before = self.file.stat()
@@ -744,9 +744,9 @@ class Files(Case):
             # While it runs, too, which notices nothing.
             server.start()
             self.assertEqual(server.get().stint, "PASSED p 2/10 8")
-            server.configuration.write_text(text.replace("keys=1k", "keys=2k"))
+            server.configuration.write_text(text.replace("entries=1k", "entries=2k"))
             code, output = server.test()
-            self.assertEqual((code, "keys 1024, not 2048" in output), (1, True), output)
+            self.assertEqual((code, "entries 1000, not 2000" in output), (1, True), output)
             self.assertEqual(server.get().stint, "PASSED p 3/10 7")
 
     def test_a_test_finds_what_the_policies_of_a_file_cannot_become(self):
@@ -786,12 +786,12 @@ class Files(Case):
             for name in "table", "hard":
                 (directory / name).unlink(missing_ok=True)
             if there:
-                server.configure(f"stint_zone a keys=1k file={one};", "")
+                server.configure(f"stint_zone a entries=1k file={one};", "")
                 server.start()
                 server.stop()
                 os.link(directory / "table", directory / "hard")
-            server.configure(f"\n# 1\nstint_zone a keys=1k file={one};\n# 2\n"
-                             f"stint_zone b keys=1k file={other};", "")
+            server.configure(f"\n# 1\nstint_zone a entries=1k file={one};\n# 2\n"
+                             f"stint_zone b entries=1k file={other};", "")
             with self.subTest(one=one, other=other):
                 first, second = (server.line_of(f"stint_zone {name}") for name in "ab")
                 code, output = server.test()
@@ -800,7 +800,7 @@ class Files(Case):
                               f"{first}: give it one of its own in {server.configuration}:{second}", output)
         for name in "table", "hard":
             (directory / name).unlink(missing_ok=True)
-        server.configure("stint_zone a keys=1k file=table;stint_zone b keys=1k file=there/table;", "")
+        server.configure("stint_zone a entries=1k file=table;stint_zone b entries=1k file=there/table;", "")
         self.assertEqual(server.test()[0], 0)
 
     def test_a_file_that_vanished(self):
@@ -821,19 +821,19 @@ class Files(Case):
         with self.filed(Server(module.MODULE)) as server:
             server.get()
             server.stop()
-            server.edit(("keys=1k", "keys=2k"))
+            server.edit(("entries=1k", "entries=2k"))
             done = subprocess.run(server.command(), cwd=server.directory, capture_output=True, text=True,
                                   timeout=20)
             self.assertEqual(done.returncode, 1)
             [line] = [line for line in server.log().splitlines() if "[emerg]" in line]
-            place = f'{server.configuration}:{server.line_of("keys=2k")}'
+            place = f'{server.configuration}:{server.line_of("entries=2k")}'
             self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
             self.assertNotIn("options.", line)
-            server.edit(("keys=2k", "keys=1k"))
+            server.edit(("entries=2k", "entries=1k"))
             server.start()
             self.assertEqual(server.get().stint, "PASSED p 2/10 8")
-            [line] = server.edit(("keys=1k", "keys=2k")).reload_refused()
-            self.assertIn('has keys=1024 policies=64 labels=0: stop nginx and run "stint resize", or give it another '
+            [line] = server.edit(("entries=1k", "entries=2k")).reload_refused()
+            self.assertIn('has entries=1000 policies=64 labels=0: stop nginx and run "stint resize", or give it another '
                           "name in", line)
 
     def test_a_zone_does_not_move_while_it_runs(self):
@@ -847,7 +847,7 @@ class Files(Case):
             self.assertFalse((server.directory / "elsewhere").exists())
             self.assertEqual(server.get().stint, "PASSED p 1/10 9")
         with self.limited(f"3{PER_LONG}") as server:
-            [line] = server.edit(("keys=1k", "keys=1k file=table")).reload_refused()
+            [line] = server.edit(("entries=1k", "entries=1k file=table")).reload_refused()
             self.assertIn("and is in memory: restart", line)
 
     def test_reloads_and_kills_in_a_storm(self):
@@ -855,7 +855,7 @@ class Files(Case):
         limit = 4000
         for place in "file=table", "":
             with self.subTest(place=place), \
-                    self.limited(f"{limit}{PER_LONG}", zone=f"keys=1k {place}", workers=3) as server:
+                    self.limited(f"{limit}{PER_LONG}", zone=f"entries=1k {place}", workers=3) as server:
                 storm = Storm(server, enough=lambda storm: storm.refused >= 50)
                 allowed = []
 
@@ -906,7 +906,7 @@ class Files(Case):
 
 class Pages(Case):
     def test_status(self):
-        with self.serve('stint_zone z keys=1k full=refuse policies=9; stint_policy z 3/52w "name=\\"a \\\\\\"b\\\\\\"\\"";'
+        with self.serve('stint_zone z entries=1k full=refuse policies=9; stint_policy z 3/52w "name=\\"a \\\\\\"b\\\\\\"\\"";'
                         f"stint_policy z 2{PER_LONG} shadow;",
                         location("/", "stint_limit z 'a \"b\"' $arg_user;",
                                  'stint_limit z 2/364d $arg_user;') +
@@ -916,9 +916,9 @@ class Pages(Case):
             response = server.get("/status")
             self.assertEqual((response.status, response["Content-Type"]), (200, "application/json"))
             found = json.loads(response.body)
-            self.assertEqual((found["zone"], found["keys"], found["full"]), ("z", 1024, "refuse"))
+            self.assertEqual((found["zone"], found["entries"], found["full"]), ("z", 1000, "refuse"))
             self.assertEqual((found["live"], found["held"], found["untracked"]), (8, 0, 0))
-            self.assertGreaterEqual(found["slots"], 2048)
+            self.assertGreaterEqual(found["slots"], 2000)
             first, second = found["policies"]
             self.assertEqual((first["name"], first["policy"]), ('a "b"', "3/52 weeks"))
             self.assertEqual((first["allowed"], first["refused"], first["first_refusals"]), (12, 8, 4))
@@ -927,7 +927,7 @@ class Pages(Case):
 
     def test_the_keys_that_were_refused_most(self):
         """By name, over several windows and reloads."""
-        with self.serve("stint_zone z keys=6k labels=1k; stint_policy z 1/100ms name=often;"
+        with self.serve("stint_zone z entries=7k labels=1k; stint_policy z 1/100ms name=often;"
                         f"stint_policy z 1{PER_LONG} name=once; stint_policy z 1/100ms name=net;",
                         location("/file", "stint_limit z often $arg_user;") +
                         location("/other", "stint_limit z once $http_key;") +
@@ -956,7 +956,7 @@ class Pages(Case):
 
     def test_which_policy_refused(self):
         """As long as its window lasts; afterwards none is named, least of all another."""
-        with self.serve(f"stint_zone z keys=6k labels=1k; stint_policy z 2{PER_LONG} name=few;"
+        with self.serve(f"stint_zone z entries=7k labels=1k; stint_policy z 2{PER_LONG} name=few;"
                         f"stint_policy z 1000{PER_LONG} name=many; stint_policy z 1/200ms name=often;"
                         f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
                         location("/few", "stint_limit z few $arg_user;", "stint_limit z many $arg_user;",
@@ -984,7 +984,7 @@ class Pages(Case):
 
     def test_no_more_than_20_keys(self):
         """None without labels."""
-        for zone, keys in ("keys=6k labels=1k", 20), ("keys=1k", 0):
+        for zone, keys in ("entries=7k labels=1k", 20), ("entries=1k", 0):
             with self.limited(f"1{PER_LONG}", key="$arg_user", zone=zone, locations=STATUS) as server:
                 for user in range(30):
                     server.statuses(2, f"/file?user={user}")

@@ -49,7 +49,7 @@ class Case(unittest.TestCase):
     def serve(self, http="", server="", **more):
         return Server(MODULE, http, server, **more)
 
-    def limited(self, policy, *directives, key="$remote_addr", options="", zone="keys=1k", http="",
+    def limited(self, policy, *directives, key="$remote_addr", options="", zone="entries=1k", http="",
                 locations="", **more):
         """A server with one zone, one policy and one limit on /."""
         return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}',
@@ -108,7 +108,7 @@ class Counting(Case):
                 self.assertEqual(server.statuses(3, source=source), [200, 200, 429])
 
     def test_an_empty_key_is_no_limit(self):
-        with self.serve(f'stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=user;'
+        with self.serve(f'stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=user;'
                         f'stint_policy z 5{PER_LONG} name=address; stint_headers draft;',
                         location("/file", "stint_limit z user $arg_user;") +
                         location("/other", "stint_limit z user $arg_user;",
@@ -128,7 +128,7 @@ class Counting(Case):
                               ("2/364d", "2 per 52 weeks"), ("2/52w smooth", "2r/364d"),
                               ("2/52w", "2/31449600s")):
             with self.subTest(written=written, used=used):
-                with self.serve(f"stint_zone z keys=1k; stint_policy z {written};",
+                with self.serve(f"stint_zone z entries=1k; stint_policy z {written};",
                                 location("/", f'stint_limit z "{used}" $remote_addr;')) as server:
                     self.assertEqual(server.statuses(3), [200, 200, 429])
                     self.assertEqual(server.get().stint, "REJECTED 2/52 weeks 2/2 0")
@@ -137,7 +137,7 @@ class Counting(Case):
         """They belong to the policy, and would not be heeded here."""
         for used in ("100/m smooth", "100/m name=login", "100/m shadow", "100/m capacity=300",
                      "100/m reserve=9", "100/m start=per-key", "100/m name=100/minute"):
-            server = self.serve("stint_zone z keys=1k; stint_policy z 100/m;"
+            server = self.serve("stint_zone z entries=1k; stint_policy z 100/m;"
                                 "stint_policy z 5/m name=login;",
                                 location("/", f'stint_limit z "{used}" $remote_addr;'))
             said = self.told(server, 1)
@@ -145,13 +145,13 @@ class Counting(Case):
                           f"in {server.configuration}:", said)
 
     def test_a_name_comes_before_a_rate(self):
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG};"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG};"
                         f"stint_policy z 1{PER_LONG} name=2{PER_LONG};",
                         location("/", f'stint_limit z "2{PER_LONG}" $remote_addr;')) as server:
             self.assertEqual(server.get().stint, f"PASSED 2{PER_LONG} 1/1 0")
 
     def test_two_ways_to_write_a_rate_are_one_policy(self):
-        with self.serve("stint_zone z keys=1k policies=1; stint_policy z 3/52w;",
+        with self.serve("stint_zone z entries=1k policies=1; stint_policy z 3/52w;",
                         location("/file", 'stint_limit z "3/364d" $remote_addr;') +
                         location("/other", 'stint_limit z "3/52w" $remote_addr;')) as server:
             self.assertEqual(server.get("/file").stint, "PASSED 3/52 weeks 1/3 2")
@@ -163,7 +163,7 @@ class Counting(Case):
 class Several(Case):
     """Several limits on one request: all or nothing."""
 
-    HTTP = (f'stint_zone z keys=1k; stint_policy z 5{PER_LONG} name=many;'
+    HTTP = (f'stint_zone z entries=1k; stint_policy z 5{PER_LONG} name=many;'
             f'stint_policy z 2{PER_LONG} name=few;')
 
     def test_all_or_nothing(self):
@@ -212,7 +212,7 @@ class Several(Case):
     def test_64_limits(self):
         policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(64))
         limits = [f"stint_limit z p{i} $remote_addr;" for i in range(64)]
-        with self.serve("stint_zone z keys=1k; stint_headers both;\n" + policies,
+        with self.serve("stint_zone z entries=1k; stint_headers both;\n" + policies,
                         location("/", *limits)) as server:
             for _ in range(3):
                 response = self.expect(200, server.get())
@@ -303,7 +303,7 @@ class Cost(Case):
                 ("20/minute", "charge=1${request_time}0", "and $request_time is known only later"),
                 ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
             with self.subTest(policy=http, limit=limit):
-                configuration = Server(MODULE, f"stint_zone z keys=1k; stint_policy z {http} name=p;",
+                configuration = Server(MODULE, f"stint_zone z entries=1k; stint_policy z {http} name=p;",
                                        f"stint_limit z p $uri {limit};")
                 said = self.told(configuration, 0)
                 self.assertEqual("[warn]" in said, warned is not None, said)
@@ -349,7 +349,7 @@ class Fields(Case):
                         self.assertEqual(response[name], values[name])
 
     def test_several_policies(self):
-        with self.serve(f'stint_zone z keys=1k; stint_headers both; stint_policy z 9{PER_LONG} name=a;'
+        with self.serve(f'stint_zone z entries=1k; stint_headers both; stint_policy z 9{PER_LONG} name=a;'
                         f'stint_policy z 5/26w "name=\\"b c\\"";',
                         location("/", 'stint_limit z a $remote_addr;',
                                  'stint_limit z "b c" $remote_addr;')) as server:
@@ -375,7 +375,7 @@ class Fields(Case):
         server = Server(MODULE)
         socket = server.directory / "upstream"
         server.configure(
-            f"stint_zone z keys=1k; stint_policy z 3{PER_LONG} name=p; stint_headers draft;"
+            f"stint_zone z entries=1k; stint_policy z 3{PER_LONG} name=p; stint_headers draft;"
             f"server {{ listen unix:{socket}; root www; add_header X-From upstream; }}",
             location("/", "stint_limit z p $remote_addr;", f"proxy_pass http://unix:{socket};"))
         with server:
@@ -418,7 +418,7 @@ class Variables(Case):
             self.assertAlmostEqual(int(refused[9]), left, delta=PATIENCE)
 
     def test_of_the_tightest_limit(self):
-        with self.serve(f'stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=a;'
+        with self.serve(f'stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=a;'
                         f'stint_policy z 3{PER_LONG} name=b; stint_policy z 3/26w name=c;',
                         location("/", *(f"stint_limit z {name} $remote_addr;" for name in "acb"))
                         ) as server:
@@ -427,7 +427,7 @@ class Variables(Case):
             self.assertEqual(server.get().stint, f"PASSED {later} 1/3 2")
 
     def test_without_a_limit_they_are_not_found(self):
-        with self.serve("stint_zone z keys=1k;", "") as server:
+        with self.serve("stint_zone z entries=1k;", "") as server:
             server.get()
             self.assertEqual(server.access_log(1)[0][3:], ["-"] * 7)
 
@@ -451,7 +451,7 @@ class Trying(Case):
             self.assertEqual(server.statuses(3), [200, 200, 429])
 
     def test_shadow(self):
-        with self.serve(f'stint_zone z keys=1k; stint_headers both;'
+        with self.serve(f'stint_zone z entries=1k; stint_headers both;'
                         f'stint_policy z 2{PER_LONG} name=tried shadow;'
                         f'stint_policy z 4{PER_LONG} name=real;',
                         location("/", "stint_limit z tried $remote_addr;",
@@ -493,7 +493,7 @@ class Full(Case):
                  "a request was refused uncounted", 429),
                 ("replace", {(200, 200, 429): 40}, [], "a key lost its count to another", 200)):
             with self.subTest(outcome=outcome), \
-                    self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"keys=1 full={outcome}", workers=1) as server:
+                    self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"entries=1 full={outcome}", workers=1) as server:
                 found = collections.Counter(tuple(server.statuses(3, f"/file?user={user}")) for user in range(40))
                 self.assertEqual(found, statuses)
                 self.assertEqual(server.logged(
@@ -505,7 +505,7 @@ class Full(Case):
 
     def test_an_uncounted_limit_beside_a_counted_one(self):
         """The fields and variables tell of the one that was counted."""
-        with self.serve(f"stint_zone z keys=1 full=admit; stint_policy z 2{PER_LONG} name=p;"
+        with self.serve(f"stint_zone z entries=1 full=admit; stint_policy z 2{PER_LONG} name=p;"
                         f"stint_policy z 9{PER_LONG} name=all; stint_headers both;",
                         location("/", "stint_limit z all all;", "stint_limit z p $arg_user;"),
                         workers=1) as server:
@@ -568,7 +568,7 @@ class Storm:
 
 
 class Reloads(Case):
-    ZONE = "stint_zone z keys=1k;\n"
+    ZONE = "stint_zone z entries=1k;\n"
     LIMIT = location("/", "stint_limit z p $remote_addr;", "stint_headers legacy;")
 
     def policy(self, text):
@@ -633,17 +633,17 @@ class Reloads(Case):
     def test_a_changed_size_is_refused(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
             server.get()
-            for zone in "stint_zone z keys=2k;", "stint_zone z keys=1025;", \
-                        "stint_zone z keys=1k policies=65;", "stint_zone z keys=6k labels=9;":
+            for zone in "stint_zone z entries=2k;", "stint_zone z entries=1025;", \
+                        "stint_zone z entries=1k policies=65;", "stint_zone z entries=7k labels=9;":
                 [line] = server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
                                  self.LIMIT).reload_refused()
                 number = server.line_of(zone)
                 self.assertIn('stint zone "z" cannot change its size while nginx runs, and has '
-                              "keys=1024 policies=64 labels=0: restart nginx, or give it another name in "
+                              "entries=1000 policies=64 labels=0: restart nginx, or give it another name in "
                               f"{server.configuration}:{number}", line)
             self.assertEqual(server.get().stint, "PASSED p 2/3 1")
             # What a full table does may change.
-            server.configure(self.policy(f"3{PER_LONG}").replace("keys=1k", "keys=1024 full=refuse"),
+            server.configure(self.policy(f"3{PER_LONG}").replace("entries=1k", "entries=1000 full=refuse"),
                              self.LIMIT).reload()
             self.assertEqual(server.get().stint, "PASSED p 3/3 0")
 
@@ -658,7 +658,7 @@ class Reloads(Case):
 
     def test_a_refused_reload_leaves_no_handle_of_a_new_zone(self):
         """nginx unmaps the zone. Whatever it forks later must not look at it."""
-        new = f"stint_zone new keys=10k; stint_policy new 1{PER_LONG} name=q;\n"
+        new = f"stint_zone new entries=10k; stint_policy new 1{PER_LONG} name=q;\n"
         good = self.policy(f"9{PER_LONG}")
         with self.serve(good, self.LIMIT) as server, self.serve() as other:
             for refused in (new + good + f"server {{ listen 127.0.0.1:{other.port}; }}",
@@ -679,7 +679,7 @@ class Reloads(Case):
             self.assertEqual(server.get().stint, "REJECTED q 1/1 0")
 
     def test_policies_that_are_removed_stay_in_the_table(self):
-        zone = "stint_zone z keys=1k policies=2;\n"
+        zone = "stint_zone z entries=1k policies=2;\n"
 
         def use(*names):
             return (zone + "".join(f"stint_policy z 3{PER_LONG} name={name};\n" for name in names),
@@ -742,7 +742,7 @@ class Metrics(Case):
     def test_methods_and_many_policies(self):
         """Of the metrics and of the status page; more than one buffer."""
         policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
-        with self.serve("stint_zone z keys=1k policies=300;\n" + policies,
+        with self.serve("stint_zone z entries=1k policies=300;\n" + policies,
                         location("/metrics", "stint_metrics z;") + STATUS) as server:
             for page in "/metrics", "/status":
                 response = server.get(page, method="HEAD")
@@ -757,7 +757,7 @@ class Metrics(Case):
 
     def test_zones_are_told_apart(self):
         name = 'a "b" \\\\ c'
-        with self.serve(f"stint_zone z keys=1k; stint_zone '{name}' keys=2k;",
+        with self.serve(f"stint_zone z entries=1k; stint_zone '{name}' entries=2k;",
                         location("/z", "stint_metrics z;") +
                         location("/other", f"stint_metrics '{name}';")) as server:
             for path, zone in ("/z", "z"), ("/other", 'a "b" \\ c'):
@@ -786,42 +786,44 @@ class Mistakes(Case):
         number = 'invalid number of arguments in "stint_zone" directive'
         name = "the name of a stint zone must be of printable ASCII characters"
         self.check("stint_zone %s; #!", "", ("", number), ("z", number),
-                   ('"" keys=1k', name), ("zé keys=1k", name),
-                   ("z full=admit", '"stint_zone" must have "keys" parameter'))
+                   ('"" entries=1k', name), ("zé entries=1k", name),
+                   ("z full=admit", '"stint_zone" must have "entries" parameter'))
         self.check(
             "stint_zone z %s; #!", "",
-            *((f"keys=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file')
+            *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file')
               for wrong in ("", "/tmp/")),
-            ("keys=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" '
+            ("entries=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" '
              r'\(2: No such file or directory\)'),
-            ("keys=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
-            ("keys=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in '
+            ("entries=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
+            ("entries=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in '
              r'"/\S+/"'),
-            ("keys=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
-            ("keys=6143 labels=1k", '"labels" needs a zone of at least "keys=6144"'),
-            ("keys=6k labels=1k policies=100", '"labels" needs a zone of at least "keys=9600"'),
-            ("keys=1024g", r'stint zone "z" needs \d+ MB for its keys, which the system does not give '
+            ("entries=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
+            ("entries=6143 labels=1k", '"labels" needs a zone of at least "entries=6144"'),
+            ("entries=7k labels=1k policies=100", '"labels" needs a zone of at least "entries=9600"'),
+            ("entries=1024g", r'stint zone "z" needs \d+ MB for its keys, which the system does not give '
              r"\(12: Cannot allocate memory\)"),
-            ("keys=1k size=1m", 'invalid parameter "size=1m"'),
-            ("keys=1k keys=2k", 'invalid parameter "keys=2k"'),
-            ("keys=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or '
+            ("keys=1k", 'invalid parameter "keys=1k": it is "entries=" now, of which a key takes one for each '
+             "policy, and k is 1000"),
+            ("entries=1k size=1m", 'invalid parameter "size=1m"'),
+            ("entries=1k entries=2k", 'invalid parameter "entries=2k"'),
+            ("entries=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or '
              "full=replace"),
-            ("keys=1k full=admit full=admit", 'invalid parameter "full=admit"'),
-            *((f"keys={wrong}", f'invalid number of keys "keys={wrong}": it must be 1 to 2.40, with an '
+            ("entries=1k full=admit full=admit", 'invalid parameter "full=admit"'),
+            *((f"entries={wrong}", f'invalid number of entries "entries={wrong}": it must be 1 to 2.40, with an '
                "optional k, m or g") for wrong in ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
-            *((f"keys=1k labels={wrong}", f'invalid number of labels "labels={wrong}": '
+            *((f"entries=1k labels={wrong}", f'invalid number of labels "labels={wrong}": '
                "it must be 1 to 16777216, with an optional k or m") for wrong in ("0", "-1", "17m", "x", "")),
-            *((f"keys=1k policies={wrong}", f'invalid number of policies "policies={wrong}": '
+            *((f"entries=1k policies={wrong}", f'invalid number of policies "policies={wrong}": '
                "it must be 1 to 65535")
               for wrong in ("0", "-1", "65536", "1k", "")))
-        self.check("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z keys=1k; #!", "",
+        self.check("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z entries=1k; #!", "",
                    ("", 'the shared memory zone "z" is already declared for a different use'))
-        self.check("stint_zone z keys=1k;\nstint_zone z keys=1k; #!", "",
+        self.check("stint_zone z entries=1k;\nstint_zone z entries=1k; #!", "",
                    ("", r'stint zone "z" is already declared in \S+:\d+'))
 
     def test_policy(self):
         """What is wrong with a notation is the library's to say (tests/api/notation.c)."""
-        zone = "stint_zone z keys=1k;\n"
+        zone = "stint_zone z entries=1k;\n"
         self.check("%s; #!", "",
                    ("stint_policy z", 'invalid number of arguments in "stint_policy" directive'),
                    ("stint_policy z 1/s", 'unknown stint zone "z" .there is none.'))
@@ -840,7 +842,7 @@ class Mistakes(Case):
             self.check(zone + "stint_policy z %s; #!", "", (policy, f'invalid policy "{policy}": {message}'),
                        (f'"{policy}"', f'invalid policy "{policy}": {message}'))
         declared, room = r'stint policy "%s" is already declared in \S+:\d+', 'stint zone "z" has room for '
-        self.check("stint_zone z keys=1k policies=%s #!", "",
+        self.check("stint_zone z entries=1k policies=%s #!", "",
                    ("9; stint_policy z 1/s name=p;\nstint_policy z 2/s name=p;", declared % "p"),
                    ("9; stint_policy z 60/minute;\nstint_policy z 60/m;", declared % "60/minute"),
                    ("2;\nstint_policy z 1/s;\nstint_policy z 2/s;\nstint_policy z 3/s;",
@@ -849,7 +851,7 @@ class Mistakes(Case):
                     '"1/second", as those with a ban or overrides count twice,'))
 
     def test_limit(self):
-        http = "stint_zone z keys=1k; stint_policy z 1/s name=p;"
+        http = "stint_zone z entries=1k; stint_policy z 1/s name=p;"
         number = 'invalid number of arguments in "stint_limit" directive'
         both = '"stint_limit" directive has limits and "off" at one level'
         duplicate = '"stint_limit" directive is duplicate'
@@ -890,27 +892,27 @@ class Mistakes(Case):
                    ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
                    ("3/s", r'unknown stint policy "3/s" of zone "z" \(it has "p", "2/second"\)'))
-        self.check(http + "stint_zone y keys=1k; stint_policy y 1/s name=p;",
+        self.check(http + "stint_zone y entries=1k; stint_policy y 1/s name=p;",
                    "stint_limit z p $uri;\nstint_limit %s p $uri; #!",
                    ("y", 'the limits of one level must be of one zone: "y" after "z"'))
 
     def test_the_others(self):
         page = "directive is duplicate, or beside another page of stint"
         self.check(
-            "stint_zone z keys=1k;", "%s; #!", ("stint_status 200", "value must be between 400 and 599"),
+            "stint_zone z entries=1k;", "%s; #!", ("stint_status 200", "value must be between 400 and 599"),
             ("stint_status many", '"stint_status" directive invalid number'),
             ("stint_status 429;\nstint_status 503", '"stint_status" directive is duplicate'),
             ("stint_headers all", 'invalid value "all"'), ("stint_log_level debug", 'invalid value "debug"'),
             ("stint_dry_run yes", 'invalid value "yes" in "stint_dry_run" directive, it must be "on" or "off"'),
             *((wrong, f'"{wrong.split()[0]}" directive is not allowed here')
-              for wrong in ("stint_status_page z", "stint_metrics z", "stint_zone y keys=1k")))
-        self.check("stint_zone z keys=1k;", "location /m {\n%s; #!\n}",
+              for wrong in ("stint_status_page z", "stint_metrics z", "stint_zone y entries=1k")))
+        self.check("stint_zone z entries=1k;", "location /m {\n%s; #!\n}",
                    ("stint_metrics y", 'unknown stint zone "y" .there is "z".'),
                    *((f"stint_metrics z;\n{name} z", f'"{name}" {page}')
                      for name in ("stint_metrics", "stint_status_page")))
 
     def test_an_unknown_variable_is_told(self):
-        configuration = Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;",
+        configuration = Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;",
                                "stint_limit z p $nothing;")
         said = self.told(configuration, 1)
         self.assertIn('unknown "nothing" variable', said)
@@ -919,9 +921,9 @@ class Mistakes(Case):
         """Each line that ends in #!, and no other."""
         limit = "stint_limit z p k;"
         configuration = Server(
-            MODULE, "stint_zone y keys=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z keys=1k;\n"
+            MODULE, "stint_zone y entries=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z entries=1k;\n"
             "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
-            "stint_policy z 1/s name=r reserve=2;\nstint_zone x keys=1k;\nstint_policy x 1/s reserve=2;",
+            "stint_policy z 1/s name=r reserve=2;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
             location("/a", limit + " #!", "return 204;") +
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
@@ -939,15 +941,15 @@ class Mistakes(Case):
     def test_keys_are_prefixes_only_of_addresses(self):
         keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",
                 "$http_x_forwarded_for", "$made", "10.0.0.$arg_x")
-        self.told(Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;", "".join(
+        self.told(Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;", "".join(
             f"stint_limit z p {key} prefix=24; " for key in keys) + 'set $made 1;'))
 
     def test_no_mistake(self):
         """Zones, policies and limits in any order; several zones; no http block at all."""
         configuration = Server(
             MODULE, f"server {{ listen 127.0.0.1:{free_port()}; stint_limit y p $uri; }}"
-            "stint_policy z 1/s name=p; stint_limit z p $uri cost=$arg_n; stint_zone z keys=1;"
-            "stint_zone y keys=1m policies=1 full=replace; stint_policy y 1/s name=p;")
+            "stint_policy z 1/s name=p; stint_limit z p $uri cost=$arg_n; stint_zone z entries=1;"
+            "stint_zone y entries=1m policies=1 full=replace; stint_policy y 1/s name=p;")
         self.told(configuration)
         configuration.configuration.write_text(
             f"load_module {MODULE};\npid nginx.pid;\nevents {{}}\n")

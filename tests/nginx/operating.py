@@ -38,7 +38,7 @@ class Bans(Case):
               "add_header X-Retry $stint_retry_after always;")
 
     def banning(self, policy, *directives, http="", limit="stint_limit z p $arg_user;", **more):
-        return self.serve(f"stint_zone z keys=6k labels=100; stint_policy z {policy} name=p;\n"
+        return self.serve(f"stint_zone z entries=7k labels=100; stint_policy z {policy} name=p;\n"
                           f"stint_headers both; {http}",
                           location("/", limit, self.FIELDS, *directives) + STATUS, **more)
 
@@ -70,7 +70,7 @@ class Bans(Case):
 
     def test_what_is_logged_is_escaped(self):
         for zone, said in ("", ""), ("labels=10", r', key "x\\x5C\\x22\\x09\\xC3"'):
-            with self.serve(f"stint_zone z keys=6k {zone}; stint_policy z 1{PER_LONG} ban=1500ms name=p;"
+            with self.serve(f"stint_zone z entries=7k {zone}; stint_policy z 1{PER_LONG} ban=1500ms name=p;"
                             "stint_limit z p $http_key;", workers=1) as server:
                 server.statuses(3, headers={"Key": b'x\\"\t\xc3'})
                 self.assertEqual(server.logged(r"limiting requests, (banned.*?), \d of"),
@@ -136,7 +136,7 @@ class Bans(Case):
     def test_a_reload_that_brings_bans_needs_room(self):
         """For several policies at once, too, each of which would fit alone."""
         def use(server, more):
-            server.configure("stint_zone z keys=1k policies=3;" + "".join(
+            server.configure("stint_zone z entries=1k policies=3;" + "".join(
                 f"stint_policy z 3{PER_LONG} name={name} {more};\n" for name in names) +
                 "stint_limit z a k;", "")
         for names, room in ("ab", False), ("a", True):
@@ -187,7 +187,7 @@ class Filed(Upstream):
     def filed(self, policies, *locations, **more):
         server = Server(module.MODULE, **more)
         self.table = server.directory / "table"
-        server.configure(f"stint_zone z keys=1k file={self.table} labels=100;\n{policies}",
+        server.configure(f"stint_zone z entries=1k file={self.table} labels=100;\n{policies}",
                          "".join(locations) + STATUS)
         return server
 
@@ -322,13 +322,13 @@ class Command(Filed):
         page = (pathlib.Path(__file__).parents[2] / "src" / "nginx" / "README.md").read_text()
         [lines] = re.findall(r"^```sh\n(systemctl stop nginx\nstint resize .*?)^```", page, re.DOTALL | re.MULTILINE)
         with self.filed(f"stint_policy z 5{PER_LONG} overrides name=p;", location("/", "stint_limit z p $arg_user;"))\
-                .edit(("keys=1k", "keys=100k")) as server:
+                .edit(("entries=1k", "entries=100k")) as server:
             self.assertEqual(server.statuses(3, "/file?user=a"), [200] * 3)
             self.override("b", 0)
-            server.edit(("keys=100k", "keys=200k"))
+            server.edit(("entries=100k", "entries=200k"))
             server.reload_refused()
             self.assertNotEqual(server.test()[0], 0)
-            server.edit(("keys=200k", "keys=100k"))
+            server.edit(("entries=200k", "entries=100k"))
             begin, resize, configure, end = lines.splitlines()
             self.assertEqual((begin, end), ("systemctl stop nginx", "nginx -t && systemctl start nginx"))
             server.stop()
@@ -338,15 +338,15 @@ class Command(Filed):
                     stdout=subprocess.DEVNULL)
             self.assertEqual(server.test()[0], 0)
             server.start()
-            self.assertIn("keys=200k", server.configuration.read_text())
-            self.assertEqual(json.loads(self.stint("status", "--json", "--interval=0", self.table))["max_keys"], 204800)
+            self.assertIn("entries=200k", server.configuration.read_text())
+            self.assertEqual(json.loads(self.stint("status", "--json", "--interval=0", self.table))["max_entries"], 200000)
             self.assertEqual(server.statuses(3, "/file?user=a"), [200, 200, 429])
             self.assertEqual(server.get("/file?user=b").status, 429)
 
     def test_room_for_policies_of_a_file(self):
         """A restart makes none: what the log says does."""
         def use(server, *names):
-            server.configure(f"stint_zone z keys=1k policies=2 file={self.table};\n" + "".join(
+            server.configure(f"stint_zone z entries=1k policies=2 file={self.table};\n" + "".join(
                 f"stint_policy z 5{PER_LONG} name={name};\n" for name in names),
                 location("/", f"stint_limit z {names[-1]} k;") + STATUS)
             return server
@@ -433,7 +433,7 @@ class Command(Filed):
                                     ("charged", "stint_limit z q k charge=$status;"))}
         server = self.filed("stint_policy z 20/100ms name=p; stint_policy z 20/100ms reserve=9 name=q;"
                             "stint_headers both;", *paths.values(), location("/metrics", "stint_metrics z;"))
-        with server.edit(("keys=1k", "keys=1k policies=300")):
+        with server.edit(("entries=1k", "entries=1k policies=300")):
             wrong, done = [], threading.Event()
 
             def whole(response):
@@ -475,7 +475,7 @@ class Command(Filed):
 
         def configure():
             server.configure("stint_headers draft; error_page 404 = /b;" + "".join(
-                f"stint_zone {zone} keys=6k labels=9 {f'file={files[zone]}' if zone in files else ''};"
+                f"stint_zone {zone} entries=7k labels=9 {f'file={files[zone]}' if zone in files else ''};"
                 f"stint_policy {zone} {policy} name=p;" for zone, policy in policies.items()), "".join(
                 location(f"/{zone}", f"stint_limit {zone} p $arg_user;", more,
                          'add_header X-Stint "$stint_zone $stint_status $stint_used/$stint_limit" always;') +
@@ -518,7 +518,7 @@ class Command(Filed):
             # A file that is removed under it is told by nginx, and by the command of the next one.
             files["a"].unlink()
             self.assertEqual([status(server, f"/status/{zone}")["removed"] for zone in "abc"], [1, 0, 0])
-            self.stint("make", "--keys=6k", files["a"])
+            self.stint("make", "--entries=7k", files["a"])
             told = json.loads(self.stint("status", "--json", "--interval=0", files["a"]))["removed"]
             self.assertIn({"process": server.process.pid}, told)
 
@@ -588,7 +588,7 @@ class InFlight(Upstream):
         held."""
         server = Server(module.MODULE, **more)
         (server.www / "long").write_bytes(b"x" * 1000000)
-        server.configure(f"stint_zone z keys=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
+        server.configure(f"stint_zone z entries=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
                          f"stint_headers both; {http}",
                          f"stint_limit z p $arg_user; {directives}" + STATUS +
                          location("/look", "stint_limit z p $arg_user cost=0;", "empty_gif;") +

@@ -32,7 +32,7 @@ int main(void) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_limiter *limiter;
-    options.max_keys = 10;
+    options.max_entries = 10;
     if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
         stint_policy_add(limiter, &policy, NULL) != 0)
         return 1;
@@ -107,7 +107,7 @@ int main(void) {
     uint32_t id;
     char text[100], metrics[20000];
 
-    options->max_keys = 100;
+    options->max_entries = 100;
     WANT(stint_open(options, &limiter) == 0);
     WANT(stint_policy_parse("2/day name=p", policy, NULL) == 0);
     WANT(policy->size == sizeof(*policy) && policy->limit == 2);
@@ -548,21 +548,65 @@ class Readme(Case):
 
     def test_memory(self):
         """A table takes no more than README.md says, whatever its keys are."""
-        [(mb, percent)] = re.findall(r"at most\s+([\d.]+) MB or ([\d.]+)% besides", (SOURCE / "README.md").read_text())
+        [(mb, percent)] = re.findall(r"at most\s+([\d.]+) MB or ([\d.]+)%\s+besides", (SOURCE / "README.md").read_text())
         self.assertEqual(must(self.compiled("memory.c", f"""
 #include <stint.h>
 #include <stdio.h>
 int main(void) {{
     struct stint_options options = STINT_OPTIONS_INIT;
     for (double keys = 1; keys < 1e11; keys *= 1.003) {{
-        options.max_keys = (uint64_t)keys;
-        double pairs = 32.0 * (double)options.max_keys, besides = (double)stint_memory_size(&options) - pairs;
+        options.max_entries = (uint64_t)keys;
+        double pairs = 32.0 * (double)options.max_entries, besides = (double)stint_memory_size(&options) - pairs;
         if (besides > {mb}e6 && besides > pairs * {percent} / 100)
             printf("%.0f besides %.0f\\n", besides, pairs);
     }}
     return 0;
 }}
 """)), "")
+
+    def test_sizing(self):
+        """A table of as many entries as README.md says has room for all of these clients, whatever its secret is."""
+        [numbers] = re.findall(r"([\d,]+) clients under three policies are ([\d,]+) entries",
+                               (SOURCE / "README.md").read_text())
+        clients, entries = (int(number.replace(",", "")) for number in numbers)
+        self.assertEqual(entries, clients * 3 * 5 / 4)
+        self.assertEqual(must(self.compiled("sizing.c", f"""
+#include <stint.h>
+#include <stdio.h>
+int main(void) {{
+    static const char *const texts[] = {{"5/day", "9/week", "99/month"}};
+    unsigned char secret[STINT_SECRET_SIZE];
+    uint64_t x = 1;
+    for (int round = 0; round < 10; round++) {{
+        struct stint_options options = STINT_OPTIONS_INIT;
+        struct stint_stats stats = STINT_STATS_INIT;
+        struct stint_limiter *limiter;
+        for (size_t i = 0; i < sizeof(secret); i++) {{
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            secret[i] = (unsigned char)(x >> 56);
+        }}
+        options.max_entries = {entries};
+        options.secret = secret;
+        if (stint_open(&options, &limiter) != 0)
+            return 1;
+        for (uint32_t policy = 0; policy < 3; policy++) {{
+            struct stint_policy made = STINT_POLICY_INIT;
+            if (stint_policy_parse(texts[policy], &made, NULL) != 0 || stint_policy_add(limiter, &made, NULL) != 0)
+                return 2;
+        }}
+        for (uint64_t client = 1; client <= {clients}; client++)
+            for (uint32_t policy = 0; policy < 3; policy++)
+                stint_take(limiter, policy, stint_key_of_id(limiter, client), 1, STINT_NOW, NULL);
+        if (stint_stats_get(limiter, &stats) != 0)
+            return 3;
+        if (stats.live != 3 * {clients} || stats.untracked != 0)
+            printf("round %d: %llu of %llu, untracked %llu\\n", round, (unsigned long long)stats.live,
+                   3ull * {clients}, (unsigned long long)stats.untracked);
+        stint_close(limiter);
+    }}
+    return 0;
+}}
+""", "-O2")), "")
 
     def test_one_description(self):
         """Whoever asks what stint is reads the same words."""
@@ -876,7 +920,7 @@ class Embedding(Case):
             self.skipTest("the command is not built")
         [text] = blocks_of("python")
         table = self.directory / "table"
-        must(stint, "make", "--keys=1000", "--policies=-", table, input="2/day name=login\n")
+        must(stint, "make", "--entries=1000", "--policies=-", table, input="2/day name=login\n")
         program = self.write("ask.py", text.replace("/dev/shm/stint-ctypes", str(table)))
         self.assertEqual(must(sys.executable, program, env=self.running), "[True, True, False]\n")
 

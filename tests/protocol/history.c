@@ -647,7 +647,7 @@ static void start(uint64_t seed, struct random *random) {
     h.lines = lines[random_below(random, 5)];
     h.on_full =
         random_below(random, 8) == 0 ? STINT_FULL_REPLACE : (uint32_t)random_below(random, 2);
-    options.max_keys = h.lines * LINE_SLOTS / 2;
+    options.max_entries = h.lines * LINE_SLOTS / 2;
     options.max_policies = 2 * POLICIES_MAX + FILLERS; /* with those of overrides */
     options.on_full = h.on_full;
     options.clock = history_clock;

@@ -15,8 +15,8 @@ struct race {
     uint64_t key;
 };
 
-static struct race race_open(uint64_t max_keys, uint64_t key, uint32_t limit, uint64_t window) {
-    struct race race = {.limiter = open_anywhere(max_keys), .key = key};
+static struct race race_open(uint64_t max_entries, uint64_t key, uint32_t limit, uint64_t window) {
+    struct race race = {.limiter = open_anywhere(max_entries), .key = key};
     race.policy = add_policy(race.limiter, "", limit, window, 0, 0);
     return race;
 }

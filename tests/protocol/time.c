@@ -77,9 +77,9 @@ static uint32_t empty(const struct bed *bed, uint64_t key, uint32_t flags) {
     return granted;
 }
 
-static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
+static struct bed open_bed(const char *kind, uint64_t max_entries, uint64_t at) {
     struct bed bed = {.kind = kind, .policy = parsed(kind), .at = at};
-    bed.limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
+    bed.limiter = open_limiter(max_entries, STINT_FULL_REFUSE);
     bed.id = add_made(bed.limiter, &bed.policy);
     bed.capacity = capacity_of(&bed.policy);
     if (at > INT64_MAX)

@@ -98,7 +98,7 @@ class Tool(commands.Case):
 
     def make(self, *policies, keys=1000, options=()):
         """The table, with these policies: name and notation."""
-        self.good("make", "--keys", keys, *options, self.table)
+        self.good("make", "--entries", keys, *options, self.table)
         for policy in policies:
             self.good("take", "--cost=0", self.table, policy, "any")
 
@@ -181,8 +181,8 @@ class Usage(Tool):
                 ("--address '24,': not", "take", "--address=24,", self.table, "p", "k"),
                 ("--address '24,129': not", "take", "--address=24,129", self.table, "p", "k"),
                 ("--address '24,64,1': not", "take", "--address=24,64,1", self.table, "p", "k"),
-                ("--keys is missing", "make", self.path("new")),
-                ("--keys '0': not 1 to 1099511627776", "make", "--keys=0", self.path("new")),
+                ("--entries is missing", "make", self.path("new")),
+                ("--entries '0': not 1 to 1099511627776", "make", "--entries=0", self.path("new")),
                 ("--labels '17M': not 0 to 16777216", "make", "--labels=17M", self.path("new")),
                 ("--labels '0': not 1 to 16777216", "resize", "--labels=0", self.table),
                 ("--for '1h\\x09overrides': not a time", "override", "--for=1h\toverrides", self.table, "p", "k", "1"),
@@ -257,7 +257,7 @@ class Usage(Tool):
         self.assertIn("policies", json.loads(self.good("policies", self.table, "--json")))
 
     def test_no_table(self):
-        self.fails(1, "none", "resize", self.path("none"), "--keys=10")
+        self.fails(1, "none", "resize", self.path("none"), "--entries=10")
         self.fails(1, "there is no table", "apply", self.path("none"), self.write("p", "1/d\n"))
         not_table = str(self.write("text", "this is no table\n" * 1000))
         for command, (said, table) in itertools.product(FINDING, (("there is no table", self.path("none")),
@@ -645,9 +645,9 @@ class Looking(Tool):
         self.assertNotIn("allowed_per_s", status["policies"][0])
         self.assertEqual(status["memory"], os.path.getsize(self.table))
         out = self.good("status", "--interval=0", self.table)
-        self.assertRegex(out, r"(?m)^Keys +\[\.+\] \d\.\d%, 4 of [\d,]+$")
+        self.assertRegex(out, r"(?m)^Entries +\[\.+\] \d\.\d%, 4 of [\d,]+$")
         self.assertRegex(out, r"(?m)^Processes +0$")
-        self.assertEqual([status[name] for name in ("max_keys", "reach", "max_reach", "policy_ids", "max_policies",
+        self.assertEqual([status[name] for name in ("max_entries", "reach", "max_reach", "policy_ids", "max_policies",
                                                     "gone_ids", "used_labels", "labels")],
                          [1000, 0, 23, 2, 64, 0, 2, 1000])
         self.assertNotIn("\nNote ", out)
@@ -689,8 +689,8 @@ class Looking(Tool):
         self.make(f"10/{YEAR} name=p", keys=7000)
         Server(self, self.table).ask("fill", "p", 7600)
         out = self.good("status", "--interval=0", self.table)
-        self.assertRegex(out, r"(?m)^Keys +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
-        self.assertIn("see stint resize --keys", out)
+        self.assertRegex(out, r"(?m)^Entries +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
+        self.assertIn("see stint resize --entries", out)
         self.assertRegex(out, r"(?m)^Reach +\[[#.]{40}\] \d+\.\d%, [1-9]\d* of 23$")
 
     def test_room_for_policies_and_names(self):
@@ -721,7 +721,7 @@ class Looking(Tool):
         self.assertEqual(head.split()[:4], ["id", "name", "notation", "allowed"])
         self.assertEqual([row.split()[1] for row in rows], ["login", "api"])
         self.assertEqual(len({len(line) for line in [head, *rows]}), 1)
-        self.good("make", "--keys=10", self.path("empty"))
+        self.good("make", "--entries=10", self.path("empty"))
         for words, *command in (("the table has no policies", "policies"), ("no key has used anything", "top"),
                                 ("no key is known to have been refused", "top", "--by=refused")):
             self.assertEqual(self.good(*command, self.path("empty")), words + "\n")
@@ -870,7 +870,7 @@ class Looking(Tool):
         self.good("take", self.table, "o", "k")
         self.good("override", "-q", self.table, "o", "k", "0", "--for", "1h")
         self.good("override", "-q", self.table, "b", "hand", "7", "--for", "2h")
-        self.good("make", "--keys=10", self.path("empty"))
+        self.good("make", "--entries=10", self.path("empty"))
         for policy in "b", "s":
             for _ in range(3):
                 stint("take", self.table, policy, "k")
@@ -1021,7 +1021,7 @@ class Looking(Tool):
         self.addCleanup(watch.stdout.close)
         self.addCleanup(watch.stderr.close)
         self.assertEqual(len(json.loads(watch.stdout.readline())["policies"]), 2)
-        self.good("make", "--keys=10", self.path("other"))
+        self.good("make", "--entries=10", self.path("other"))
         os.rename(self.path("other"), self.table)
         while json.loads(watch.stdout.readline())["policies"]: # what it saw before may fill the pipe
             pass
@@ -1116,7 +1116,7 @@ class Hostile(Tool):
         chance = random.Random(int(os.environ.get("STINT_TEST_SEED") or time.time()))
         text = self.write("limits", "2/h name=p\n9/s name=new\n")
         commands = [*LOOKS, *([command] for command in KEYED), ["override", "--for=1h"], ["apply", "--prune"],
-                    ["resize", "--keys=100"], ["key"], ["make", "--keys=10", "--labels=8", "--max-policies=8"]]
+                    ["resize", "--entries=100"], ["key"], ["make", "--entries=10", "--labels=8", "--max-policies=8"]]
         more = {"override": ["r", "k", "1"], "apply": [text], "key": ["a"],
                 **{command: ["p", "k"] for command in KEYED}}
         head = len(whole) // 20  # the header, policies and the first counters
@@ -1139,21 +1139,21 @@ class Hostile(Tool):
 
 class Changing(Tool):
     def test_make(self):
-        self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", "--mode=640",
+        self.good("make", "--entries=5k", "--labels=10", "--max-policies=100", "--shards=4", "--mode=640",
                   self.table)
         self.assertEqual(os.stat(self.table).st_mode & 0o777, 0o640)
         status = self.json("status", "--interval=0", self.table)
         self.assertEqual(status["shards"], 4)
         self.assertGreaterEqual(status["slots"], 10000)
         self.good("take", self.table, f"1/{YEAR}", "k")
-        self.assertEqual(self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table),
+        self.assertEqual(self.good("make", "--entries=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table),
                          "the table was there already, and stays as it is\n")
         self.good("take", self.table, f"1/{YEAR}", "k", code=1)
-        self.fails(1, self.table, "make", "--keys=6k", self.table)
-        self.good("make", "--keys=10", self.path("private"))
+        self.fails(1, self.table, "make", "--entries=6k", self.table)
+        self.good("make", "--entries=10", self.path("private"))
         self.assertEqual(os.stat(self.path("private")).st_mode & 0o777, 0o600)
-        self.fails(1, "No such file or directory", "make", "--keys=10", self.path("none/table"))
-        self.fails(1, "shards", "make", "--keys=10", "--shards=3", self.path("new"))
+        self.fails(1, "No such file or directory", "make", "--entries=10", self.path("none/table"))
+        self.fails(1, "shards", "make", "--entries=10", "--shards=3", self.path("new"))
         self.assertFalse(os.path.exists(self.path("new")))
 
     TEXT = """# The limits of the web server.
@@ -1169,16 +1169,16 @@ class Changing(Tool):
 
     def test_make_with_policies(self):
         text = self.write("limits", self.TEXT)
-        self.good("make", "--keys=10", "--policies", text, self.table)
+        self.good("make", "--entries=10", "--policies", text, self.table)
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
-        self.assertIn("but for its policies", self.good("make", "--keys=10", "--policies=-", self.table,
+        self.assertIn("but for its policies", self.good("make", "--entries=10", "--policies=-", self.table,
                                                         stdin="7/s name=more\n"))
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside", "more"])
-        err = self.fails(1, "line 2: ", "make", "--keys=10", "--policies=-", self.path("new"),
+        err = self.fails(1, "line 2: ", "make", "--entries=10", "--policies=-", self.path("new"),
                          stdin="1/s\n  5/hourr\n")
         self.assertEqual(err.splitlines()[1:], ["      5/hourr", "        ^"])
         self.assertFalse(os.path.exists(self.path("new")))
-        self.fails(1, "--max-policies", "make", "--keys=10", "--max-policies=2", "--policies", text,
+        self.fails(1, "--max-policies", "make", "--entries=10", "--max-policies=2", "--policies", text,
                    self.path("new"))
         self.assertFalse(os.path.exists(self.path("new")))
 
@@ -1247,7 +1247,7 @@ class Changing(Tool):
                 "place grants all\n"
                 "stint: note: 'short': ban= is shorter than the window: a ban that ends before that keeps nobody out\n")
         for command in (("apply", "--dry-run", self.table, text), ("apply", self.table, text),
-                        ("make", "--keys=9", "--policies", text, self.path("other"))):
+                        ("make", "--entries=9", "--policies", text, self.path("other"))):
             code, _, err = stint(*command)
             self.assertEqual((code, err), (0, note))
         self.assertEqual(self.good("apply", self.table, text), "nothing changes\n")
@@ -1274,20 +1274,20 @@ class Changing(Tool):
         self.good("take", "--cost=20", self.table, "p", "k")
         self.good("take", self.table, "p", "k", code=1)
         before = sorted(self.good("dump", self.table).splitlines())
-        self.fails(1, f"process {server.process.pid} has the table open", "resize", "--keys=40k", self.table)
+        self.fails(1, f"process {server.process.pid} has the table open", "resize", "--entries=40k", self.table)
         server.end()
-        for options, slots, shards in (("--keys=100k", 200000, 0), ("--shards=8", 200000, 8), ("--keys=22k", 44000, 8),
+        for options, slots, shards in (("--entries=100k", 200000, 0), ("--shards=8", 200000, 8), ("--entries=22k", 44000, 8),
                                        ("--labels=200", 44000, 8), ("--max-policies=100", 44000, 8)):
             told = self.json("resize", options, self.table)
-            self.good("make", *(f"--{name.replace('_', '-').replace('max-keys', 'keys')}={value}" for name, value in
+            self.good("make", *(f"--{name.replace('_', '-').replace('max-entries', 'entries')}={value}" for name, value in
                                 told.items() if value), self.table)  # which opens it
             self.assertEqual(told["shards"], 8 if shards else 0)
             self.assertAlmostEqual(self.json("status", "--interval=0", self.table)["slots"], slots, delta=64)
             self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
         self.assertRegex(self.good("resize", self.table),
-                         r"^Options +that servers must open it with now:\nMax keys +22,000\n"
+                         r"^Options +that servers must open it with now:\nMax entries +22,000\n"
                          r"Max policies +100\nLabels +200\nShards +8\n$")
-        self.fails(1, self.table, "resize", "--keys=1000", self.table) # too few for them
+        self.fails(1, self.table, "resize", "--entries=1000", self.table) # too few for them
         self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
         self.assertEqual(os.listdir(self.directory), ["table"])
 
@@ -1409,7 +1409,7 @@ class Killed(Tool):
 
     def test_make(self):
         """There is a whole table, or none, and nothing beside it."""
-        for stop, _ in self.deaths("make", "--keys=1000", "--labels=10", self.table):
+        for stop, _ in self.deaths("make", "--entries=1000", "--labels=10", self.table):
             if os.path.exists(self.table):
                 self.good("take", self.table, f"1/{YEAR}", "k")
             self.assertLessEqual(set(os.listdir(self.directory)), {"table"})

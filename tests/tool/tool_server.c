@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
     options.path = argc == 2 ? argv[1] : NULL;
     int error = stint_attach(&options, &limiter);
     if (error == -ENOENT) {
-        options.max_keys = 1000;
+        options.max_entries = 1000;
         error = stint_open(&options, &limiter);
     }
     if (error != 0)

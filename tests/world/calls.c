@@ -869,7 +869,7 @@ int actor_open(struct actor *actor, enum function function) {
     const uint64_t resized = world->resized;
     int result;
     if (function == F_ATTACH || function == F_READER)
-        options.max_keys = options.shards = options.max_policies = options.labels = 0;
+        options.max_entries = options.shards = options.max_policies = options.labels = 0;
     if (function == F_READER)
         options.flags |= STINT_READ_ONLY;
     actor->stale = false;
@@ -911,7 +911,7 @@ static void call_resize(struct actor *actor) {
     options.clock = world->options.clock;
     const bool reshapes = chance(actor, 3);
     if (reshapes)
-        options.max_keys = world->options.max_keys + random_below(&actor->random, 100);
+        options.max_entries = world->options.max_entries + random_below(&actor->random, 100);
     call_begin(actor, F_RESIZE, NULL, 0);
     world->resized += reshapes;
     const int result = stint_resize(world->path, &options);
@@ -919,7 +919,7 @@ static void call_resize(struct actor *actor) {
     must(result != -ENOSPC || !world->roomy, "no room: %s", stint_reason());
     if (result == 0) {
         if (reshapes)
-            world->options.max_keys = options.max_keys;
+            world->options.max_entries = options.max_entries;
         world->resized += reshapes;
         for (unsigned i = 0; i < world->actor_count; i++) { /* one who reads takes no lock */
             struct actor *other = &world->actors[i];

@@ -435,7 +435,7 @@ static void options_draw(struct random *random) {
     static const unsigned char secret[STINT_SECRET_SIZE] = {1, 2, 3};
     *options = (struct stint_options)STINT_OPTIONS_INIT;
     world->roomy = random_below(random, 3) != 0;
-    options->max_keys = world->roomy ? 1000 : tight[random_below(random, 5)];
+    options->max_entries = world->roomy ? 1000 : tight[random_below(random, 5)];
     options->max_policies = random_below(random, 4) == 0 ? 31 : 15;
     options->on_full = (uint32_t)random_below(random, 3);
     options->labels = random_below(random, 2) == 0 ? 8 : 0;
@@ -525,9 +525,10 @@ static void fill(struct actor *actor) {
 
 static void world_describe(void) {
     trace(&world->actors[0],
-          "place %d, max_keys %" PRIu64 ", on_full %u, still %d, far %d, deaths %d, processes %d, "
+          "place %d, max_entries %" PRIu64
+          ", on_full %u, still %d, far %d, deaths %d, processes %d, "
           "from %" PRIu64,
-          world->place, world->options.max_keys, world->options.on_full, world->still,
+          world->place, world->options.max_entries, world->options.on_full, world->still,
           world->steps_far, world->deaths, world->processes, world->first);
     for (unsigned name = 0; name < world->name_count; name++)
         trace(&world->actors[0], "%s", policy_text(&world->names[name].policy));

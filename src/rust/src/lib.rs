@@ -124,10 +124,10 @@ unsafe impl Sync for Options {}
 
 impl Options {
     /// Room for so many live pairs of key and policy, in private memory.
-    pub fn new(max_keys: u64) -> Options {
+    pub fn new(max_entries: u64) -> Options {
         let raw = sys::stint_options {
             size: size_of::<sys::stint_options>(),
-            max_keys,
+            max_entries,
             shards: 0,
             max_policies: 0,
             on_full: 0,

@@ -67,7 +67,7 @@ pub struct stint_limiter {
 #[derive(Clone, Copy, Debug)]
 pub struct stint_options {
     pub size: usize,
-    pub max_keys: u64,
+    pub max_entries: u64,
     pub shards: u32,
     pub max_policies: u32,
     pub on_full: u32,
@@ -151,7 +151,7 @@ pub struct stint_stats {
     pub overrides: u64,
     pub barred: u64,
     pub banned: u64,
-    pub max_keys: u64,
+    pub max_entries: u64,
     pub labels: u64,
     pub used_labels: u64,
     pub max_policies: u32,

@@ -36,7 +36,7 @@ macro_rules! constants {
 
 fn layouts() -> Vec<Layout> {
     vec![
-        layout!(stint_options: size max_keys shards max_policies on_full flags path clock secret
+        layout!(stint_options: size max_entries shards max_policies on_full flags path clock secret
             mode labels),
         layout!(stint_policy: size name limit capacity max_reserved stripes window start flags
             near_limit jitter calendar offset ban_after ban burst reserved ban_within),
@@ -46,7 +46,7 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_request: key policy cost limit flags reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps
             stray_tokens unknown_policy resets shards policies bad_requests processes
-            lost overrides barred banned max_keys labels used_labels max_policies policy_ids
+            lost overrides barred banned max_entries labels used_labels max_policies policy_ids
             gone_ids reach max_reach removed),
         layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked
             near_limit charged refunded bans strikes_lost),

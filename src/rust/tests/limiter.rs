@@ -225,7 +225,7 @@ fn policies() {
 fn errors_have_reasons() {
     let error = Options::new(0).open().unwrap_err();
     assert_eq!(error.errno(), 22);
-    assert!(error.to_string().contains("max_keys"), "{}", error);
+    assert!(error.to_string().contains("max_entries"), "{}", error);
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput);
     let error = Options::existing("/nowhere/table").attach().unwrap_err();
     assert_eq!(error.errno(), 2);

@@ -25,7 +25,7 @@ local function raises(words, call, ...)
     assert(text:find(words, 1, true), text .. " says nothing of " .. words)
 end
 
-local limit = assert(stint.open{max_keys = 1000, labels = 16, prefault = true, on_full = "refuse",
+local limit = assert(stint.open{max_entries = 1000, labels = 16, prefault = true, on_full = "refuse",
                                 secret = ("s"):rep(192),
                                 policies = {"3/52w name=a", "2/52w name=b"}})
 
@@ -169,13 +169,13 @@ refused("no policy", limit:take("c", "x"))
 refused("line 2", limit:apply "7/52w name=a\nx")
 
 -- What makes no sense.
-equal(refused("max_keys", stint.open{max_keys = 0}), 22)
+equal(refused("max_entries", stint.open{max_entries = 0}), 22)
 refused("no option 'keys'", stint.open{keys = 1})
-refused("on_full", stint.open{max_keys = 1, on_full = "drop"})
-refused("secret", stint.open{max_keys = 1, secret = "short"})
-refused("many: ", stint.open{max_keys = 10, policies = {"many"}})
-raises("max_keys is a whole number", stint.open, {max_keys = 1.5})
-raises("max_keys is a whole number", stint.open, {max_keys = "1"})
+refused("on_full", stint.open{max_entries = 1, on_full = "drop"})
+refused("secret", stint.open{max_entries = 1, secret = "short"})
+refused("many: ", stint.open{max_entries = 10, policies = {"many"}})
+raises("max_entries is a whole number", stint.open, {max_entries = 1.5})
+raises("max_entries is a whole number", stint.open, {max_entries = "1"})
 raises("cost is a whole number", limit.take, limit, "a", "x", -1)
 raises("cost is a whole number", limit.take, limit, "a", "x", 0.5)
 raises("cost is a whole number", limit.allows, limit, "a", "x", 2^32)
@@ -241,10 +241,10 @@ raises("without a NUL", limit.find, limit, "a\0")
 raises("without a NUL", limit.take, limit, "a\0", "x")
 raises("without a NUL", limit.metrics, limit, {labels = {table = "x\0y"}})
 raises("without a NUL", limit.metrics, limit, {labels = {["table\0"] = "x"}})
-raises("without a NUL", stint.open, {max_keys = 1, path = path .. "\0.more"})
+raises("without a NUL", stint.open, {max_entries = 1, path = path .. "\0.more"})
 raises("without a NUL", stint.attach, {path = path .. "\0.more"})
-raises("without a NUL", stint.open, {max_keys = 1, policies = {"1/s\0"}})
-raises("path is a string", stint.open, {max_keys = 1, path = 7})
+raises("without a NUL", stint.open, {max_entries = 1, policies = {"1/s\0"}})
+raises("path is a string", stint.open, {max_entries = 1, path = 7})
 equal(io.open(path), nil)
 equal(limit:stats("a").allowed, charged.allowed + 1)
 equal(limit:text "a", '7/52 weeks name="a"')
@@ -262,7 +262,7 @@ refused("no policy", two:set(1, "none", "other"))
 equal(ffi.string(two.requests, ffi.sizeof(two.requests)) == before, true)
 
 -- A table in a file, by two handles; a reader.
-local file = assert(stint.open{path = path, max_keys = 1000, policies = {"3/52w name=a"}})
+local file = assert(stint.open{path = path, max_entries = 1000, policies = {"3/52w name=a"}})
 equal(file:allows("a", "x", 2), true)
 local other = assert(stint.attach{path = path})
 equal(other:allows("a", "x", 2), false)
@@ -271,7 +271,7 @@ local reader = assert(stint.attach{path = path, read_only = true})
 equal(reader:peek("a", "x"), false)
 equal(reader:peek("a", "y"), true)
 equal(refused("STINT_READ_ONLY", reader:policy "1/s name=b"), 30)
-refused(path, stint.open{path = path, max_keys = 500})
+refused(path, stint.open{path = path, max_entries = 500})
 equal(refused(".none", stint.attach{path = path .. ".none"}), 2)
 
 -- Another state's limiter.
@@ -296,7 +296,7 @@ for line in io.lines "/proc/self/maps" do
 end
 
 -- No memory for each decision, once the loop is compiled.
-local many = assert(stint.open{max_keys = 1000, policies = {"1M/52w name=many"}})
+local many = assert(stint.open{max_entries = 1000, policies = {"1M/52w name=many"}})
 local client, bytes = "192.0.2.1", "\192\0\2\1"
 local function allocated(work)
     work(10000)
@@ -329,10 +329,10 @@ assert(ffi.sizeof "struct stint_verdict" == 64)
 -- The module may be loaded again, as servers do that read their configuration anew.
 package.loaded.stint = nil
 local again = require "stint"
-equal(assert(again.open{max_keys = 10, policies = {"1/s name=a"}}):allows("a", "x"), true)
+equal(assert(again.open{max_entries = 10, policies = {"1/s name=a"}}):allows("a", "x"), true)
 
 -- A token bucket: a token comes back in 26 weeks.
-local bucket = assert(stint.open{max_keys = 1000, policies = {"2/52w burst=2 name=c"}})
+local bucket = assert(stint.open{max_entries = 1000, policies = {"2/52w burst=2 name=c"}})
 equal(bucket:take("c", "ann", 2, own), true)
 equal(own.granted, 2)
 assert(own:reset_seconds() > 51 * 7 * 86400)
