@@ -166,6 +166,16 @@ static void print_room(struct report *report, const char *name, uint64_t taken, 
         report_note(report, "note", note);
 }
 
+/* Why some keys nearly found no slot. The reach never falls, so it is compared with the slots that
+ * were ever used: hashed keys reach so far once half of all slots are. */
+static const char *reach_note(const struct stint_stats *stats) {
+    return stats->used < stats->slots / 4
+               ? "some keys nearly found no slot, in a table that is nearly empty: they are no "
+                 "hashes "
+                 "(stint_key_of, stint_key_of_id), or each is limited by many policies"
+               : "some keys nearly found no slot: see stint resize --entries";
+}
+
 /* What there is room for, and how much of it is taken. */
 static void print_rooms(struct report *report, const struct stint_stats *stats) {
     print_room(report, "entries", stats->live, stats->slots / 2,
@@ -176,8 +186,7 @@ static void print_rooms(struct report *report, const struct stint_stats *stats) 
     if (stats->labels != 0)
         print_room(report, "labels", stats->used_labels, stats->labels,
                    "names of keys make room for others: see stint resize --labels");
-    print_room(report, "reach", stats->reach, stats->max_reach,
-               "some keys nearly found no slot: see stint resize --entries");
+    print_room(report, "reach", stats->reach, stats->max_reach, reach_note(stats));
     if (report_is_text(report))
         return;
     report_count(report, "max_entries", stats->max_entries);

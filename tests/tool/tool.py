@@ -693,6 +693,18 @@ class Looking(Tool):
         self.assertIn("see stint resize --entries", out)
         self.assertRegex(out, r"(?m)^Reach +\[[#.]{40}\] \d+\.\d%, [1-9]\d* of 23$")
 
+    def test_keys_that_are_no_hashes(self):
+        """Numbers crowd a few places, and hashed keys do not."""
+        self.make(f"10/{YEAR} name=p", keys="10k")
+        server = Server(self, self.table)
+        server.ask("fill", "p", 2000)
+        self.assertNotIn("Note", self.good("status", "--interval=0", self.table))
+        for number in range(1, 97):
+            server.ask("take", "p", f"{number:016x}", 1)
+        out = self.good("status", "--interval=0", self.table)
+        self.assertRegex(out, r"(?m)^Reach +\[#{34,40}\.*\] ")
+        self.assertIn("they are no hashes", out)
+
     def test_room_for_policies_and_names(self):
         """Ids of replaced and removed policies are told, and are back once nobody had the table open."""
         self.make(options=("--max-policies=5", "--labels=4"))
