@@ -51,7 +51,7 @@ static const struct family table_families[] = {
     {"stint_table_overrides", SLOTS(overrides), "Keys with a limit of their own for a while."},
     {"stint_table_barred_keys", SLOTS(barred), "Of these: refused everything."},
     {"stint_table_banned_keys", SLOTS(banned), "Keys that are banned for having been refused."},
-    {"stint_table_max_entries", TABLE(max_entries), "Keys that the table was made for."},
+    {"stint_table_max_entries", TABLE(max_entries), "Entries that the table was made for."},
     {"stint_table_processes", TABLE(processes), "Processes that decide by the table."},
     {"stint_table_max_policies", TABLE(max_policies), "Ids that there are for policies."},
     {"stint_table_policy_ids", TABLE(policy_ids), "Of these: that are taken."},

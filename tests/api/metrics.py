@@ -113,7 +113,7 @@ class Metrics(unittest.TestCase):
             with self.subTest(family=family.name):
                 self.assertRegex(family.name, r"^stint_[a-z_]+[a-z]$")
                 self.assertRegex(family.documentation, r"^[A-Z].*\.$")
-                gauge = re.search(r"_(bytes|slots|limit|burst|seconds|overrides|keys|processes|policies|ids|labels|lines|lost|removed)$", family.name)
+                gauge = re.search(r"_(bytes|slots|limit|burst|seconds|overrides|entries|keys|processes|policies|ids|labels|lines|lost|removed)$", family.name)
                 self.assertEqual(family.type, "gauge" if gauge else "counter")
                 unit = re.search(r"_(bytes|seconds)$", family.name)
                 self.assertEqual(family.unit, unit.group(1) if unit else "")
