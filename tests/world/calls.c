@@ -169,7 +169,8 @@ static void take_remember(struct actor *actor, const struct asked *asked,
 
 static void decided(struct actor *actor, const struct asked *asked,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
-    const uint64_t most = 25 * (uint64_t)(actor->asked_count + 1);
+    /* A refused group looks at all its parts for each part's wait, and again for a longer one. */
+    const uint64_t n = actor->asked_count, most = 25 * (n + 1) + 3 * n * n * n;
     must(actor->readings <= most * (actor->switches + 1),
          "D: the clock is read %" PRIu64 " times for %u requests, interrupted %" PRIu64 " times",
          actor->readings, count, actor->switches);
