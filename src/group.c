@@ -259,7 +259,7 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
 }
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
- * whole cost; `from` as for wait_after. 0: it is the only one (and from is 0), or all fit. */
+ * whole cost; `from` as for wait_after. 0: it is the only one (and from is 0). */
 static uint64_t wait_together(const struct group *group, size_t part, uint64_t from) {
     const struct stint_request *requests = group->requests;
     const struct stint_verdict *verdicts = group->verdicts;
@@ -275,7 +275,7 @@ static uint64_t wait_together(const struct group *group, size_t part, uint64_t f
         const uint64_t then = wait_after(group->limiter, &requests[i], group->now, from, &taken);
         wait = then > wait ? then : wait;
     }
-    return wait;
+    return wait != 0 || alone ? wait : 1; /* in a later window, where they were marked, all fit */
 }
 
 /* The wait that an earlier part of the same count was told; 0: none. So a count is looked at twice
