@@ -634,7 +634,9 @@ static void check_used(const struct pair *pair, const struct stint_verdict *look
     /* B1: of a striped key a refund may take a token that is on its way back. */
     const uint64_t left = pair->kind == STRIPED ? 2 * THREADS_MOST : 0;
     const uint64_t most = used + slack() + left;
-    const bool counts_more = pair->kind == COUNTING || pair->changes;
+    /* What is left of a refused group may be carried (stint_decide_all). */
+    const bool counts_more =
+        pair->kind == COUNTING || pair->changes || (shared->groups && carries(&pair->policy));
     if (look->used < used || (look->used > most && !counts_more))
         violated(pair, "%" PRIu32 " used, and %" PRIu64 " in the ledger (+%" PRIu64 ")", look->used,
                  used, most - used);
