@@ -236,7 +236,9 @@
  *    own. stint_attach takes the table's shape, whatever it is. A file that is not a whole table
  *    for these options, of this version's layout and this machine's byte order, is refused with
  *    -EPROTO and never written to. stint_reason() says what is wrong and what to do. stint_resize
- *    gives a table another shape.
+ *    gives a table another shape, and makes this version's of one of the version before (0.3).
+ *    Writers have the same C library: glibc's and musl's locks differ. Who only reads may have
+ *    either, and stint_resize makes a table its own.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
  *    for all. They stay when nobody uses them, until they are removed.

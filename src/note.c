@@ -2,28 +2,44 @@
  * Notes of overrides. A key's hash picks a set of places, and the note is in one of them, with its
  * text beside (sealed.h).
  *
- * A place says whose the note is, and when that override ends. So another override of the key does
- * not show it, and the place is free from that tick on. To lift an override, or to set one without
- * a note, frees it at once.
+ * A place says whose the note is, when that override ends, and about how long it lasts. The place
+ * is free from that tick on; and where none is, if the override was to begin only after now: it was
+ * set by a clock that was ahead. To lift an override, or to set one without a note, frees it at
+ * once. The text is sealed for its override: key, policy, end and limit. So another override of the
+ * key does not show it.
  *
  * The note is written before its override (override_set.c). If the thread is killed in between, the
- * place is free when the override would have ended. */
+ * place is free when the override would have ended, and the override before has no note. */
 #include "note.h"
 
 #include <string.h>
 
 #include "base/sealed.h"
+#include "override.h"
+#include "search.h"
 
-#define NOTE_WORDS (STINT_NOTE_SIZE / sizeof(uint64_t))
-#define END_SHIFT  16
-static_assert(STINT_POLICIES_MAX < 1 << END_SHIFT, "a companion's id is below the end");
+#define NOTE_WORDS     (STINT_NOTE_SIZE / sizeof(uint64_t))
+#define COMPANION_BITS 16 /* of a companion */
+#define LASTS_BITS     6
+#define END_SHIFT      (COMPANION_BITS + LASTS_BITS)
+static_assert(STINT_POLICIES_MAX < 1 << COMPANION_BITS, "a companion's id is below");
 
-static uint64_t whose_of(uint32_t companion, tick_t end) {
-    return (uint64_t)end << END_SHIFT | companion;
+static uint64_t whose_of(uint32_t companion, tick_t end, tick_t now) {
+    const uint64_t bits = 64 - (uint64_t)__builtin_clzll((uint64_t)(end - now) | 1);
+    return (uint64_t)end << END_SHIFT | bits << COMPANION_BITS | companion;
 }
 
 static uint32_t companion_of(uint64_t whose) {
-    return (uint32_t)(whose & ((UINT64_C(1) << END_SHIFT) - 1));
+    return (uint32_t)(whose & ((UINT64_C(1) << COMPANION_BITS) - 1));
+}
+
+static tick_t place_end(uint64_t whose) {
+    return (tick_t)(whose >> END_SHIFT);
+}
+
+/* What the text of an override's note is sealed for. */
+static uint64_t seal_key(uint32_t companion, uint64_t key, tick_t end, uint32_t limit) {
+    return mix(mix(key, (uint64_t)end << COMPANION_BITS | companion), limit);
 }
 
 /* Whether there may be notes. */
@@ -39,31 +55,38 @@ static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {
     return seen[0] == key && seen[1] != 0 && companion_of(seen[1]) == companion;
 }
 
+/* Whether a place is free at a tick. `ahead`: also if its override was to begin after that. */
+static bool is_free(uint64_t whose, tick_t now, bool ahead) {
+    const tick_t end = place_end(whose), lasts = (tick_t)1 << (whose >> COMPANION_BITS & 63);
+    return end <= now || (ahead && end - lasts > now + ALLOWANCE_TICKS);
+}
+
 /* The place for a key's note: its own, else a free one. NOTES_IN_SET: there is none. `seen`
  * receives what it says. */
 static uint32_t place_find(const struct note_set *set, uint32_t companion, uint64_t key, tick_t now,
                            uint64_t seen[2]) {
-    uint32_t found = NOTES_IN_SET;
+    uint32_t found = NOTES_IN_SET, rank = 0; /* of the one found: 3 its own, 2 free, 1 ahead */
 
     for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
         uint64_t here[2];
         place_load(&set->places[i], here);
-        const bool own = is_own(here, companion, key);
-        if (!own && (found != NOTES_IN_SET || here[1] >> END_SHIFT > (uint64_t)now))
+        const uint32_t is = is_own(here, companion, key)   ? 3
+                            : is_free(here[1], now, false) ? 2
+                                                           : (uint32_t)is_free(here[1], now, true);
+        if (is <= rank)
             continue;
         found = i;
+        rank = is;
         memcpy(seen, here, sizeof(here));
-        if (own)
-            break;
     }
     return found;
 }
 
 bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, uint64_t key, tick_t end,
-                      const char *note) {
+                      uint32_t limit, const char *note) {
     struct note_set *set = set_of(limiter, key);
     const tick_t now = tick_of(limiter_now(limiter));
-    const uint64_t next[2] = {key, whose_of(companion, end)}, length = strlen(note);
+    const uint64_t next[2] = {key, whose_of(companion, end, now)}, length = strlen(note);
     uint64_t words[NOTE_WORDS] = {0}, seen[2];
     uint32_t place;
 
@@ -74,8 +97,8 @@ bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, uint64_
         if (place == NOTES_IN_SET)
             return false;
     } while (!atomic_cas2_seq(&set->places[place], seen, next));
-    sealed_store(&set->texts[place].seal, set->texts[place].bytes, NOTE_WORDS, mix(key, next[1]),
-                 words, length);
+    sealed_store(&set->texts[place].seal, set->texts[place].bytes, NOTE_WORDS,
+                 seal_key(companion, key, end, limit), words, length);
     return true;
 }
 
@@ -111,43 +134,58 @@ void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions
     }
 }
 
-bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, uint64_t key,
-                     tick_t end, char note[STINT_NOTE_SIZE + 1]) {
-    const struct note_set *set = set_of(limiter, key);
-    const uint64_t whose = whose_of(companion, end);
-    uint64_t words[NOTE_WORDS], seen[2], length;
+/* Reads the text of a place, if it is sealed for this. */
+static bool text_read(const struct note_set *set, uint32_t place, uint64_t sealed,
+                      char note[STINT_NOTE_SIZE + 1]) {
+    uint64_t words[NOTE_WORDS], length;
 
-    if (!any(limiter))
+    if (!sealed_load(&set->texts[place].seal, set->texts[place].bytes, NOTE_WORDS, sealed, words,
+                     &length))
         return false;
-    for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
+    memcpy(note, words, length);
+    note[length] = '\0';
+    return length != 0;
+}
+
+bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, uint64_t key,
+                     tick_t end, uint32_t limit, char note[STINT_NOTE_SIZE + 1]) {
+    const struct note_set *set = set_of(limiter, key);
+    uint64_t seen[2];
+
+    for (uint32_t i = 0; i < NOTES_IN_SET && any(limiter); i++) {
         place_load(&set->places[i], seen);
-        if (seen[0] != key || seen[1] != whose ||
-            !sealed_load(&set->texts[i].seal, set->texts[i].bytes, NOTE_WORDS, mix(key, whose),
-                         words, &length))
-            continue;
-        memcpy(note, words, length);
-        note[length] = '\0';
-        return length != 0;
+        if (is_own(seen, companion, key) && place_end(seen[1]) == end &&
+            text_read(set, i, seal_key(companion, key, end, limit), note))
+            return true;
     }
     return false;
 }
 
 bool stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to) {
-    const tick_t now = tick_of(limiter_now(from));
+    const uint64_t now = limiter_now(from);
+    const bool layout_4 = from->header->layout == 4;
+    char note[STINT_NOTE_SIZE + 1];
 
-    to->header->noted = from->header->noted;
     for (uint64_t i = 0; i < from->note_sets * NOTES_IN_SET; i++) {
-        const struct note_set *old = &from->notes[i / NOTES_IN_SET];
-        const struct note_place place = old->places[i % NOTES_IN_SET];
-        uint64_t seen[2];
-        if (place.whose >> END_SHIFT <= (uint64_t)now)
+        const struct note_set *set = &from->notes[i / NOTES_IN_SET];
+        const uint32_t place = (uint32_t)(i % NOTES_IN_SET);
+        const uint64_t key = set->places[place].key, whose = set->places[place].whose;
+        const uint32_t companion = companion_of(whose);
+        const uint64_t tag = table_tag(&from->table, key, companion);
+        struct override_told told;
+        struct seen seen;
+        /* The override must be there. */
+        if (whose == 0 || companion >= from->max_policies ||
+            !stint_find_committed(&from->table, key, tag, &seen) ||
+            !stint_override_told(from, tag, seen.state, now, &told) || !told.set)
             continue;
-        struct note_set *set = set_of(to, place.key);
-        const uint32_t found = place_find(set, companion_of(place.whose), place.key, now, seen);
-        if (found == NOTES_IN_SET)
+        const tick_t end = tick_of(told.until);
+        if (text_read(set, place,
+                      layout_4 ? mix(key, whose) : seal_key(companion, key, end, told.limit),
+                      note) &&
+            end == (layout_4 ? (tick_t)(whose >> COMPANION_BITS) : place_end(whose)) &&
+            !stint_note_write(to, companion, key, end, told.limit, note))
             return false;
-        set->places[found] = place;
-        set->texts[found] = old->texts[i % NOTES_IN_SET];
     }
     return true;
 }

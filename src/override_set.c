@@ -335,7 +335,7 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     /* Before the override: whoever sees that finds its note (note.c). */
     if (note == NULL)
         stint_note_erase(limiter, ruled.companion, key.hash);
-    else if (!stint_note_write(limiter, ruled.companion, key.hash, wish.end, note))
+    else if (!stint_note_write(limiter, ruled.companion, key.hash, wish.end, limit, note))
         return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
                                     "nothing was changed: set the limit without a note");
     struct change change;

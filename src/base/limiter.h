@@ -117,7 +117,7 @@ struct header {
     uint32_t max_policies;
     uint32_t lanes;
     uint64_t size;     /* bytes, of the mapping */
-    uint64_t features; /* 0: a bit for each thing that an opener must know of, and none is known */
+    uint64_t features; /* a bit for each thing that an opener must know of: FEATURE_LOCK */
     uint64_t labels;   /* the offset of the labels, bytes; 0: there are none */
     uint64_t labels_count;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
@@ -149,7 +149,15 @@ struct header {
 
 /* Changes with anything that two processes must see alike: parts and sizes, tags and states, the
  * protocol, the hash. From 4 on each version reads the layout before its own. */
-#define HEADER_LAYOUT 4
+#define HEADER_LAYOUT 5
+
+/* The set-up lock is not glibc's but, most likely, musl's. */
+#define FEATURE_LOCK UINT64_C(1)
+#ifdef __GLIBC__
+#define HEADER_FEATURES UINT64_C(0)
+#else
+#define HEADER_FEATURES FEATURE_LOCK
+#endif
 
 /* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: all
  * were taken at its first decision, or the thread is at its end. */

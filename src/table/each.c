@@ -208,7 +208,7 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
     char note[STINT_NOTE_SIZE + 1];
     if (told.set && telling->whole &&
         stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag),
-                        entry->key.hash, tick_of(told.until), note))
+                        entry->key.hash, tick_of(told.until), told.limit, note))
         entry->note = note;
     entry->policy = told.policy_id;
     entry->limit = told.limit;

@@ -107,7 +107,9 @@ static size_t round_up(size_t number, size_t to) {
 
 /* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options) {
-    struct shape shape = {.header = {.layout = HEADER_LAYOUT, .max_entries = options->max_entries}};
+    struct shape shape = {.header = {.layout = HEADER_LAYOUT,
+                                     .max_entries = options->max_entries,
+                                     .features = HEADER_FEATURES}};
     struct header *header = &shape.header;
     struct table *table = &shape.table;
     uint64_t lines =
@@ -215,20 +217,25 @@ static int table_make(struct header *header, const struct stint_options *options
 
 /* ---- A table that is there ------------------------------------------------------------------- */
 
-/* Whether the lock is one that stint_limiter_lock_make made. The C library trusts it. */
-static bool lock_whole(const pthread_mutex_t *lock) {
+/* Checks the set-up lock, which the C library trusts. 0, or -EPROTO. */
+static int lock_check(const struct header *header) {
+    if (header->features != HEADER_FEATURES)
+        return stint_failed(EPROTO,
+                            "the set-up lock of the table is another C library's, as glibc's and "
+                            "musl's differ: use the one that made the table, read it only, or "
+                            "make it this one's by stint resize");
 #ifdef __GLIBC__
-    pthread_mutex_t made;
+    pthread_mutex_t made; /* as stint_limiter_lock_make makes it */
     stint_limiter_lock_make(&made);
-    return lock->__data.__kind == made.__data.__kind;
-#else
-    (void)lock;
-    return true;
+    if (header->lock.__data.__kind != made.__data.__kind)
+        return stint_failed(EPROTO, "the table is damaged: its lock is none");
 #endif
+    return 0;
 }
 
-/* Checks that a header is one that this version reads. 0, or -EPROTO. */
-static int header_known(const struct header *header) {
+/* Checks that a header is one that this version reads, of this layout or a later one. 0, or
+ * -EPROTO. */
+static int header_known(const struct header *header, uint32_t oldest) {
     uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
 
     if (magic == __builtin_bswap64(HEADER_MAGIC))
@@ -236,13 +243,16 @@ static int header_known(const struct header *header) {
                             "the table was made on a machine of another byte order: " BEGIN_ANEW);
     if (magic != HEADER_MAGIC)
         return stint_failed(EPROTO, "this is no table of stint: it does not begin as one");
-    if (header->layout != HEADER_LAYOUT)
+    if (header->layout < oldest || header->layout > HEADER_LAYOUT)
         return stint_failed_with(
             EPROTO,
             "the table has another version's layout, %u, and this version of stint reads layout "
-            "%u: use the version that made it, " BEGIN_ANEW,
-            (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
-    if (header->features != 0)
+            "%u: %s" BEGIN_ANEW,
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT,
+            header->layout == HEADER_LAYOUT - 1
+                ? "make it this one's by stint resize while nobody uses it, "
+                : "use the version that made it, ");
+    if ((header->features & ~FEATURE_LOCK) != 0)
         return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
     return 0;
 }
@@ -261,11 +271,12 @@ static int header_options(const struct header *header, struct stint_options *opt
     return 0;
 }
 
-/* Checks that the header of a table of `size` bytes is one for these options, and finds their
- * shape. `any`: the options receive the numbers that the table was made with. 0, or -EPROTO. */
-static int header_check(const struct header *header, size_t size, bool any,
+/* Checks that the header of the table in this memory is one for these options, and finds their
+ * shape. A copy may be of the layout before this one. `any`: the options receive the numbers that
+ * the table was made with. 0, or -EPROTO. */
+static int header_check(const struct header *header, const struct memory *memory, bool any,
                         struct stint_options *options, struct shape *shape) {
-    int error = header_known(header);
+    int error = header_known(header, memory->copy ? HEADER_LAYOUT - 1 : HEADER_LAYOUT);
     if (error == 0 && any)
         error = header_options(header, options);
     if (error != 0)
@@ -292,14 +303,12 @@ static int header_check(const struct header *header, size_t size, bool any,
         header->labels != asked->labels || header->notes != asked->notes ||
         header->notes_count != asked->notes_count)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
-    if (size < asked->size)
+    if (memory->size < asked->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu: remove it",
-                                 size, (size_t)asked->size);
+                                 memory->size, (size_t)asked->size);
     if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
         return stint_failed(EPROTO, "the table was made with another secret than options.secret");
-    if (!lock_whole(&header->lock))
-        return stint_failed(EPROTO, "the table is damaged: its lock is none");
-    return 0;
+    return memory->read_only || memory->copy ? 0 : lock_check(header); /* who takes it */
 }
 
 /* Returns how many slots are so far ahead of the clock that they count as over
@@ -559,7 +568,7 @@ static int map_file(struct stint_options *options, bool any, struct shape *shape
     int error = stint_memory_file_read(memory, &header, sizeof(header));
 
     if (error == 0)
-        error = header_check(&header, memory->size, any, options, shape);
+        error = header_check(&header, memory, any, options, shape);
     if (error == 0 && !memory->read_only && !memory->copy)
         error = stint_memory_file_reserve(memory, shape->header.size);
     return error != 0 ? error
@@ -674,7 +683,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
                        "died while it did: open it with those, or clear the memory");
         set_up_pause();
     }
-    error = header_check(header, size, false, &options, &shape);
+    error = header_check(header, &memory, false, &options, &shape);
     return handle_open(error, &options, &shape, &memory, opened);
 }
 
@@ -717,7 +726,7 @@ int stint_table_whole(const struct stint_limiter *copy) {
 
     if (error == 0)
         error = stint_memory_file_read(&copy->memory, &header, sizeof(header));
-    return error != 0 ? error : header_known(&header);
+    return error != 0 ? error : header_known(&header, HEADER_LAYOUT - 1);
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {

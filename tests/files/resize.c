@@ -9,6 +9,7 @@
 #include "children.h"
 #include "directory.h"
 #include "kinds.h"
+#include "layout_4.h"
 #include "random.h"
 
 #include <fcntl.h>
@@ -636,6 +637,96 @@ TEST_IN_DIRECTORY(test_wrong_arguments) {
     assert_refused(&given, EPROTO, "100 bytes");
     free(wrong.start);
     free(before.start);
+}
+
+static bool old_told(void *context, const struct stint_entry *entry) {
+    uint64_t *sum = context;
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0) {
+        assert_true((entry->label != NULL) == (entry->key.hash == KEY_STEP));
+        *sum += entry->used;
+        return true;
+    }
+    assert_true(entry->key.hash == 2 * KEY_STEP
+                    ? entry->limit == 100
+                    : entry->key.hash == 9 * KEY_STEP && entry->limit == 0);
+    assert_string_equal(entry->note == NULL ? "" : entry->note,
+                        entry->limit == 0 ? "" : "as asked");
+    *sum += 1000;
+    return true;
+}
+
+/* Who opens a table of version 0.3 is told what to do, and that works. */
+TEST_IN_DIRECTORY(test_of_version_0_3) {
+    struct bytes table = {calloc(1, LAYOUT_4_SIZE), LAYOUT_4_SIZE};
+    struct stint_options options = shaped(1, 0, 3), given = sized(0, 0, 0),
+                         join = shared_options(0);
+    struct stint_limiter *limiter = NULL;
+    uint8_t secret[STINT_SECRET_SIZE];
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < sizeof layout_4 / sizeof *layout_4; i++)
+        memcpy((char *)table.start + layout_4[i][0], &layout_4[i][1], sizeof(uint64_t));
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] = (uint8_t)(i + 1);
+    file_write(path, table);
+    test_time = UINT64_C(1700000000) * SECOND + MINUTE;
+    options.labels = 1;
+    options.secret = secret;
+    for (unsigned i = 0; i < 2; i++) { /* to read, too */
+        options.flags = i == 0 ? 0 : STINT_READ_ONLY;
+        assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+        assert_reason("layout, 4, and this version of stint reads layout 5: make it this one's by "
+                      "stint resize");
+        join.flags = options.flags;
+        assert_int_equal(stint_attach(&join, &limiter), -EPROTO);
+    }
+    assert_file(table);
+    given.secret = NULL;
+    resize(&given);
+    options.flags = 0;
+    limiter = open_with(&options);
+    const uint32_t a = (uint32_t)policy_found(limiter, "a"),
+                   b = (uint32_t)policy_found(limiter, "b");
+    assert_int_equal(stint_each(limiter, old_told, &sum), 0);
+    assert_int_equal(sum, 2000 + 1 + 3 + 3 + 4); /* of the bucket, what has not come back */
+    for (uint64_t i = 1; i <= 3; i++) {
+        struct stint_verdict v;
+        (void)stint_take(limiter, a, (stint_key){i * KEY_STEP}, 0, STINT_NOW, &v);
+        assert_int_equal(v.used, i == 1 ? 1 : 3);
+        assert_int_equal(v.capacity, i == 2 ? 100 : 5);
+    }
+    assert_false(stint_take(limiter, a, (stint_key){9 * KEY_STEP}, 1, STINT_NOW, NULL));
+    assert_true(stint_take(limiter, b, (stint_key){KEY_STEP}, 6, STINT_NOW, NULL));
+    assert_false(stint_take(limiter, b, (stint_key){KEY_STEP}, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(limiter, a).allowed, 7 + 3);
+    assert_int_equal(get_policy_stats(limiter, b).allowed, 2);
+    stint_close(limiter);
+    free(table.start);
+}
+
+/* The set-up locks of glibc and musl exclude nobody of the other. Who takes none may read. */
+TEST_IN_DIRECTORY(test_of_another_library) {
+    struct stint_options options = shaped(6200, 0, 3), given = sized(0, 0, 0),
+                         join = shared_options(0);
+    struct stint_limiter *limiter = open_with(&options);
+    const uint32_t id = add_policy(limiter, "a", 5, DAY, 0, 0);
+    (void)stint_take(limiter, id, (stint_key){KEY_STEP}, 3, STINT_NOW, NULL);
+    limiter->header->features ^= FEATURE_LOCK;
+    memset(&limiter->header->lock, 0x77, sizeof limiter->header->lock);
+    stint_close(limiter);
+
+    assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+    assert_reason("is another C library's");
+    assert_int_equal(stint_attach(&join, &limiter), -EPROTO);
+    join.flags = STINT_READ_ONLY;
+    assert_int_equal(stint_attach(&join, &limiter), 0);
+    assert_int_equal(get_policy_stats(limiter, id).allowed, 1);
+    stint_close(limiter);
+    resize(&given);
+    limiter = open_with(&options);
+    assert_true(stint_take(limiter, id, (stint_key){KEY_STEP}, 2, STINT_NOW, NULL));
+    assert_false(stint_take(limiter, id, (stint_key){KEY_STEP}, 1, STINT_NOW, NULL));
+    stint_close(limiter);
 }
 
 /* A symbolic link is not followed; a name that leaves no room for another beside it. */

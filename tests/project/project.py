@@ -44,7 +44,36 @@ int main(void) {
 }
 """
 
-# The same, by a function that decides in one place, as servers have it.
+# Takes 7 of a key's tokens in a table, or only looks.
+OPENS = """
+#include <stint.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_limiter *limiter = NULL;
+    struct stint_verdict verdict;
+    const int read = argc > 2 && argv[2][2] == 'a';
+    options.path = argv[1];
+    options.max_entries = 10;
+    if (read)
+        options.flags = STINT_READ_ONLY;
+    else if (argc > 2 && stint_resize(argv[1], NULL) != 0)
+        return 1;
+    if (stint_open(&options, &limiter) != 0 ||
+        (!read && (stint_policy_parse("100/366d name=a", &policy, NULL) != 0 ||
+                   stint_policy_add(limiter, &policy, NULL) != 0)))
+        return printf("%s\\n", stint_reason()) < 0;
+    struct stint_request request = {.key = STINT_KEY_GLOBAL, .cost = 7, .flags = read ? STINT_PEEK : 0};
+    (void)stint_decide(limiter, &request, STINT_NOW, &verdict);
+    printf("%u used\\n", (unsigned)verdict.used);
+    stint_close(limiter);
+    return 0;
+}
+"""
+
+# PROGRAM by a function that decides in one place, as servers have it.
 INLINED = PROGRAM.replace("int main(void) {", """
 int decide(struct stint_limiter *limiter, const char *name);
 int decide(struct stint_limiter *limiter, const char *name) {
@@ -973,7 +1002,18 @@ class Builds(Case):
         must("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
              SOURCE / "include", library, "-pthread")
         self.assertEqual(must(program), ANSWER)
-
+        # A table of the one is read by the other, and not written.
+        of_glibc = self.compiled("opens.c", OPENS, "-std=c11")
+        of_musl = self.directory / "opens-musl"
+        must("musl-gcc", "-std=c11", *STRICT, "-static", self.directory / "opens.c", "-o", of_musl,
+             "-I", SOURCE / "include", library, "-pthread")
+        for mine, others in (of_glibc, of_musl), (of_musl, of_glibc):
+            table = self.directory / (mine.name + ".table")
+            self.assertEqual(must(mine, table), "7 used\n")
+            self.assertIn("another C library's", must(others, table))
+            self.assertEqual(must(others, table, "read"), "7 used\n")
+            self.assertEqual(must(mine, table), "14 used\n")
+            self.assertEqual(must(others, table, "resize"), "21 used\n")
 
     def test_distributed(self):
         """The archive of a release builds, and passes tests."""
