@@ -546,7 +546,7 @@ static void change_one(void) {
     changes++;
 }
 
-/* Returns the latest time of the round. */
+/* Returns the latest time before the last step back. */
 static uint64_t turn_and_meddle(double end, double kill_each) {
     double next_kill = wall() + kill_each;
     uint64_t latest = load(&test_time);
@@ -558,8 +558,9 @@ static uint64_t turn_and_meddle(double end, double kill_each) {
             draw(100) == 0) { /* what NTP may do: never more than the allowance behind */
             now -= draw(20 * SECOND);
             now = now + 50 * SECOND < latest ? latest - 50 * SECOND : now;
-            __atomic_store_n(&test_time, now > shared->begin ? now : shared->begin,
-                             __ATOMIC_SEQ_CST);
+            now = __atomic_exchange_n(&test_time, now > shared->begin ? now : shared->begin,
+                                      __ATOMIC_SEQ_CST);
+            latest = now > latest ? now : latest; /* others turn it, too */
         }
         if (draw(20) == 0)
             change_one();
@@ -571,7 +572,7 @@ static uint64_t turn_and_meddle(double end, double kill_each) {
             stop_one();
         usleep((useconds_t)draw(2000));
     }
-    return load(&test_time) > latest ? load(&test_time) : latest;
+    return latest;
 }
 
 static void stop_all(void) {
@@ -716,7 +717,7 @@ static void play_round(void) {
     (void)setitimer(ITIMER_REAL, &never, NULL);
     stop_all();
     stint_test_step = NULL;
-    test_time = latest;
+    test_time = latest > test_time ? latest : test_time;
     for (unsigned i = 0; i < shared->pair_count; i++)
         check_pair(&shared->pairs[i]);
     rounds++;
