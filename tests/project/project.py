@@ -567,7 +567,7 @@ class Readme(Case):
                     self.assertEqual(after, "text")
                     self.assertEqual(without_times(printed), without_times(text))
                 programs += 1
-        self.assertEqual(programs, 8)
+        self.assertEqual(programs, 6)
 
     def test_what_can_never_fit(self):
         """The first program tells of it, when its request asks for more than the limit."""
