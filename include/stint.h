@@ -329,7 +329,9 @@
  *
  * Structs without a size never grow. Only these stand in arrays: requests and verdicts. They have
  * reserved words for later versions; so has struct stint_entry. The library writes 0 to reserved
- * words that it does not use, and refuses a request whose reserved word is not 0. */
+ * words that it does not use, and refuses a request whose reserved word is not 0.
+ *
+ * Each enum of flags that callers give has bits of its own: a flag of another one is refused. */
 #ifndef STINT_H
 #define STINT_H
 
@@ -422,15 +424,15 @@ enum stint_on_full {
 /* Flags of stint_options, or-ed together. */
 enum stint_options_flags {
     /* Touch all memory at open, so that no decision faults. */
-    STINT_PREFAULT = 1 << 0,
+    STINT_PREFAULT = 1 << 17,
     /* Do not ask for huge pages. */
-    STINT_SMALL_PAGES = 1 << 1,
+    STINT_SMALL_PAGES = 1 << 18,
     /* Read CLOCK_REALTIME: right to the nanosecond, but dearer (its fence stops the processor from
      * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
      * kernel tick behind, 1 to 10 ms. */
-    STINT_PRECISE_CLOCK = 1 << 2,
+    STINT_PRECISE_CLOCK = 1 << 19,
     /* With a path: read the table, and never write to it (READERS). */
-    STINT_READ_ONLY = 1 << 3,
+    STINT_READ_ONLY = 1 << 20,
 };
 
 /* The shape of a table, and how this process uses it. */
@@ -811,9 +813,9 @@ STINT_API int stint_policy_remove(struct stint_limiter *limiter, uint32_t id);
 /* Flags of stint_policies_apply, or-ed together. */
 enum stint_apply_flags {
     /* Check the text, and tell what would be done. Change nothing. */
-    STINT_DRY_RUN = 1 << 0,
+    STINT_DRY_RUN = 1 << 22,
     /* Remove the policies that the text does not name. */
-    STINT_PRUNE = 1 << 1,
+    STINT_PRUNE = 1 << 23,
 };
 
 /* What happened to a policy: stint_change.kind. */
@@ -1061,16 +1063,16 @@ STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_
 enum stint_request_flags {
     /* Look, take nothing, count nothing; verdict.allowed says whether the request would be let
      * through. */
-    STINT_PEEK = 1 << 0,
+    STINT_PEEK = 1 << 9,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
-    STINT_PARTIAL = 1 << 1,
+    STINT_PARTIAL = 1 << 10,
     /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. (A key
      * that is never refused, by an override of STINT_LIMIT_MAX, keeps what it has left if others of
      * its group refuse.) */
-    STINT_DRAIN = 1 << 2,
+    STINT_DRAIN = 1 << 11,
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
-    STINT_RESERVE = 1 << 3,
+    STINT_RESERVE = 1 << 12,
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
      * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
      * stint_policy_stats.charged counts it, and the key keeps its FIRST_REFUSAL. What is charged is
@@ -1103,7 +1105,7 @@ enum stint_request_flags {
      *         login.flags = STINT_CHARGE;
      *         stint_decide(limiter, &login, STINT_NOW, NULL);
      *     } */
-    STINT_CHARGE = 1 << 4,
+    STINT_CHARGE = 1 << 13,
     /* The request takes for work that may come to nothing, and settles when that is known: it gives
      * back what was not due (stint_refund), or charges what is missing. If it is refused, that is
      * nobody's failure: it tells no FIRST_REFUSAL, counts no strike, and writes no mark, so a key
@@ -1120,7 +1122,7 @@ enum stint_request_flags {
      *         return try_later(&verdict);
      *     if (password_is_right(...))
      *         stint_refund(limiter, failed_logins, user, verdict.granted, verdict.window); */
-    STINT_TENTATIVE = 1 << 5,
+    STINT_TENTATIVE = 1 << 14,
 };
 
 /* What is asked for: tokens of a key, by a policy. STINT_REQUEST(key, policy, cost) initialises
@@ -1518,10 +1520,10 @@ STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const vo
 /* Flags of stint_metrics_options, or-ed together. */
 enum stint_metrics_flags {
     /* Leave "# EOF" out: other families follow in the same text. */
-    STINT_METRICS_NO_EOF = 1 << 0,
+    STINT_METRICS_NO_EOF = 1 << 25,
     /* Do not look at every slot: it takes microseconds, and leaves out the gauges of what is in
      * use. */
-    STINT_METRICS_NO_SCAN = 1 << 1,
+    STINT_METRICS_NO_SCAN = 1 << 26,
 };
 
 /* What stint_metrics writes. */
@@ -1554,7 +1556,7 @@ enum stint_headers_style {
      *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
      *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
      */
-    STINT_HEADERS_DRAFT = 1 << 0,
+    STINT_HEADERS_DRAFT = 1 << 28,
     /* The older trio that most clients read today. It tells one verdict: of those that
      * stint_headers tells, the one that stint_tightest gives.
      *
@@ -1563,7 +1565,7 @@ enum stint_headers_style {
      *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
      *                                          window ends
      */
-    STINT_HEADERS_LEGACY = 1 << 1,
+    STINT_HEADERS_LEGACY = 1 << 29,
 };
 
 /* Finds the verdict of one request that says most to the client. It is one that refused; else one

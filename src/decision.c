@@ -21,8 +21,8 @@ static int request_refuse(const struct stint_request *request) {
         return stint_failed(EINVAL, "request.reserved must be 0: begin with STINT_REQUEST");
     if (!request_good(flags & ~(uint32_t)STINT_CHARGE, 0))
         return stint_failed_with(EINVAL,
-                                 "request.flags is %#x, in which some bit is no flag of a request "
-                                 "(enum stint_request_flags): leave it out",
+                                 "request.flags is %#x, in which some flag is none of "
+                                 "enum stint_request_flags: leave it out",
                                  (unsigned)flags);
     return stint_failed_with(EINVAL, "STINT_CHARGE does not go with %s: leave one of the two out",
                              with);

@@ -202,7 +202,8 @@ local C = ffi.load "libstint.so.0.3"
 
 local stint = {
     -- Flags of requests, or-ed together with bit.bor, or added.
-    PEEK = 1, PARTIAL = 2, DRAIN = 4, RESERVE = 8, CHARGE = 16, TENTATIVE = 32,
+    PEEK = 0x200, PARTIAL = 0x400, DRAIN = 0x800, RESERVE = 0x1000, CHARGE = 0x2000,
+    TENTATIVE = 0x4000,
     -- Flags of verdicts: bit.band(verdict.flags, stint.FIRST_REFUSAL) ~= 0.
     FIRST_REFUSAL = 1, SHADOWED = 2, UNTRACKED = 4, REPLACED = 8, UNKNOWN_POLICY = 16,
     NEAR_LIMIT = 32, BAD_REQUEST = 64, BANNED = 128, OVERRIDDEN = 256,
@@ -211,10 +212,12 @@ local stint = {
 }
 
 local ON_FULL = {admit = 0, refuse = 1, replace = 2}
-local OPEN_FLAGS = {prefault = 1, small_pages = 2, precise_clock = 4, read_only = 8}
-local STYLES = {none = 0, draft = 1, legacy = 2, both = 3}
-local DRY_RUN, PRUNE = 1, 2
-local METRICS_NO_EOF, METRICS_NO_SCAN = 1, 2
+local OPEN_FLAGS = {
+    prefault = 0x20000, small_pages = 0x40000, precise_clock = 0x80000, read_only = 0x100000,
+}
+local STYLES = {none = 0, draft = 0x10000000, legacy = 0x20000000, both = 0x30000000}
+local DRY_RUN, PRUNE = 0x400000, 0x800000
+local METRICS_NO_EOF, METRICS_NO_SCAN = 0x2000000, 0x4000000
 local SECRET_SIZE = 192
 local UINT32_MAX = 4294967295
 local NOW = 0ULL

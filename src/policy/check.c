@@ -261,7 +261,9 @@ int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]) 
     if ((policy->flags &
          ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH |
                      STINT_START_FIRST | STINT_IN_FLIGHT | STINT_OVERRIDES)) != 0)
-        return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
+        return stint_failed(
+            EINVAL,
+            "policy.flags has a flag that is none of enum stint_policy_flags: leave it out");
     if (policy->reserved != 0)
         return stint_failed(EINVAL, "the reserved word of a policy must be 0");
     if (policy->near_limit > 100)

@@ -284,7 +284,8 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
     if (limiter == NULL || text == NULL)
         return stint_failed(EINVAL, "limiter or text is NULL");
     if ((flags & ~(uint32_t)(STINT_DRY_RUN | STINT_PRUNE)) != 0)
-        return stint_failed(EINVAL, "flags has bits that this version does not know");
+        return stint_failed(
+            EINVAL, "flags has a flag that is none of enum stint_apply_flags: leave it out");
     struct changes changes = {0};
     const char *place = NULL;
 

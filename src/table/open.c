@@ -56,7 +56,8 @@ static int check(const struct stint_options *options, enum use use) {
          "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE"},
         {unknown == STINT_READ_ONLY, "options.flags has STINT_READ_ONLY, which is for a table in a "
                                      "file, by stint_open or stint_attach"},
-        {unknown != 0, "options.flags has bits that this version does not know"},
+        {unknown != 0,
+         "options.flags has a flag that is none of enum stint_options_flags: leave it out"},
         {attach && options->path == NULL,
          "options.path is NULL: which table is to be attached to?"},
         {attach && shaped,

@@ -216,7 +216,8 @@ int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uin
     if (error != 0)
         return error;
     if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
-        return stint_failed(EINVAL, "style has bits that this version does not know");
+        return stint_failed(
+            EINVAL, "style has a flag that is none of enum stint_headers_style: leave it out");
 
     struct text text = {.buffer = buffer, .size = size};
     if ((style & STINT_HEADERS_DRAFT) != 0) {

@@ -331,7 +331,9 @@ static int options_read(const struct stint_metrics_options *given,
     if (error != 0)
         return error;
     if ((options->flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
-        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+        return stint_failed(
+            EINVAL,
+            "options.flags has a flag that is none of enum stint_metrics_flags: leave it out");
     if (options->reserved != 0)
         return stint_failed(EINVAL, "options.reserved must be 0");
     return 0;

@@ -68,10 +68,11 @@ static void flood_once(struct stint_limiter *limiter, struct random *random,
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t kind = (uint32_t)random_below(random, KINDS);
         uint32_t most = capacity_of(&policies[kind]) + policies[kind].max_reserved;
-        requests[i] = (struct stint_request){.key = {key + i},
-                                             .policy = kind,
-                                             .cost = (uint32_t)random_below(random, most + 2ul),
-                                             .flags = (uint32_t)random_below(random, 16)};
+        requests[i] =
+            (struct stint_request){.key = {key + i},
+                                   .policy = kind,
+                                   .cost = (uint32_t)random_below(random, most + 2ul),
+                                   .flags = STINT_PEEK * (uint32_t)random_below(random, 16)};
     }
     stint_decide(limiter, &requests[0], STINT_NOW, &verdict);
     stint_take(limiter, requests[1].policy, key, 1, STINT_NOW, NULL);
@@ -360,7 +361,7 @@ TEST(test_cost_edges) {
         const uint64_t key = 1 + kind, beside = key + 1000; /* of its home line */
         assert_int_equal(ask(limiter, 0, beside, 2, 0).used, 2);
         uint64_t window = ask(limiter, kind, key, 0, STINT_PEEK).window;
-        for (uint32_t flags = 0; flags < 16; flags++)
+        for (uint32_t flags = 0; flags < 16 * STINT_PEEK; flags += STINT_PEEK)
             for (uint32_t limit = 0; limit < EDGES; limit++)
                 for (uint32_t cost = 0; cost < 2 * EDGES; cost++) {
                     const struct stint_request request = {.key = {key},

@@ -84,7 +84,7 @@ TEST(test_open) {
     limiter = open_with(&options);
     stint_close(limiter);
 
-    for (uint32_t flags = 0; flags < 8; flags++) {
+    for (uint32_t flags = 0; flags < 8 * STINT_PREFAULT; flags += STINT_PREFAULT) {
         options = good_options();
         options.flags = flags;
         limiter = open_with(&options);
@@ -116,11 +116,8 @@ TEST(test_open_errors) {
     options.shards = 2 * STINT_SHARDS_MAX;
     assert_not_opened(&options, "shards");
     options = good_options();
-    for (uint32_t bit = 3; bit < 32; bit++) {
-        options.flags = UINT32_C(1) << bit | STINT_SMALL_PAGES;
-        assert_not_opened(&options, "flags");
-    }
-    options = good_options();
+    options.flags = STINT_READ_ONLY;
+    assert_not_opened(&options, "options.flags has STINT_READ_ONLY");
     assert_not_opened(NULL, "options");
     assert_int_equal(stint_open(&options, NULL), -EINVAL);
     assert_reason("limiter");
@@ -340,12 +337,6 @@ TEST(test_policy_errors) {
             spoil(&policy, &rows[row], i);
             assert_not_added(limiter, &policy, rows[row].field);
         }
-    for (uint32_t bit = 6; bit < 32; bit++) {
-        policy = good;
-        policy.flags = UINT32_C(1) << bit;
-        if (policy.flags != STINT_OVERRIDES)
-            assert_not_added(limiter, &policy, "flags");
-    }
     /* Every character that is not printable ASCII, first and last. */
     for (int c = 1; c < 256; c++) {
         if (c >= 0x20 && c <= 0x7e)
@@ -980,6 +971,78 @@ TEST(test_null_watching) {
     WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, NULL, 1, text, sizeof(text)));
     WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, &verdict, 1, NULL, sizeof(text)));
     WITH_NULL(0, stint_headers(limiter, 0, NULL, NULL, 0, NULL, 0));
+    stint_close(limiter);
+}
+
+/* ---- Flags --------------------------------------------------------------------------------- */
+
+/* What is refused of a call that is given these flags, all else being right. */
+enum given { TO_POLICY, TO_REQUEST, TO_OPTIONS, TO_APPLY, TO_METRICS, TO_HEADERS };
+
+static int give(struct stint_limiter *limiter, enum given given, uint32_t flags) {
+    struct stint_policy policy = make_policy("given", 9, MINUTE, 0, flags);
+    const struct stint_request request = {.cost = 1, .flags = flags};
+    struct stint_options options = good_options();
+    struct stint_metrics_options metrics = STINT_METRICS_OPTIONS_INIT;
+    struct stint_verdict verdict;
+    struct stint_limiter *other;
+    const uint32_t id = 0;
+
+    options.flags = metrics.flags = flags;
+    switch (given) {
+    case TO_POLICY:
+        return stint_policy_add(limiter, &policy, NULL);
+    case TO_REQUEST:
+        stint_decide(limiter, &request, STINT_NOW, &verdict);
+        assert_int_equal(verdict.flags, STINT_BAD_REQUEST);
+        return stint_request_check(limiter, &request);
+    case TO_OPTIONS:
+        return stint_open(&options, &other);
+    case TO_APPLY:
+        return stint_policies_apply(limiter, "9/m name=p", flags, NULL, NULL, NULL);
+    case TO_METRICS:
+        return stint_metrics(limiter, &metrics, NULL, 0);
+    case TO_HEADERS:
+        return stint_headers(limiter, flags, &id, &(struct stint_verdict){0}, 1, NULL, 0);
+    }
+    return 0;
+}
+
+/* A flag of no kind of input is one of another, and each call refuses all but its own. */
+TEST(test_flags_of_other_kinds) {
+    static const struct {
+        uint32_t flags, one; /* all of the kind; one that goes with all */
+        const char *reason;
+    } kinds[] = {
+        {STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH |
+             STINT_START_FIRST | STINT_IN_FLIGHT | STINT_OVERRIDES,
+         STINT_SHADOW, "policy.flags has a flag that is none of enum stint_policy_flags"},
+        {STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE | STINT_TENTATIVE,
+         STINT_PEEK, "in which some flag is none of enum stint_request_flags"},
+        {STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK | STINT_READ_ONLY,
+         STINT_SMALL_PAGES, "options.flags has a flag that is none of enum stint_options_flags"},
+        {STINT_DRY_RUN | STINT_PRUNE, STINT_DRY_RUN,
+         "flags has a flag that is none of enum stint_apply_flags"},
+        {STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN, STINT_METRICS_NO_EOF,
+         "options.flags has a flag that is none of enum stint_metrics_flags"},
+        {STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, STINT_HEADERS_DRAFT,
+         "style has a flag that is none of enum stint_headers_style"},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    add_policy(limiter, "p", 9, MINUTE, 0, 0);
+    uint32_t known = 0;
+    for (enum given given = TO_POLICY; given <= TO_HEADERS; given++) {
+        assert_int_equal(known & kinds[given].flags, 0);
+        known |= kinds[given].flags;
+        for (unsigned bit = 0; bit < 32; bit++) {
+            if ((kinds[given].flags >> bit & 1) != 0)
+                continue;
+            assert_int_equal(give(limiter, given, UINT32_C(1) << bit), -EINVAL);
+            assert_reason(kinds[given].reason);
+            assert_int_equal(give(limiter, given, UINT32_C(1) << bit | kinds[given].one), -EINVAL);
+            assert_reason(kinds[given].reason);
+        }
+    }
     stint_close(limiter);
 }
 

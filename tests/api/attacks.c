@@ -129,7 +129,8 @@ static void draw(struct attack *attack) {
                           : (uint32_t)random_below(random, MAX_POLICIES + 1),
             .cost = random_below(random, 2) == 0 ? 1 : any_number(random),
             .limit = random_below(random, 4) != 0 ? 0 : any_number(random),
-            .flags = random_below(random, 2) == 0 ? 0 : (uint32_t)random_below(random, 32)};
+            .flags =
+                random_below(random, 2) == 0 ? 0 : STINT_PEEK * (uint32_t)random_below(random, 32)};
         if (attack->looks)
             attack->requests[i].flags = STINT_PEEK;
     }

@@ -850,7 +850,9 @@ static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
  * number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
-    enum { KNOWN_BITS = 6, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
+    enum { FIRST_BIT = 9, KNOWN_BITS = 6, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
+    static_assert(PEEK == 1 << FIRST_BIT && TENTATIVE == 1 << (FIRST_BIT + KNOWN_BITS - 1),
+                  "all others are unknown");
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
     static const uint32_t of_charge[CHARGES] = {PARTIAL, DRAIN, RESERVE, PARTIAL | RESERVE,
                                                 PARTIAL | DRAIN | RESERVE};
@@ -861,7 +863,7 @@ static bool bad_request_of(unsigned i, struct stint_request *request) {
     request->limit = 0;
     request->reserved = 0;
     if (row < UNKNOWN) {
-        request->flags |= UINT32_C(1) << (KNOWN_BITS + row);
+        request->flags |= UINT32_C(1) << (row < FIRST_BIT ? row : row + KNOWN_BITS);
     } else if (row < UNKNOWN + 64) {
         request->reserved = UINT64_C(1) << (row - UNKNOWN);
     } else {
@@ -927,9 +929,9 @@ TEST(test_reasons_of_bad_requests) {
         {{.policy = NONE}, "there is no policy of that id"},
         {{.policy = GONE}, "there is no policy of that id"},
         {{.policy = NONE, .flags = 1u << 31}, "there is no policy of that id"},
-        {{.policy = GONE, .flags = 1u << 31}, "request.flags is 0x80000000, in which some bit"},
-        {{.flags = PEEK | 1 << 6}, "request.flags is 0x41, in which some bit"},
-        {{.flags = CHARGE | 1 << 6}, "request.flags is 0x50, in which some bit"},
+        {{.policy = GONE, .flags = 1u << 31}, "request.flags is 0x80000000, in which some flag"},
+        {{.flags = PEEK | STINT_SHADOW}, "request.flags is 0x202, in which some flag"},
+        {{.flags = CHARGE | 1 << 15}, "request.flags is 0xa000, in which some flag"},
         {{.reserved = 1}, "request.reserved must be 0: begin with STINT_REQUEST"},
         {{.flags = CHARGE | PARTIAL}, "STINT_CHARGE does not go with STINT_PARTIAL"},
         {{.flags = CHARGE | PEEK | DRAIN}, "STINT_CHARGE does not go with STINT_DRAIN"},

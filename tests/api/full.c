@@ -270,7 +270,7 @@ TEST(test_untracked_stripes) {
             policy.stripes = 4;
             uint32_t striped = add_made(limiter, &policy);
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
-                for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
+                for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags += PEEK) {
                     for (uint32_t limit = 0; limit <= 60; limit += 30) {
                         struct stint_request request = {{1000}, plain, costs[c], limit, flags, 0};
                         struct stint_verdict expected, got;

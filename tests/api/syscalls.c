@@ -94,7 +94,7 @@ static int decide(void *shared) {
                                                  .policy = n % KINDS,
                                                  .cost = n % 4,
                                                  .limit = n % 5,
-                                                 .flags = n % 16};
+                                                 .flags = STINT_PEEK * (n % 16)};
         requests[3].key = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
         stint_decide_batch(limiter, requests, 20, now, verdicts);
         stint_decide(limiter, &requests[i % 20], now, NULL);

@@ -576,8 +576,9 @@ static void check_works(struct stint_limiter *limiter, uint32_t id, const char *
     struct stint_policy policy = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
     const uint32_t capacity = capacity_of(&policy);
-    for (uint32_t flags = 0; flags < 32; flags++) {
-        const stint_key key = number_key(limiter, 32 * id + flags); /* lines have 96 slots */
+    for (uint32_t n = 0; n < 32; n++) {
+        const uint32_t flags = n * STINT_PEEK;
+        const stint_key key = number_key(limiter, 32 * id + n); /* lines have 96 slots */
         bool bad = (flags & STINT_CHARGE) != 0 &&
                    (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
         if (is_in_flight(&policy)) /* nobody would hold it */

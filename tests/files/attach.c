@@ -563,13 +563,13 @@ TEST_IN_DIRECTORY(test_read_only) {
             uint64_t key = number;
             while (number > 5 && table_home(table, number_key(writer, key).hash) >= 20)
                 key++; /* a new one, where all is full */
-            for (uint32_t flags = 0; flags < 64; flags++) {
+            for (uint32_t n = 0; n < 64; n++) {
                 const struct stint_request request = {
                     .key = number == 4 ? STINT_KEY_GLOBAL : number_key(writer, key),
-                    .policy = (uint32_t)(number + flags / 2 + step) % (KINDS + 3),
-                    .cost = costs[(flags + number) % 3],
-                    .limit = limits[(flags + number + step) / 3 % 3],
-                    .flags = flags};
+                    .policy = (uint32_t)(number + n / 2 + step) % (KINDS + 3),
+                    .cost = costs[(n + number) % 3],
+                    .limit = limits[(n + number + step) / 3 % 3],
+                    .flags = n * STINT_PEEK};
                 decide_all_ways(reader, writer, &request, STINT_NOW);
                 decide_all_ways(reader, writer, &request, test_time - HOUR);
                 decide_all_ways(reader, writer, &request, test_time + 30 * SECOND);

@@ -562,7 +562,7 @@ TEST(test_nothing_after_open) {
             stint_refund(limiter, minute, key, 1, verdict.window);
         for (uint32_t n = 0; n < 20; n++)
             requests[n] = (struct stint_request){
-                .key = {key.hash + n}, .policy = n % 3, .cost = n, .flags = n % 16};
+                .key = {key.hash + n}, .policy = n % 3, .cost = n, .flags = STINT_PEEK * (n % 16)};
         stint_decide_batch(limiter, requests, 20, now, NULL);
         for (uint32_t n = 0; n < 3; n++)
             requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};

@@ -323,7 +323,7 @@ static struct stint_request read_request(struct input *input, const struct stint
         .key = key_of(limiter, input_below(input, KEYS)),
         .cost = form & 16 ? (uint32_t)input_number(input, 4) : 1,
         .limit = form & 32 ? (uint32_t)input_number(input, 4) : 0,
-        .flags = form & 64 ? (uint32_t)input_number(input, 1) & 15 : 0,
+        .flags = form & 64 ? STINT_PEEK * ((uint32_t)input_number(input, 1) & 15) : 0,
     };
     return request;
 }
@@ -373,7 +373,7 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
                                         "2/10s in-flight"};
     char text[256];
     uint32_t lines = (uint32_t)input_below(input, 4), told = 0;
-    uint32_t flags = (uint32_t)input_number(input, 1) & (STINT_DRY_RUN | STINT_PRUNE);
+    uint32_t flags = STINT_DRY_RUN * ((uint32_t)input_number(input, 1) & 3);
     size_t length = 0;
     const char *wrong = NULL;
 

@@ -321,7 +321,7 @@ static struct stint_request pick_request(uint32_t *key) {
     if (once_in(6))
         request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)limit) + 1;
     if (once_in(3))
-        request.flags = (uint32_t)below(16);
+        request.flags = STINT_PEEK * (uint32_t)below(16);
     if (policy->max_reserved && once_in(3)) {
         request.flags |= STINT_RESERVE;
         request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);

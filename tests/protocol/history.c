@@ -379,7 +379,7 @@ static void pick_request(struct thread *thread, struct call *call) {
             call->request.cost = UINT32_MAX - (uint32_t)random_below(random, 2);
         return;
     }
-    call->request.flags = (uint32_t)random_below(random, 16) & ~unfit_flags(policy);
+    call->request.flags = STINT_PEEK * (uint32_t)random_below(random, 16) & ~unfit_flags(policy);
     call->request.flags |= random_below(random, 6) == 0 ? STINT_TENTATIVE : 0;
     if (policy->max_reserved != 0 && random_below(random, 2) == 0) {
         call->request.flags |= STINT_RESERVE;

@@ -295,7 +295,7 @@ static void decide_noise(struct random *random) {
         .policy = pair->id,
         .cost = (uint32_t)random_below(random, 10),
         .limit = shared->limits ? (uint32_t)random_below(random, 1000) : 0,
-        .flags = (uint32_t)random_below(random, 16) & ~unfit_flags(&pair->policy),
+        .flags = STINT_PEEK * (uint32_t)random_below(random, 16) & ~unfit_flags(&pair->policy),
     };
     struct stint_verdict v;
     switch (random_below(random, 16)) {

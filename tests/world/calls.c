@@ -71,7 +71,8 @@ static uint32_t flags_draw(struct actor *actor, const struct named *named, uint3
         return STINT_CHARGE | (chance(actor, 2) ? STINT_PEEK : 0);
     if (chance(actor, 2)) /* now and then above all that the policy has */
         *limit = 1 + (uint32_t)random_below(&actor->random, chance(actor, 4) ? 40 : 8);
-    return (uint32_t)random_below(&actor->random, 16) & ~(in_flight ? (uint32_t)STINT_DRAIN : 0);
+    return STINT_PEEK * (uint32_t)random_below(&actor->random, 16) &
+           ~(in_flight ? (uint32_t)STINT_DRAIN : 0);
 }
 
 /* Of all requests that make sense, and now and then of others. */
@@ -99,7 +100,7 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
         if (chance(actor, 2))
             request->reserved = 1;
         else
-            request->flags |= 1 << 6;
+            request->flags |= STINT_OVERRIDES; /* a flag of policies */
     }
     return asked;
 }
@@ -596,7 +597,7 @@ static void call_apply_nothing(struct actor *actor) {
 
 static void call_apply(struct actor *actor) {
     char text[2048], *end = text;
-    const uint32_t flags = (uint32_t)random_below(&actor->random, 4);
+    const uint32_t flags = STINT_DRY_RUN * (uint32_t)random_below(&actor->random, 4);
     const bool dry = (flags & STINT_DRY_RUN) != 0 || actor->reads;
     const char *wrong_at = NULL;
     struct told told = {actor, 0};
@@ -761,7 +762,7 @@ static void call_metrics(struct actor *actor) {
     BOXED(char, 4096) box;
     box_begin(&box);
     options.labels = chance(actor, 2) ? labels : NULL;
-    options.flags = (uint32_t)random_below(&actor->random, 4);
+    options.flags = STINT_METRICS_NO_EOF * (uint32_t)random_below(&actor->random, 4);
     const size_t size = random_below(&actor->random, sizeof box.is);
     call_begin(actor, F_METRICS, NULL, 0);
     const int length =
@@ -785,8 +786,9 @@ static void call_headers(struct actor *actor) {
     const size_t size = random_below(&actor->random, sizeof box.is);
     call_begin(actor, F_HEADERS, NULL, 0);
     must(stint_tightest(verdicts, count) < (count == 0 ? 1 : count), "tightest");
-    const int length = stint_headers(actor->limiter, (uint32_t)random_below(&actor->random, 4), ids,
-                                     verdicts, count, box.is, size);
+    const int length = stint_headers(
+        actor->limiter, STINT_HEADERS_DRAFT * (uint32_t)random_below(&actor->random, 4), ids,
+        verdicts, count, box.is, size);
     check(actor, length, ENOENT);
     box_check(&box, length >= 0 ? &box.is[size] : &box.is[0]);
     must(length <= 0 || size == 0 || memchr(box.is, '\0', size) != NULL, "headers have an end");

@@ -97,7 +97,7 @@ static uint32_t implied(uint32_t features) {
 /* Whether a policy and a request of it may have both, as the model has it. */
 static bool together(unsigned one, unsigned other) {
     const uint32_t both = UINT32_C(1) << one | UINT32_C(1) << other;
-    const uint32_t asks = both >> A_PEEK & 31;
+    const uint32_t asks = STINT_PEEK * (both >> A_PEEK & 31);
     uint32_t features = both & ((UINT32_C(1) << POLICY_FEATURES) - 1);
     features |= implied(features);
     struct random random = {1};
@@ -191,7 +191,7 @@ uint32_t policy_features(const struct stint_policy *policy) {
 }
 
 uint32_t request_features(const struct stint_request *request) {
-    return (request->flags & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
+    return (request->flags / STINT_PEEK & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
 }
 
 static void raise(uint64_t *most, uint64_t value) {

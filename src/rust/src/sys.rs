@@ -21,13 +21,13 @@ pub const STINT_FULL_ADMIT: u32 = 0;
 pub const STINT_FULL_REFUSE: u32 = 1;
 pub const STINT_FULL_REPLACE: u32 = 2;
 
-pub const STINT_PREFAULT: u32 = 1 << 0;
-pub const STINT_SMALL_PAGES: u32 = 1 << 1;
-pub const STINT_PRECISE_CLOCK: u32 = 1 << 2;
-pub const STINT_READ_ONLY: u32 = 1 << 3;
+pub const STINT_PREFAULT: u32 = 1 << 17;
+pub const STINT_SMALL_PAGES: u32 = 1 << 18;
+pub const STINT_PRECISE_CLOCK: u32 = 1 << 19;
+pub const STINT_READ_ONLY: u32 = 1 << 20;
 
-pub const STINT_DRY_RUN: u32 = 1 << 0;
-pub const STINT_PRUNE: u32 = 1 << 1;
+pub const STINT_DRY_RUN: u32 = 1 << 22;
+pub const STINT_PRUNE: u32 = 1 << 23;
 
 pub const STINT_POLICY_UNCHANGED: u32 = 0;
 pub const STINT_POLICY_ADDED: u32 = 1;
@@ -45,18 +45,18 @@ pub const STINT_BAD_REQUEST: u32 = 1 << 6;
 pub const STINT_BANNED: u32 = 1 << 7;
 pub const STINT_OVERRIDDEN: u32 = 1 << 8;
 
-pub const STINT_PEEK: u32 = 1 << 0;
-pub const STINT_PARTIAL: u32 = 1 << 1;
-pub const STINT_DRAIN: u32 = 1 << 2;
-pub const STINT_RESERVE: u32 = 1 << 3;
-pub const STINT_CHARGE: u32 = 1 << 4;
-pub const STINT_TENTATIVE: u32 = 1 << 5;
+pub const STINT_PEEK: u32 = 1 << 9;
+pub const STINT_PARTIAL: u32 = 1 << 10;
+pub const STINT_DRAIN: u32 = 1 << 11;
+pub const STINT_RESERVE: u32 = 1 << 12;
+pub const STINT_CHARGE: u32 = 1 << 13;
+pub const STINT_TENTATIVE: u32 = 1 << 14;
 
-pub const STINT_METRICS_NO_EOF: u32 = 1 << 0;
-pub const STINT_METRICS_NO_SCAN: u32 = 1 << 1;
+pub const STINT_METRICS_NO_EOF: u32 = 1 << 25;
+pub const STINT_METRICS_NO_SCAN: u32 = 1 << 26;
 
-pub const STINT_HEADERS_DRAFT: u32 = 1 << 0;
-pub const STINT_HEADERS_LEGACY: u32 = 1 << 1;
+pub const STINT_HEADERS_DRAFT: u32 = 1 << 28;
+pub const STINT_HEADERS_LEGACY: u32 = 1 << 29;
 
 #[repr(C)]
 pub struct stint_limiter {

@@ -62,7 +62,7 @@ equal(limit.verdict.used, 8)
 equal(limit:decide("a", "dan", 9, stint.PARTIAL), true)
 equal(limit.verdict.granted, 3)
 equal(limit:decide("a", "gil", 2, 0, 1), false)
-equal(limit:decide("a", "gil", 2, 1024), false)
+equal(limit:decide("a", "gil", 2, 1), false)
 equal(limit.verdict:has(stint.BAD_REQUEST), true)
 
 -- Keys with limits of their own.
