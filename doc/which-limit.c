@@ -59,7 +59,7 @@ static void ask(const struct limit *limit, uint64_t from, uint64_t to, uint64_t 
         fprintf(stderr, "%s: %s\n", limit->text, stint_reason());
         exit(1);
     }
-    struct stint_request request = STINT_REQUEST(stint_key_of(limiter, "ann", 3), id, 1);
+    struct stint_request request = STINT_REQUEST(id, stint_key_of(limiter, "ann", 3), 1);
     request.flags = policy.max_reserved != 0 ? STINT_RESERVE : 0;
     begun->count = 0;
     for (uint64_t ms = from; ms < to; ms += step) {

@@ -601,8 +601,8 @@ enum stint_policy_flags {
      *
      * Ten at once and 100 a minute, for each user:
      *
-     *     struct stint_request both[2] = {STINT_REQUEST(user, ten_at_once, 1),
-     *                                     STINT_REQUEST(user, per_minute, 1)};
+     *     struct stint_request both[2] = {STINT_REQUEST(ten_at_once, user, 1),
+     *                                     STINT_REQUEST(per_minute, user, 1)};
      *     if (!stint_decide_all(limiter, both, 2, STINT_NOW, verdicts))
      *         return refuse(verdicts);     // a refused whole holds nothing
      *     work();
@@ -1097,7 +1097,7 @@ enum stint_request_flags {
      * the count can pass the limit by as many. Failed logins, at most so many a window for each
      * user:
      *
-     *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
+     *     struct stint_request login = STINT_REQUEST(failed_logins, user, 1);
      *     login.flags = STINT_PEEK | STINT_CHARGE;
      *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
      *         return too_many_failures(&verdict);     // log it if FIRST_REFUSAL is set
@@ -1116,7 +1116,7 @@ enum stint_request_flags {
      *
      * Failed logins, at most so many a window, however many are tried at once:
      *
-     *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
+     *     struct stint_request login = STINT_REQUEST(failed_logins, user, 1);
      *     login.flags = STINT_TENTATIVE;
      *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
      *         return try_later(&verdict);
@@ -1125,10 +1125,10 @@ enum stint_request_flags {
     STINT_TENTATIVE = 1 << 14,
 };
 
-/* What is asked for: tokens of a key, by a policy. STINT_REQUEST(key, policy, cost) initialises
+/* What is asked for: tokens of a key, by a policy. STINT_REQUEST(policy, key, cost) initialises
  * one, with 0 in all else:
  *
- *     struct stint_request request = STINT_REQUEST(key, policy, 1);
+ *     struct stint_request request = STINT_REQUEST(policy, key, 1);
  *
  * It is for C and for C++, where compilers warn of initialisers that leave fields out. */
 struct stint_request {
@@ -1144,7 +1144,7 @@ struct stint_request {
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
 
-#define STINT_REQUEST(key, policy, cost)                                                           \
+#define STINT_REQUEST(policy, key, cost)                                                           \
     { {(key).hash}, policy, cost, 0, 0, 0 }
 
 /* Decides one request: stint_take with all options.

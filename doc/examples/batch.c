@@ -33,7 +33,7 @@ int main(void) {
     for (int i = 0; i < 4; i++) {
         stint_key key = stint_key_of(limiter, clients[i], strlen(clients[i]));
         stint_prefetch(limiter, key); /* while the next one is read */
-        requests[i] = (struct stint_request)STINT_REQUEST(key, api, 1);
+        requests[i] = (struct stint_request)STINT_REQUEST(api, key, 1);
     }
     uint64_t now = stint_now(limiter);
     printf("%zu of 4 are granted\n", stint_decide_batch(limiter, requests, 4, now, verdicts));

@@ -25,7 +25,7 @@ int main(void) {
         fprintf(stderr, "%s\n", stint_reason());
         return 1;
     }
-    struct stint_request request = STINT_REQUEST(stint_key_of(limiter, "ann", 3), daily, 8);
+    struct stint_request request = STINT_REQUEST(daily, stint_key_of(limiter, "ann", 3), 8);
 
     request.flags = STINT_PEEK;
     bool fits = stint_decide(limiter, &request, STINT_NOW, &verdict);

@@ -30,7 +30,7 @@ int main(void) {
         fprintf(stderr, "%s\n", stint_reason());
         return 1;
     }
-    struct stint_request look = STINT_REQUEST(stint_key_of(limiter, "ann", 3), daily, 1);
+    struct stint_request look = STINT_REQUEST(daily, stint_key_of(limiter, "ann", 3), 1);
     look.flags = STINT_PEEK;
     stint_take(limiter, daily, look.key, 4, STINT_NOW, NULL);
     stint_decide(reader, &look, STINT_NOW, &verdict);

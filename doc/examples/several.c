@@ -30,8 +30,8 @@ int main(void) {
             stint_policy_add(limiter, &policy, &ids[i]) != 0)
             return 1;
     stint_key ann = stint_key_of(limiter, "ann", 3);
-    const struct stint_request both[2] = {STINT_REQUEST(ann, ids[0], 1),
-                                          STINT_REQUEST(ann, ids[1], 1)};
+    const struct stint_request both[2] = {STINT_REQUEST(ids[0], ann, 1),
+                                          STINT_REQUEST(ids[1], ann, 1)};
     for (int i = 0; i < 4; i++) {
         bool granted = stint_decide_all(limiter, both, 2, STINT_NOW, verdicts);
         printf("%s, %u and %u left\n", granted ? "granted" : "refused", verdicts[0].remaining,

@@ -158,7 +158,7 @@ static uint32_t ngx_http_stint_value(ngx_http_request_t *r, ngx_http_stint_ctx_t
 
 static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i, uint32_t cost) {
     struct stint_request request =
-        STINT_REQUEST(ctx->requests[i].key, ctx->requests[i].policy, cost);
+        STINT_REQUEST(ctx->requests[i].policy, ctx->requests[i].key, cost);
 
     request.flags = STINT_CHARGE;
     (void)stint_decide(ctx->zone->limiter, &request, STINT_NOW, NULL);
@@ -169,7 +169,7 @@ static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
  * those that were refused since had nothing to pay. It counts as one, too. */
 static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                                    ngx_uint_t last) {
-    struct stint_request look = STINT_REQUEST(ctx->requests[i].key, ctx->requests[i].policy, 1);
+    struct stint_request look = STINT_REQUEST(ctx->requests[i].policy, ctx->requests[i].key, 1);
     struct stint_verdict *verdict = &ctx->verdicts[i], found;
 
     look.flags = STINT_PEEK;

@@ -914,7 +914,7 @@ TEST(test_null_deciding) {
     const uint32_t id = add_policy(limiter, "p", 9, MINUTE, 0, STINT_OVERRIDES);
     const stint_key key = stint_key_of(limiter, NULL, 0);
     const struct stint_request request =
-        STINT_REQUEST(stint_key_join(limiter, key, NULL, 0), id, 1);
+        STINT_REQUEST(id, stint_key_join(limiter, key, NULL, 0), 1);
     const size_t one = 1;
     uint32_t limit;
     uint64_t until;

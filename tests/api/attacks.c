@@ -227,7 +227,7 @@ static void call_watching(struct attack *attack) {
         struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
         struct stint_policy policy = STINT_POLICY_INIT;
         (void)stint_policy_stats_get(limiter, id, &counts);
-        (void)!stint_request_check(limiter, &(struct stint_request)STINT_REQUEST(7, id, 1));
+        (void)!stint_request_check(limiter, &(struct stint_request)STINT_REQUEST(id, 7, 1));
         if (stint_policy_get(limiter, id, &policy) == 0) {
             assert_non_null(memchr(policy.name, '\0', sizeof policy.name));
             (void)stint_policy_find(limiter, policy.name, NULL);

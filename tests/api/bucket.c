@@ -420,7 +420,7 @@ TEST(test_parts_of_other_limits) {
         struct stint_request parts[2];
         struct stint_verdict v[2];
         for (size_t j = 0; j < 2; j++) {
-            parts[j] = (struct stint_request)STINT_REQUEST(1, id, rows[i].cost[j]);
+            parts[j] = (struct stint_request)STINT_REQUEST(id, 1, rows[i].cost[j]);
             parts[j].limit = rows[i].limit[j];
         }
         assert_true(stint_take(limiter, id, 1, 3, T0, v));
@@ -468,7 +468,7 @@ TEST(test_every_span) {
         for (int i = 0; i < ASKS; i++) {
             const uint64_t late = random_below(&random, 4 * token),
                            now = test_time - (late < 50 * SECOND ? late : 0);
-            struct stint_request request = STINT_REQUEST(1, id, 1 + (uint32_t)(i % 7 == 0) * 3);
+            struct stint_request request = STINT_REQUEST(id, 1, 1 + (uint32_t)(i % 7 == 0) * 3);
             struct stint_verdict v;
             request.flags = i % 5 == 0 ? STINT_PARTIAL : 0;
             stint_decide(limiter, &request, now, &v);
@@ -573,8 +573,8 @@ TEST(test_shared) {
     }
     assert_good(child);
 
-    const struct stint_request group[] = {STINT_REQUEST(key, ids[1], 1),
-                                          STINT_REQUEST(key, ids[0], 4)};
+    const struct stint_request group[] = {STINT_REQUEST(ids[1], key, 1),
+                                          STINT_REQUEST(ids[0], key, 4)};
     assert_false(stint_decide_all(limiter, group, 2, STINT_NOW, v));
     assert_true(v[0].allowed && v[0].granted == 0 && !v[1].allowed && v[1].retry_after == S);
     assert_int_equal(used_of(limiter, ids[1], key), 0);

@@ -941,7 +941,7 @@ TEST(test_reasons_of_bad_requests) {
         {{.policy = IN_FLIGHT, .flags = DRAIN}, "STINT_DRAIN does not go with a policy that is"},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_request good = STINT_REQUEST(7, 0, 1);
+    struct stint_request good = STINT_REQUEST(0, 7, 1);
     const char *const texts[] = {"9/m", "8/m in-flight", "7/m"};
     for (uint32_t id = 0; id <= GONE; id++) {
         const struct stint_policy policy = parsed(texts[id]);

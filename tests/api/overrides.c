@@ -1079,8 +1079,8 @@ TEST(test_refused_since_it_was_judged) {
         charge = (struct stint_request){.key = {1}, .policy = banning, .cost = 5, .flags = CHARGE};
         meanwhile_begin(limiter, charge_it, step);
         assert_false(stint_decide_all(limiter,
-                                      (const struct stint_request[]){STINT_REQUEST(1, banning, 0),
-                                                                     STINT_REQUEST(1, other, 1)},
+                                      (const struct stint_request[]){STINT_REQUEST(banning, 1, 0),
+                                                                     STINT_REQUEST(other, 1, 1)},
                                       2, T0, verdicts));
         stint_test_step = NULL;
         if (!verdicts[0].allowed)

@@ -47,7 +47,7 @@ static void remove_place(size_t at) {
 /* ---- A job comes ---- */
 
 static void ask(stint_key client, const char *job, uint64_t now) {
-    struct stint_request request = STINT_REQUEST(client, policy, 1);
+    struct stint_request request = STINT_REQUEST(policy, client, 1);
     struct stint_verdict verdict;
     if (count < WAITING_MAX) /* else only what need not wait is taken */
         request.flags = STINT_RESERVE;

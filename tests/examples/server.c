@@ -194,15 +194,15 @@ static size_t limits_of(const struct request *request, struct stint_request *to)
     size_t n = 0;
     if (is_metrics(request))
         return 0;
-    to[n++] = (struct stint_request)STINT_REQUEST(client, policies[CLIENT], 1);
+    to[n++] = (struct stint_request)STINT_REQUEST(policies[CLIENT], client, 1);
     if (request->api_key != NULL) {
         /* Here the plan is in the key. A real server looks the key up, and refuses what it does not
          * know: else who makes up keys has only the limit of his network. */
         enum policy plan = strncmp(request->api_key, "paid-", 5) == 0 ? PAID : FREE;
         payer = stint_key_of(limiter, request->api_key, strlen(request->api_key));
-        to[n++] = (struct stint_request)STINT_REQUEST(payer, policies[plan], 1);
+        to[n++] = (struct stint_request)STINT_REQUEST(policies[plan], payer, 1);
     }
-    to[n] = (struct stint_request)STINT_REQUEST(payer, policies[TRAFFIC], 1);
+    to[n] = (struct stint_request)STINT_REQUEST(policies[TRAFFIC], payer, 1);
     to[n++].flags = STINT_PEEK | STINT_CHARGE;
     return n;
 }

@@ -106,8 +106,8 @@ static void assert_let_through(struct stint_verdict verdict, uint32_t granted) {
 
 /* Every call of a limiter that is known to be lost. */
 static void assert_lost(struct stint_limiter *limiter, bool reads) {
-    const struct stint_request good[] = {STINT_REQUEST(7, PLAIN, 2),
-                                         STINT_REQUEST(7, STRIPED, 1),
+    const struct stint_request good[] = {STINT_REQUEST(PLAIN, 7, 2),
+                                         STINT_REQUEST(STRIPED, 7, 1),
                                          {{8}, HELD, 1, 0, STINT_PEEK, 0},
                                          {{8}, BUCKET, 3, 0, STINT_PARTIAL, 0},
                                          {{9}, PLAIN, 1, 5, STINT_TENTATIVE, 0},
@@ -256,10 +256,10 @@ static void call_late(void) {
 }
 
 static void requests_make(struct stint_request requests[4]) {
-    requests[0] = (struct stint_request)STINT_REQUEST(7, kind, 1);
-    requests[1] = (struct stint_request)STINT_REQUEST(7, PLAIN, 1);
-    requests[2] = (struct stint_request)STINT_REQUEST(99, kind, 2);
-    requests[3] = (struct stint_request)STINT_REQUEST(7, kind, 1);
+    requests[0] = (struct stint_request)STINT_REQUEST(kind, 7, 1);
+    requests[1] = (struct stint_request)STINT_REQUEST(PLAIN, 7, 1);
+    requests[2] = (struct stint_request)STINT_REQUEST(kind, 99, 2);
+    requests[3] = (struct stint_request)STINT_REQUEST(kind, 7, 1);
 }
 
 static void call_batch(void) {

@@ -370,7 +370,7 @@ int serve{number}(void) {{
         for name in initialisers:
             text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
             text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
-        text += "    const struct stint_request requests[] = {STINT_REQUEST(STINT_KEY_GLOBAL, 2, 1), STINT_REQUEST((stint_key{3}), 2, 1)};\n"
+        text += "    const struct stint_request requests[] = {STINT_REQUEST(2, STINT_KEY_GLOBAL, 1), STINT_REQUEST(2, (stint_key{3}), 1)};\n"
         text += "    if (requests[1].key.hash != 3 || requests[1].policy != 2 || requests[1].cost != 1)\n"
         text += "        return 2;\n"
         for name in plain_constants():
@@ -400,9 +400,9 @@ class Misuse(Case):
         "a verdict without its address": "stint_take(limiter, policy, key, 1, STINT_NOW, verdict);",
         "a limiter's address": "stint_take(&limiter, policy, key, 1, STINT_NOW, &verdict);",
         "no now": "stint_take(limiter, policy, key, 1, &verdict);",
-        "an id in a request": "struct stint_request request = STINT_REQUEST(user, policy, 1); (void)request;",
+        "an id in a request": "struct stint_request request = STINT_REQUEST(policy, user, 1); (void)request;",
         "a request's key and policy swapped":
-            "struct stint_request request = STINT_REQUEST(policy, key, 1); (void)request;",
+            "struct stint_request request = STINT_REQUEST(key, policy, 1); (void)request;",
         "an id put into a request": "request.key = user;",
         "a key for a request": "stint_decide(limiter, &key, STINT_NOW, &verdict);",
         "limit and key swapped": "if (stint_override(limiter, policy, 5, key, 1) != 0) return;",
@@ -423,7 +423,7 @@ class Misuse(Case):
         "a take": "stint_take(limiter, policy, key, 1, STINT_NOW, &verdict);",
         "a user": "stint_take(limiter, policy, stint_key_of_id(limiter, user), 1, STINT_NOW, NULL);",
         "all": "stint_take(limiter, policy, STINT_KEY_GLOBAL, 1, STINT_NOW, &verdict);",
-        "a request": "struct stint_request all = STINT_REQUEST(STINT_KEY_GLOBAL, policy, 1); request = all;",
+        "a request": "struct stint_request all = STINT_REQUEST(policy, STINT_KEY_GLOBAL, 1); request = all;",
         "a key put into a request": "request.key = STINT_KEY_GLOBAL;",
         "keys compared": "if (stint_key_equal(key, STINT_KEY_GLOBAL)) return;",
     }

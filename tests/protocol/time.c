@@ -717,7 +717,7 @@ TEST(test_overrides_that_are_over) {
         test_time = T0;
         assert_int_equal(stint_override(limiter, id, key, STINT_LIMIT_MAX, T0 + MINUTE), 0);
         for (uint64_t day = 1; day <= 2700; day++) {
-            struct stint_request look = STINT_REQUEST(key, id, 11);
+            struct stint_request look = STINT_REQUEST(id, key, 11);
             struct stint_verdict v;
             look.flags = STINT_PEEK;
             test_time = T0 + day * DAY;

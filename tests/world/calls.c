@@ -224,7 +224,7 @@ static struct asked part_draw(struct actor *actor, const struct asked *first) {
     if (chance(actor, 3))
         asked.name = name_draw(actor);
     asked.request =
-        (struct stint_request)STINT_REQUEST(world->keys[asked.key], id_of(actor, asked.name),
+        (struct stint_request)STINT_REQUEST(id_of(actor, asked.name), world->keys[asked.key],
                                             1 + (uint32_t)random_below(&actor->random, 3));
     asked.request.flags = actor->reads ? STINT_PEEK : flags[random_below(&actor->random, 4)];
     if (is_set(&world->names[asked.name], A_IN_FLIGHT))
@@ -390,7 +390,7 @@ static void call_refund_all(struct actor *actor) {
 
 static void call_reset(struct actor *actor) {
     const unsigned name = name_draw(actor), key = key_draw(actor);
-    const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
+    const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
     call_begin(actor, F_RESET, &asked, 1);
     if (!actor->reads)
         ledger_reset_begins(name, key);
@@ -404,7 +404,7 @@ static void call_reset(struct actor *actor) {
 
 static void call_override(struct actor *actor) {
     const unsigned name = name_draw(actor), key = key_draw(actor);
-    const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
+    const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
     struct named *named = &world->names[name];
     static const uint32_t limits[] = {0, 1, 3, 9, STINT_LIMIT_MAX};
     const uint32_t limit = limits[random_below(&actor->random, 5)];
@@ -431,7 +431,7 @@ static void call_override(struct actor *actor) {
 
 static void call_override_get(struct actor *actor) {
     const unsigned name = name_draw(actor), key = key_draw(actor);
-    const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
+    const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
     BOXED(uint64_t, 1) box;
     uint32_t limit = 77;
     box_begin(&box);
@@ -447,7 +447,7 @@ static void call_override_get(struct actor *actor) {
 
 static void call_override_clear(struct actor *actor) {
     const unsigned name = name_draw(actor), key = key_draw(actor);
-    const struct asked asked = {name, key, STINT_REQUEST(world->keys[key], 0, 0), false};
+    const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
     const uint64_t change = actor->reads ? 0 : override_begins(name, key);
     call_begin(actor, F_OVERRIDE_CLEAR, &asked, 1);
     const int result = stint_override_clear(actor->limiter, id_of(actor, name), world->keys[key]);

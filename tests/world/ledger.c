@@ -1037,7 +1037,7 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
     struct stint_verdict verdict, *v = &verdict;
-    struct asked one = {name, key, STINT_REQUEST(world->keys[key], actor->ids[name], 0), false};
+    struct asked one = {name, key, STINT_REQUEST(actor->ids[name], world->keys[key], 0), false};
     const struct asked *asked = &one;
 
     one.request.flags = STINT_PEEK;
@@ -1108,7 +1108,7 @@ static void take_each(struct actor *actor, bool must_be) {
     for (unsigned name = 0; name < world->name_count; name++)
         for (unsigned key = 0; key < world->key_count && actor->ids[name] != UINT32_MAX; key++) {
             struct stint_verdict verdict, *v = &verdict;
-            struct asked one = {name, key, STINT_REQUEST(world->keys[key], actor->ids[name], 1),
+            struct asked one = {name, key, STINT_REQUEST(actor->ids[name], world->keys[key], 1),
                                 false};
             const struct asked *asked = &one;
             stint_decide(actor->limiter, &one.request, STINT_NOW, v);

@@ -320,7 +320,7 @@ static void turn_window(struct actor *actor) {
     const unsigned name = (unsigned)random_below(&actor->random, world->name_count);
     if (actor->limiter == NULL || actor->ids[name] == UINT32_MAX)
         return;
-    struct stint_request look = STINT_REQUEST(world->keys[0], actor->ids[name], 0);
+    struct stint_request look = STINT_REQUEST(actor->ids[name], world->keys[0], 0);
     look.flags = STINT_PEEK;
     const struct stint_verdict verdict = look_aside(actor, &look, STINT_NOW);
     const uint64_t end = verdict.window - (uint64_t)actor->skew;
