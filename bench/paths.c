@@ -107,7 +107,7 @@ static CK_CC_FORCE_INLINE uint64_t groups_each(const struct target *target,
     enum { PARTS = 2, GROUPS = GROUP_REQUESTS / PARTS };
     struct stint_request requests[GROUP_REQUESTS];
     struct stint_verdict verdicts[GROUP_REQUESTS];
-    size_t ends[GROUPS];
+    size_t sizes[GROUPS];
     uint64_t count = 0;
 
     for (size_t i = 0; i < chunk->n; i += GROUPS) {
@@ -115,15 +115,16 @@ static CK_CC_FORCE_INLINE uint64_t groups_each(const struct target *target,
         for (size_t j = 0; j < n; j++) {
             parts_at(target, chunk, i + j, PARTS, &requests[j * PARTS]);
             stint_prefetch(target->limiter, requests[j * PARTS].key);
-            ends[j] = (j + 1) * PARTS;
+            sizes[j] = PARTS;
         }
         if (grouped)
-            count += stint_decide_groups(target->limiter, requests, ends, n, STINT_NOW, verdicts);
+            count += stint_decide_groups(target->limiter, requests, n * PARTS, sizes, n, STINT_NOW,
+                                         verdicts);
         else
             count += stint_decide_batch(target->limiter, requests, n * PARTS, STINT_NOW, verdicts) /
                      PARTS;
         for (size_t j = 0; chunk->answers != NULL && j < n; j++)
-            chunk->answers[i + j] = verdicts[ends[j] - 1].granted != 0;
+            chunk->answers[i + j] = verdicts[j * PARTS + PARTS - 1].granted != 0;
     }
     return count;
 }

@@ -180,7 +180,7 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
     struct stint_peer *peer = state;
     struct stint_request requests[GROUPS * PEER_LIMITS];
     struct stint_verdict verdicts[GROUPS * PEER_LIMITS];
-    size_t ends[GROUPS], limits = peer->limits;
+    size_t sizes[GROUPS], limits = peer->limits;
     uint64_t word = 0;
 
     (void)thread;
@@ -190,9 +190,10 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
         for (size_t i = 0; i < groups; i++) {
             requests_of(peer, keys + (at + i) * PEER_KEY, peer->limits, requests + i * limits);
             stint_prefetch(peer->limiter, requests[i * limits].key);
-            ends[i] = (i + 1) * limits;
+            sizes[i] = limits;
         }
-        stint_decide_groups(peer->limiter, requests, ends, groups, STINT_NOW, verdicts);
+        stint_decide_groups(peer->limiter, requests, groups * limits, sizes, groups, STINT_NOW,
+                            verdicts);
         for (size_t i = 0; i < groups; i++) /* granted to one is granted to all */
             word |= (uint64_t)(verdicts[i * limits].granted != 0) << ((at + i) % PEER_ANSWERS);
         answers[at / PEER_ANSWERS] = word;

@@ -968,7 +968,7 @@ enum stint_verdict_flags {
      *     (STINT_IN_FLIGHT);
      *   - its reserved word is not 0;
      *   - it is a charge in a group;
-     *   - its group has more than STINT_ALL_MAX requests, or an end that falls;
+     *   - its group has more than STINT_ALL_MAX requests, or than are left; or it has no group;
      *   - the limiter only reads (READERS). */
     STINT_BAD_REQUEST = 1 << 6,
     /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
@@ -1208,18 +1208,19 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
 /* Decides many groups of requests, each as stint_decide_all does. It is for the several limits of
  * the many requests that one turn of an event loop has in hand. The cache misses of all of them
  * overlap.
- *   requests  [requests, requests + ends[groups - 1])
- *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
- *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
- *             one of none is allowed. If an end is below the one before it, or above the last one,
- *             that group and all after it are refused, marked STINT_BAD_REQUEST
+ *   n         how many requests all groups have
+ *   sizes     [sizes, sizes+groups): how many requests each group has, one group after the other. A
+ *             group of more than STINT_ALL_MAX is refused, each of its verdicts marked
+ *             STINT_BAD_REQUEST; one of none is allowed. Where sizes and n differ, no request goes
+ *             unseen: a group of more than are left, and all after it, are refused and marked so;
+ *             so are the requests that no group has
  *   groups    0 or more
- *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
 STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
-                                     const struct stint_request *requests, const size_t *ends,
-                                     size_t groups, uint64_t now, struct stint_verdict *verdicts)
-    STINT_NONNULL(1) STINT_READS(2) STINT_READS(3, 4);
+                                     const struct stint_request *requests, size_t n,
+                                     const size_t *sizes, size_t groups, uint64_t now,
+                                     struct stint_verdict *verdicts) STINT_NONNULL(1)
+    STINT_READS(2, 3) STINT_READS(4, 5);
 
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
  * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted

@@ -430,7 +430,7 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
     return REFUSED;
 }
 
-/* Refuses requests that are no group: too many, or what is left where the ends of groups fall. */
+/* Refuses requests that are no group: too many, or what the sizes of groups do not fit. */
 static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_request *requests,
                              size_t n, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
@@ -731,24 +731,22 @@ bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request 
 }
 
 size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_request *requests,
-                           const size_t *ends, size_t groups, uint64_t now,
+                           size_t n, const size_t *sizes, size_t groups, uint64_t now,
                            struct stint_verdict *verdicts) {
-    const size_t n = groups == 0 ? 0 : ends[groups - 1];
     size_t fetched = 0, begin = 0, allowed = 0;
 
     if (now == STINT_NOW)
         now = limiter_now(limiter);
-    for (size_t i = 0; i < groups; begin = ends[i++]) {
-        /* It falls, or a later one does. */
-        if (UNLIKELY(GUARD(GROUPS_ENDS, ends[i] - begin > n - begin))) {
-            (void)all_bad(limiter, requests + begin, n - begin, verdict_at(verdicts, begin));
+    for (size_t i = 0; i < groups; begin += sizes[i++]) {
+        if (UNLIKELY(GUARD(GROUPS_SIZES, sizes[i] > n - begin)))
             break;
-        }
-        for (; fetched < n && fetched < ends[i] + AHEAD; fetched++)
+        for (; fetched < n && fetched < begin + sizes[i] + AHEAD; fetched++)
             fetch_lines(&limiter->table, requests[fetched].key.hash);
-        allowed += decide_group(limiter, requests + begin, ends[i] - begin, now,
-                                verdict_at(verdicts, begin));
+        allowed +=
+            decide_group(limiter, requests + begin, sizes[i], now, verdict_at(verdicts, begin));
     }
+    if (UNLIKELY(begin < n)) /* the sizes are wrong */
+        (void)all_bad(limiter, requests + begin, n - begin, verdict_at(verdicts, begin));
     return allowed;
 }
 

@@ -42,9 +42,9 @@ int main(void) {
 
     /* Two groups: bob alone, and bob with ann, who has nothing left. */
     const struct stint_request grouped[3] = {requests[1], requests[1], requests[0]};
-    const size_t ends[2] = {1, 3};
+    const size_t sizes[2] = {1, 2};
     printf("%zu of 2 groups is granted\n",
-           stint_decide_groups(limiter, grouped, ends, 2, now, verdicts));
+           stint_decide_groups(limiter, grouped, 3, sizes, 2, now, verdicts));
     stint_close(limiter);
     return 0;
 }

@@ -927,8 +927,8 @@ TEST(test_null_deciding) {
     WITH_NULL(1, stint_decide_batch(limiter, &request, 1, T0, NULL));
     WITH_NULL(true, stint_decide_all(limiter, NULL, 0, T0, NULL));
     WITH_NULL(true, stint_decide_all(limiter, &request, 1, T0, NULL));
-    WITH_NULL(0, stint_decide_groups(limiter, NULL, NULL, 0, T0, NULL));
-    WITH_NULL(1, stint_decide_groups(limiter, &request, &one, 1, T0, NULL));
+    WITH_NULL(0, stint_decide_groups(limiter, NULL, 0, NULL, 0, T0, NULL));
+    WITH_NULL(1, stint_decide_groups(limiter, &request, 1, &one, 1, T0, NULL));
     WITH_NULL(0, stint_refund_all(limiter, NULL, NULL, 0));
     WITH_NULL(0, stint_tightest(NULL, 0));
     WITH_NULL(-EINVAL, stint_override(NULL, id, key, 5, T0 + HOUR));

@@ -162,7 +162,7 @@ static void call_decisions(struct attack *attack) {
     struct stint_limiter *limiter = attack->limiter;
     const struct stint_request *requests = attack->requests;
     struct stint_verdict *verdicts = attack->verdicts;
-    static const size_t ends[] = {1, 4, GROUP};
+    static const size_t sizes[] = {1, 3, GROUP - 4};
     const uint64_t now =
         random_below(&attack->random, 4) == 0 ? test_time - 30 * SECOND : STINT_NOW;
 
@@ -173,7 +173,7 @@ static void call_decisions(struct attack *attack) {
     (void)stint_decide_batch(limiter, requests, GROUP, now, verdicts);
     stint_refund(limiter, requests[2].policy, requests[2].key, verdicts[2].granted,
                  verdicts[2].window);
-    (void)stint_decide_groups(limiter, requests, ends, 3, now, verdicts);
+    (void)stint_decide_groups(limiter, requests, GROUP, sizes, 3, now, verdicts);
     (void)stint_decide_all(limiter, requests, GROUP, now, verdicts);
     (void)stint_refund_all(limiter, requests, verdicts, GROUP);
     for (uint32_t i = 0; i < GROUP; i++)

@@ -126,7 +126,7 @@ enum { GROUPS = 12, KEYS = 3, REQUESTS = GROUPS * 6 + STINT_ALL_MAX };
 
 /* Random groups of all kinds, empty ones and such as make no sense among them. */
 static size_t pick_groups(struct random *random, const struct stint_limiter *limiter,
-                          struct stint_request *requests, size_t *ends) {
+                          struct stint_request *requests, size_t *sizes) {
     static const uint32_t flags[] = {
         0,     0, 0, 0, 0, 0, LOOK, PEEK, STINT_PARTIAL, STINT_DRAIN, LOOK, 0, 0, STINT_RESERVE,
         CHARGE};
@@ -153,7 +153,7 @@ static size_t pick_groups(struct random *random, const struct stint_limiter *lim
             if (random_below(random, 20) == 0)
                 request->limit = 1 + (uint32_t)random_below(random, 15);
         }
-        ends[g] = n;
+        sizes[g] = parts;
     }
     return groups;
 }
@@ -172,8 +172,8 @@ TEST(test_groups_are_wholes) {
         for (int i = 0; i < 60; i++) {
             struct stint_request requests[REQUESTS];
             struct stint_verdict got[REQUESTS], expected[REQUESTS];
-            size_t ends[GROUPS], groups = pick_groups(&random, limiter, requests, ends),
-                                 allowed = 0;
+            size_t sizes[GROUPS], groups = pick_groups(&random, limiter, requests, sizes),
+                                  allowed = 0, n = 0;
             uint64_t now = test_time;
             if (random_below(&random, 4) == 0)
                 now -= random_below(&random, 50 * SECOND);
@@ -181,14 +181,13 @@ TEST(test_groups_are_wholes) {
                 now = STINT_NOW;
             memset(got, 0xa5, sizeof got);
             memset(expected, 0xa5, sizeof expected);
-            for (size_t g = 0, begin = 0; g < groups; begin = ends[g++])
-                allowed += stint_decide_all(twin, requests + begin, ends[g] - begin, now,
-                                            expected + begin);
-            size_t wholes = stint_decide_groups(limiter, requests, ends, groups, now, got);
+            for (size_t g = 0; g < groups; n += sizes[g++])
+                allowed += stint_decide_all(twin, requests + n, sizes[g], now, expected + n);
+            size_t wholes = stint_decide_groups(limiter, requests, n, sizes, groups, now, got);
             assert_int_equal(wholes, allowed);
-            assert_int_equal(stint_decide_groups(silent, requests, ends, groups, now, NULL),
+            assert_int_equal(stint_decide_groups(silent, requests, n, sizes, groups, now, NULL),
                              allowed);
-            for (size_t r = 0; r < (groups > 0 ? ends[groups - 1] : 0); r++) {
+            for (size_t r = 0; r < n; r++) {
                 if (same_verdict(&got[r], &expected[r]))
                     continue;
                 print_verdict("expected", &expected[r]);

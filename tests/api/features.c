@@ -695,9 +695,9 @@ TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
-    const size_t ends[] = {0, 0, 0};
-    assert_int_equal(stint_decide_groups(limiter, NULL, NULL, 0, STINT_NOW, NULL), 0);
-    assert_int_equal(stint_decide_groups(limiter, NULL, ends, 3, T0, NULL), 3);
+    const size_t sizes[] = {0, 0, 0};
+    assert_int_equal(stint_decide_groups(limiter, NULL, 0, NULL, 0, STINT_NOW, NULL), 0);
+    assert_int_equal(stint_decide_groups(limiter, NULL, 0, sizes, 3, T0, NULL), 3);
 
     struct stint_request requests[3] = {
         {{1}, id, 3, 0, 0, 0}, {{2}, id, 3, 0, 0, 0}, {{3}, id, 3, 0, 0, 0}};
@@ -1000,12 +1000,12 @@ static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
         {.key = full, .policy = id, .cost = 9},
         {.key = number_key(limiter, 3), .policy = id, .cost = 1, .flags = PEEK}};
     struct stint_verdict v[4];
-    const size_t ends[3] = {0, 4, 4};
+    const size_t sizes[3] = {0, 4, 0};
     struct stint_policy_stats before = get_policy_stats(limiter, id);
     uint64_t bad_before = get_stats(limiter).bad_requests;
     memset(v, 0xa5, sizeof v);
     if (groups)
-        assert_int_equal(stint_decide_groups(limiter, requests, ends, 3, STINT_NOW, v), 2);
+        assert_int_equal(stint_decide_groups(limiter, requests, 4, sizes, 3, STINT_NOW, v), 2);
     else
         assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, v));
     assert_bad(&v[1], bad, groups ? "groups" : "all");
@@ -1023,7 +1023,7 @@ static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
 
     /* Without verdicts, and with nothing to refuse but the bad one. */
     if (groups)
-        assert_int_equal(stint_decide_groups(limiter, requests, (size_t[]){2}, 1, T0, NULL), 0);
+        assert_int_equal(stint_decide_groups(limiter, requests, 2, (size_t[]){2}, 1, T0, NULL), 0);
     else
         assert_false(stint_decide_all(limiter, requests, 2, T0, NULL));
     after = get_policy_stats(limiter, id);
@@ -1084,17 +1084,16 @@ TEST(test_too_many_of_a_whole) {
     assert_untouched(limiter, &copied);
 
     /* A group of them is refused, the others are not. */
-    const size_t ends[] = {2, STINT_ALL_MAX + 3, STINT_ALL_MAX + 3, STINT_ALL_MAX + 4,
-                           2 * STINT_ALL_MAX + 4};
-    size_t n = ends[4];
+    const size_t sizes[] = {2, STINT_ALL_MAX + 1, 0, 1, STINT_ALL_MAX};
+    const size_t n = 2 * STINT_ALL_MAX + 4, bad_end = STINT_ALL_MAX + 3;
     memset(v, 0xa5, sizeof v);
-    assert_int_equal(stint_decide_groups(limiter, requests, ends, 5, STINT_NOW, v), 4);
+    assert_int_equal(stint_decide_groups(limiter, requests, n, sizes, 5, STINT_NOW, v), 4);
     for (size_t i = 0; i < n; i++) {
-        if (i >= ends[0] && i < ends[1])
+        if (i >= 2 && i < bad_end)
             assert_bad(&v[i], &requests[i], "groups");
         else
             assert_true(v[i].allowed && v[i].granted == 1 && v[i].used == 1);
-        assert_int_equal(used_of(limiter, 0, requests[i].key), i < ends[0] || i >= ends[1]);
+        assert_int_equal(used_of(limiter, 0, requests[i].key), i < 2 || i >= bad_end);
     }
     assert_int_equal(get_stats(limiter).bad_requests, bad + STINT_ALL_MAX + 1);
     assert_int_equal(get_policy_stats(limiter, 0).allowed, n - (STINT_ALL_MAX + 1));
@@ -1102,15 +1101,16 @@ TEST(test_too_many_of_a_whole) {
     stint_close(limiter);
 }
 
-/* Ends that fall: what comes before is decided, all that is left is refused, and nothing is written
- * behind it. */
-TEST(test_groups_whose_ends_fall) {
-    enum { REQUESTS = 6 };
+/* Sizes that are not those of all requests: what comes before is decided, all that is left is
+ * refused, and nothing is written behind it. */
+TEST(test_groups_of_wrong_sizes) {
+    enum { REQUESTS = 6, N = 5 };
     static const struct {
-        size_t ends[3];
-        size_t good; /* groups before the wrong one */
-    } cases[] = {{{4, 2, 6}, 1}, {{4, 6, 5}, 1}, {{2, 4, 3}, 1},        {{6, 2, 4}, 0},
-                 {{2, 0, 2}, 1}, {{0, 2, 0}, 1}, {{SIZE_MAX, 2, 6}, 0}, {{3, SIZE_MAX, 6}, 1}};
+        size_t sizes[3];
+        size_t groups, good; /* as many groups, with as many requests, are decided */
+    } cases[] = {{{3, 3, 0}, 1, 3},        {{2, 3, 1}, 2, 5},        {{6, 0, 5}, 0, 0},
+                 {{1, 2, 1}, 3, 4},        {{0, 0, 0}, 3, 0},        {{0, 7, 0}, 1, 0},
+                 {{SIZE_MAX, 2, 3}, 0, 0}, {{3, SIZE_MAX, 2}, 1, 3}, {{1, 0, SIZE_MAX}, 2, 1}};
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         for (int told = 0; told < 2; told++) {
             struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
@@ -1120,19 +1120,17 @@ TEST(test_groups_whose_ends_fall) {
                 requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
             memset(v, 0xa5, sizeof v);
             memset(&untouched, 0xa5, sizeof untouched);
-            const size_t n = cases[c].ends[2],
-                         good = cases[c].good == 0 ? 0 : cases[c].ends[cases[c].good - 1];
-            assert_int_equal(stint_decide_groups(limiter, requests, cases[c].ends, 3, STINT_NOW,
+            assert_int_equal(stint_decide_groups(limiter, requests, N, cases[c].sizes, 3, STINT_NOW,
                                                  told ? v : NULL),
-                             cases[c].good);
+                             cases[c].groups);
             for (size_t i = 0; i < REQUESTS; i++) {
-                assert_int_equal(used_of(limiter, 0, requests[i].key), i < good);
-                if (told && i >= good && i < n)
+                assert_int_equal(used_of(limiter, 0, requests[i].key), i < cases[c].good);
+                if (told && i >= cases[c].good && i < N)
                     assert_bad(&v[i], &requests[i], "groups");
-                else if (told && i >= n)
+                else if (told && i >= N)
                     assert_memory_equal(&v[i], &untouched, sizeof untouched);
             }
-            assert_int_equal(get_stats(limiter).bad_requests, n - good);
+            assert_int_equal(get_stats(limiter).bad_requests, N - cases[c].good);
             stint_close(limiter);
         }
     }

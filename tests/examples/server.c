@@ -384,7 +384,7 @@ static void turn(struct connection **ready, size_t n) {
         static struct request requests[TURN];
         struct stint_request limits[TURN * LIMITS];
         struct stint_verdict verdicts[TURN * LIMITS];
-        size_t ends[TURN], groups = 0, end = 0, left = 0;
+        size_t sizes[TURN], groups = 0, all = 0, left = 0;
         for (size_t i = 0; i < n; i++) {
             enum head head = head_parse(ready[i], &requests[groups]);
             if (head == HEAD_BAD) {
@@ -392,19 +392,16 @@ static void turn(struct connection **ready, size_t n) {
                 ready[i]->closing = true;
                 respond(ready[i], "400 Bad Request", "", "", &sent);
             } else if (head == HEAD_WHOLE) {
-                end += limits_of(&requests[groups], &limits[end]);
                 ready[groups] = ready[i];
-                ends[groups++] = end;
+                sizes[groups] = limits_of(&requests[groups], &limits[all]);
+                all += sizes[groups++];
             }
         }
         uint64_t now = stint_now(limiter);
-        stint_decide_groups(limiter, limits, ends, groups, now, verdicts);
-        for (size_t i = 0; i < groups; i++) {
-            size_t first = i == 0 ? 0 : ends[i - 1];
-            if (answer(ready[i], &requests[i], &limits[first], &verdicts[first], ends[i] - first,
-                       now))
+        stint_decide_groups(limiter, limits, all, sizes, groups, now, verdicts);
+        for (size_t i = 0, first = 0; i < groups; first += sizes[i++])
+            if (answer(ready[i], &requests[i], &limits[first], &verdicts[first], sizes[i], now))
                 ready[left++] = ready[i];
-        }
         n = left;
     }
 }

@@ -431,7 +431,7 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
                       request->policy < get_stats(reader).policies;
     struct stint_verdict verdict, verdicts[3], same;
     struct stint_request requests[3] = {*request, *request, *request};
-    const size_t ends[3] = {0, 1, 3};
+    const size_t sizes[3] = {0, 1, 2};
 
     (void)stint_decide(reader, request, now, NULL);
     (void)stint_decide(reader, request, now, &verdict);
@@ -450,7 +450,7 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
             assert_verdict(&verdicts[i], &verdict, __LINE__);
         }
     }
-    assert_int_equal(stint_decide_groups(reader, requests, ends, 3, now, verdicts),
+    assert_int_equal(stint_decide_groups(reader, requests, 3, sizes, 3, now, verdicts),
                      verdict.allowed ? 3 : 1);
     requests[1].flags ^= STINT_PEEK;
     assert_false(stint_decide_all(reader, requests, 3, now, verdicts));

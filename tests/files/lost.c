@@ -160,7 +160,7 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
     for (size_t i = 0; i < GOOD; i++)
         assert_let_through(verdicts[i], granted[i]);
     assert_int_equal(
-        stint_decide_groups(limiter, good, (const size_t[]){2, 3}, 2, STINT_NOW, verdicts), 2);
+        stint_decide_groups(limiter, good, 3, (const size_t[]){2, 1}, 2, STINT_NOW, verdicts), 2);
     /* Looks are no decisions. */
     assert_int_equal(get_stats(limiter).untracked - before, 3 * (GOOD - 1) + 2);
     const uint32_t ids[GOOD] = {PLAIN, STRIPED, HELD, BUCKET, PLAIN, PLAIN};

@@ -102,7 +102,7 @@ enum stint_test_instant {
     X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
     /* Groups: group.c */                                                                          \
     X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
-    X(GROUPS_ENDS, "groups whose ends fall are not refused")                                       \
+    X(GROUPS_SIZES, "a group of more requests than are left is not refused")                       \
     /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \
     X(POLICY_LENGTH, "divided by a length of 0, of a policy whose id is free")                     \
     X(READ_CALENDAR, "a calendar that there is not is read from a table")                          \

@@ -486,20 +486,21 @@ static void do_groups(void) {
     struct whole wholes[GROUPS];
     struct stint_request requests[GROUPS * WHOLE];
     struct stint_verdict got[GROUPS * WHOLE];
-    size_t ends[GROUPS], groups = below(2 * GROUPS), n = 0;
+    size_t sizes[GROUPS], groups = below(2 * GROUPS), n = 0;
     groups = groups > GROUPS ? 1 : groups;
     for (size_t g = 0; g < groups; g++) {
         if (!pick_whole(&wholes[g], groups * WHOLE))
             return;
         memcpy(&requests[n], wholes[g].requests, wholes[g].n * sizeof requests[0]);
-        ends[g] = n += wholes[g].n;
+        n += sizes[g] = wholes[g].n;
     }
     memset(got, 0xa5, sizeof got);
-    size_t allowed = groups == 1 && once_in(2)
-                         ? stint_decide_all(m.limiter, requests, n, pick_now(), got)
-                         : stint_decide_groups(m.limiter, requests, ends, groups, pick_now(), got);
-    for (size_t g = 0; g < groups; g++) {
-        const struct stint_verdict *of_group = got + (ends[g] - wholes[g].n);
+    size_t allowed =
+        groups == 1 && once_in(2)
+            ? stint_decide_all(m.limiter, requests, n, pick_now(), got)
+            : stint_decide_groups(m.limiter, requests, n, sizes, groups, pick_now(), got);
+    const struct stint_verdict *of_group = got;
+    for (size_t g = 0; g < groups; of_group += sizes[g++]) {
         bool all = true;
         for (size_t i = 0; i < wholes[g].n; i++)
             all &= of_group[i].allowed;

@@ -31,7 +31,7 @@ WORLD_SECONDS = 40
 BY_TEST = {
     "clock-spins": "world", "opened-ahead": "world", "opened-behind": "world",
     "companion-twice": "attacks", "ban-never": "notation", "struct-older": "world", "OVERRIDE_ROOM": "overrides",
-    "PARTS_WAIT": "world", "GROUPS_ENDS": "world",
+    "PARTS_WAIT": "world", "GROUPS_SIZES": "features",
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
     "OVERRIDE_TIDY": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",

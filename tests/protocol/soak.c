@@ -265,7 +265,7 @@ static void decide_several(struct random *random, uint64_t now) {
     const unsigned first =
         PAIRS_OF_KEY * (unsigned)random_below(random, shared->pair_count / PAIRS_OF_KEY);
     const size_t n = 2 + random_below(random, PAIRS_OF_KEY - 1), turned = random_below(random, 4);
-    const size_t ends[] = {0, n, n}; /* empty groups are allowed */
+    const size_t sizes[] = {0, n, 0}; /* empty groups are allowed */
     bool all;
     for (size_t i = 0; i < n; i++) {
         const struct pair *pair = &shared->pairs[first + (i + turned) % PAIRS_OF_KEY];
@@ -276,7 +276,7 @@ static void decide_several(struct random *random, uint64_t now) {
     if (random_below(random, 2) == 0)
         all = stint_decide_all(self->limiter, requests, n, now, v);
     else
-        all = stint_decide_groups(self->limiter, requests, ends, 3, now, v) == 3;
+        all = stint_decide_groups(self->limiter, requests, n, sizes, 3, now, v) == 3;
     for (size_t i = 0; i < n; i++) {
         struct pair *pair = &shared->pairs[first + (i + turned) % PAIRS_OF_KEY];
         if ((v[i].flags & STINT_SHADOWED) == 0 && v[i].granted != (all ? requests[i].cost : 0))

@@ -295,36 +295,33 @@ static void call_groups(struct actor *actor) {
     struct asked asked[ASKED_MAX];
     struct stint_request requests[ASKED_MAX];
     BOXED(struct stint_verdict, ASKED_MAX) box;
-    size_t ends[3], allowed = 0;
+    size_t sizes[3], begin = 0, right = 0, allowed = 0;
     const unsigned count = asks_draw(actor, asked, true);
     box_begin(&box);
     requests_of(asked, count, requests);
-    ends[0] = random_below(&actor->random, count + 1);
-    ends[1] = ends[0] + random_below(&actor->random, count + 1 - ends[0]);
-    ends[2] = count;
-    if (chance(actor, 10)) { /* one end falls, or is too far */
-        ends[0] = ends[1] + 1 + random_below(&actor->random, 100);
-        for (unsigned i = 0; i < count; i++)
-            asked[i].senseless = true;
+    sizes[0] = random_below(&actor->random, count + 1);
+    sizes[1] = random_below(&actor->random, count + 1 - sizes[0]);
+    sizes[2] = count - sizes[0] - sizes[1];
+    if (chance(actor, 10)) { /* too many, or too few */
+        size_t *wrong = &sizes[random_below(&actor->random, 3)];
+        *wrong = *wrong > 0 && chance(actor, 2) ? *wrong - 1
+                                                : *wrong + 1 + random_below(&actor->random, 100);
     }
+    for (; right < 3 && sizes[right] <= count - begin; right++)
+        begin += sizes[right];
+    for (size_t i = begin; i < count; i++)
+        asked[i].senseless = true;
     call_begin(actor, F_GROUPS, asked, count);
     const size_t told =
-        stint_decide_groups(actor->limiter, requests, ends, 3, now_draw(actor), box.is);
+        stint_decide_groups(actor->limiter, requests, count, sizes, 3, now_draw(actor), box.is);
     box_check(&box, &box.is[count]);
-    if (ends[0] > ends[1] && ends[0] <= count) { /* the first group is one; it may be sensible */
-        for (unsigned i = 0; i < ends[0]; i++)
-            asked[i].senseless = (box.is[i].flags & STINT_BAD_REQUEST) != 0;
-        allowed += group_check(actor, asked, box.is, (unsigned)ends[0]);
-        group_check(actor, asked + ends[0], box.is + ends[0], count - (unsigned)ends[0]);
-    } else if (ends[0] > ends[1]) {
-        group_check(actor, asked, box.is, count);
-    } else {
-        allowed += group_check(actor, asked, box.is, (unsigned)ends[0]);
-        for (unsigned i = 0; i < 2; i++)
-            allowed += group_check(actor, asked + ends[i], box.is + ends[i],
-                                   (unsigned)(ends[i + 1] - ends[i]));
-        waits_check(actor, asked + ends[1], box.is + ends[1], count - (unsigned)ends[1]);
-    }
+    begin = 0;
+    for (size_t i = 0; i < right; begin += sizes[i++])
+        allowed += group_check(actor, asked + begin, box.is + begin, (unsigned)sizes[i]);
+    group_check(actor, asked + begin, box.is + begin, (unsigned)(count - begin));
+    if (right > 0)
+        waits_check(actor, asked + begin - sizes[right - 1], box.is + begin - sizes[right - 1],
+                    (unsigned)sizes[right - 1]);
     must(allowed == told, "as many groups as were allowed: %zu, %zu", allowed, told);
     call_end(actor);
 }

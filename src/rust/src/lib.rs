@@ -852,27 +852,26 @@ impl Limiter {
 
     /// Decides many groups of requests, each as [`decide_all`](Limiter::decide_all) does. Returns
     /// how many groups were allowed.
-    ///   ends  one past the last request of each group
+    ///   sizes  how many requests each group has
     ///
     /// # Panics
-    /// If there is not a verdict for each request, or if the ends fall, or the last is not that of
-    /// the requests.
+    /// If there is not a verdict for each request, or if the sizes are not those of all requests.
     pub fn decide_groups(
         &self,
         requests: &[Request],
-        ends: &[usize],
+        sizes: &[usize],
         verdicts: &mut [Verdict],
     ) -> usize {
         same_length(requests, verdicts);
-        assert!(ends.windows(2).all(|pair| pair[0] <= pair[1]), "the groups' ends do not fall");
-        assert_eq!(ends.last().copied().unwrap_or(0), requests.len(), "the last group's end");
+        assert_eq!(sizes.iter().sum::<usize>(), requests.len(), "the groups have all requests");
         // SAFETY: as in decide_batch; no group goes beyond the slices.
         unsafe {
             sys::stint_decide_groups(
                 self.raw.as_ptr(),
                 requests.as_ptr().cast(),
-                ends.as_ptr(),
-                ends.len(),
+                requests.len(),
+                sizes.as_ptr(),
+                sizes.len(),
                 sys::STINT_NOW,
                 verdicts.as_mut_ptr().cast(),
             )

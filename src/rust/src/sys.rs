@@ -330,7 +330,8 @@ extern "C" {
     pub fn stint_decide_groups(
         limiter: *mut stint_limiter,
         requests: *const stint_request,
-        ends: *const usize,
+        n: usize,
+        sizes: *const usize,
         groups: usize,
         now: u64,
         verdicts: *mut stint_verdict,

@@ -159,7 +159,7 @@ fn many_requests_at_once() {
     assert!(limiter.decide_all(&[], &mut []));
 
     let groups = [pair[0], pair[1], Request::new(id, bob, 1), Request::new(second, bob, 1)];
-    assert_eq!(limiter.decide_groups(&groups, &[2, 2, 4], &mut verdicts), 2);
+    assert_eq!(limiter.decide_groups(&groups, &[2, 0, 2], &mut verdicts), 2);
     assert_eq!(limiter.refund_all(&groups[2..], &verdicts[2..]), 2);
     assert_eq!(limiter.decide_batch(&groups, &mut verdicts), 3);
     assert_eq!(limiter.decide_groups(&[], &[], &mut []), 0);
@@ -173,7 +173,7 @@ fn too_few_verdicts() {
 }
 
 #[test]
-#[should_panic(expected = "the last group's end")]
+#[should_panic(expected = "the groups have all requests")]
 fn a_group_beyond_the_requests() {
     let (limiter, id) = limiter("1/s");
     let requests = [Request::new(id, Key::GLOBAL, 1)];
@@ -181,11 +181,11 @@ fn a_group_beyond_the_requests() {
 }
 
 #[test]
-#[should_panic(expected = "the groups' ends do not fall")]
-fn ends_that_fall() {
+#[should_panic(expected = "the groups have all requests")]
+fn a_request_of_no_group() {
     let (limiter, id) = limiter("1/s");
     let requests = [Request::new(id, Key::GLOBAL, 1)];
-    limiter.decide_groups(&requests, &[2, 1], &mut [Verdict::default()]);
+    limiter.decide_groups(&requests, &[0], &mut [Verdict::default()]);
 }
 
 #[test]
