@@ -346,7 +346,7 @@ extern "C" {
 /* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
  * together if MAJOR and MINOR are the same. */
 #define STINT_VERSION_MAJOR 0
-#define STINT_VERSION_MINOR 3
+#define STINT_VERSION_MINOR 4
 #define STINT_VERSION_PATCH 0
 /* As one number, to be compared: 1.2.3 is 1002003. */
 #define STINT_VERSION                                                                              \
