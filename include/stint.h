@@ -377,7 +377,7 @@ struct stint_limiter; /* opaque */
 
 /* Constants are plain literals, which generators of bindings can read. */
 #define STINT_KEY_GLOBAL_HASH 0ULL                    /* of STINT_KEY_GLOBAL, and of no other key */
-#define STINT_NOW             0ULL                    /* let the limiter read its clock */
+#define STINT_NOW             18446744073709551613ULL /* let the limiter read its clock */
 #define STINT_NEVER           18446744073709551615ULL /* retry_after of a cost that can never fit */
 
 /* Ranges. They are part of the interface: code may rely on them. */

@@ -117,14 +117,32 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     limiter_raise_latest_begin(limiter, window.begin);
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
      * other. */
-    if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 &&
-        window.end <= (tick_t)(UINT64_MAX / STINT_TICK_NS)) {
+    if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 && window.end <= LAST_TICK) {
         const uint64_t hint = hint_of(window, (flags & TRAIT_CALENDAR) != 0);
         /* I7: latest_begin first, then the hint (M7). */
         if (hint != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
             atomic_store_release(&policy->current_end, hint);
     }
     return window.end;
+}
+
+uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now) {
+    if (limiter_knows_now(limiter, tick_of(now)))
+        return now;
+    const uint64_t clock = limiter_now(limiter);
+    if (GUARD(NOW_FAR, (now > clock ? now - clock : clock - now) > FAR_NS))
+        now = clock;
+    limiter_raise_latest_begin(limiter, tick_of(now)); /* I7 */
+    return now;
+}
+
+struct moment stint_moment_anew(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                                uint64_t hash, uint64_t now) {
+    now = stint_now_checked(limiter, now);
+    return (struct moment){
+        now, (traits & TRAITS_OWN_WINDOW) != 0
+                 ? 0
+                 : stint_window_compute(limiter, &limiter->policies[policy_id], traits, hash, now)};
 }
 
 /* ---- 4  Look, judge -------------------------------------------------------------------------- */

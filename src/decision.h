@@ -54,27 +54,60 @@ static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
                                 decision->hash, decision->now);
 }
 
-/* The end of the window of now by a calendar policy's hint, which tells that window's length. */
-static ALWAYS_INLINE tick_t window_of_calendar(const struct decision *decision, uint64_t hint) {
-    const tick_t end = hint_end(hint);
-    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= hint_window(hint))))
-        return end;
-    return window_anew(decision);
+/* Whether a policy's hint is of the window of now, which ends at `end`. A calendar's hint tells the
+ * window's length, too. */
+static ALWAYS_INLINE bool window_hinted(const struct policy *policy, uint32_t traits, uint64_t now,
+                                        tick_t *end) {
+    /* A hint, whose begin latest_begin has (I7). */
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    if (UNLIKELY((traits & TRAIT_CALENDAR) != 0)) {
+        *end = hint_end(hint);
+        return !GUARD(HINT_WINDOW, tick_ns(*end) - now - 1 >= hint_window(hint));
+    }
+    *end = (tick_t)hint;
+    /* end > now >= end - length, or the hint is of another window. */
+    return !GUARD(HINT_WINDOW, tick_ns(*end) - now - 1 >= policy->window);
 }
 
 /* Finds the end of the window of now by the policy's hint. A window of the key's own has no hint:
  * 0. */
 static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
     const uint32_t traits = decision->terms.traits;
-    /* A hint, whose begin latest_begin has (I7). */
-    const uint64_t hint = atomic_load_relaxed(&decision->policy->current_end);
-    if ((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)
-        return (traits & TRAIT_CALENDAR) != 0 ? window_of_calendar(decision, hint) : 0;
-    const tick_t end = (tick_t)hint;
-    /* end > now >= end - length, or the hint is of another window. */
-    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= decision->policy->window)))
-        return end;
-    return window_anew(decision);
+    tick_t end;
+
+    if ((traits & TRAITS_OWN_WINDOW) != 0)
+        return 0;
+    return window_hinted(decision->policy, traits, decision->now, &end) ? end
+                                                                        : window_anew(decision);
+}
+
+/* A time, and the end of the window that holds it, as window_of tells it. */
+struct moment {
+    uint64_t now;
+    tick_t end;
+};
+
+/* Checks a now as a caller gave it. One that is further from the clock than FAR_NS is no time of
+ * that clock, and ids of windows do not tell it from others: the clock's time takes its place.
+ *
+ * No request is decided by a now that was not checked. Either it is checked here. Or it is in the
+ * window of a hint, or not long before latest_begin (limiter_knows_now): only nows that were
+ * checked have become hints, or have raised latest_begin. */
+uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now);
+
+/* The moment of a request that came with this now, if no hint has its window. */
+struct moment stint_moment_anew(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                                uint64_t hash, uint64_t now);
+
+/* The moment of a request that came with this now. */
+static ALWAYS_INLINE struct moment moment_of(struct stint_limiter *limiter, uint32_t policy_id,
+                                             uint32_t traits, uint64_t hash, uint64_t now) {
+    struct moment moment = {now, 0};
+    if (LIKELY((traits & TRAITS_OWN_WINDOW) != 0
+                   ? limiter_knows_now(limiter, tick_of(now))
+                   : window_hinted(&limiter->policies[policy_id], traits, now, &moment.end)))
+        return moment;
+    return stint_moment_anew(limiter, policy_id, traits, hash, now);
 }
 
 /* ---- 1  Policy ------------------------------------------------------------------------------- */
@@ -189,10 +222,12 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
         return STINT_BAD_REQUEST;
     uint64_t capacity = word >> 32;
+    const struct moment moment =
+        moment_of(limiter, request->policy, traits, request->key.hash, now);
     const uint64_t override =
         known.overrides && (traits & STINT_OVERRIDES) != 0 &&
                 companion_possible(&limiter->table, request->key.hash)
-            ? stint_override_seen(limiter, request->policy, traits, request->key.hash, now)
+            ? stint_override_seen(limiter, request->policy, traits, request->key.hash, moment.now)
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
@@ -204,7 +239,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         .policy = policy,
         .hash = request->key.hash,
         .tag = table_tag(&limiter->table, request->key.hash, request->policy),
-        .now = now,
+        .now = moment.now,
+        .end = moment.end,
         .policy_id = request->policy,
         .terms = {.traits = traits,
                   .window = policy->window,
@@ -227,7 +263,6 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         decision_by_rule(decision, endless);
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
-    decision->end = window_of(decision);
     return 0;
 }
 

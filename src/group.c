@@ -552,6 +552,7 @@ static NOINLINE enum answer group_again(struct stint_limiter *limiter,
 /* Any group of STINT_ALL_MAX at most. */
 static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
                          size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    now = stint_now_checked(limiter, now); /* once, so that all parts have the same */
     return group_at(limiter, requests, n, now, verdicts, false) == ALLOWED;
 }
 

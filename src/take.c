@@ -166,7 +166,8 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
     const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
     const uint64_t taken = cost * bucket.unit;
     const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
-    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
+    if (UNLIKELY(!limiter_knows_now(limiter, tick)) || /* I7: latest_begin has it */
+        UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
         UNLIKELY(cost - 1 >= bucket.burst) ||
         UNLIKELY(GUARD(TAKE_ROOM, count > bucket.burst * bucket.unit)))
         return LEFT;
@@ -174,7 +175,6 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
     uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
     if (state_used(next) >= STINT_TICK_NS)
         next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
-    limiter_raise_latest_begin(limiter, tick); /* I7 */
     struct decision decision = {
         .limiter = limiter,
         .policy = &limiter->policies[policy_id],
@@ -253,14 +253,16 @@ static ALWAYS_INLINE enum answer look_absent(struct decision *decision,
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }
 
-/* The six steps. */
+/* The six steps. `now` may move to the clock's time. */
 static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
-                                          const struct stint_request *request, uint64_t now,
+                                          const struct stint_request *request, uint64_t *now,
                                           struct stint_verdict *verdict, struct known known) {
     struct decision decision = {0};
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0) ||
-        (known.overrides && traits_striped(decision.terms.traits)))
+    if (UNLIKELY(decision_begin(&decision, limiter, request, *now, known) != 0))
+        return LEFT;
+    *now = decision.now;
+    if (known.overrides && traits_striped(decision.terms.traits))
         return LEFT;
     struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(slot == NULL)) {
@@ -285,7 +287,7 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
 static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict, struct known known) {
-    const enum answer answer = short_as(limiter, request, now, verdict, known);
+    const enum answer answer = short_as(limiter, request, &now, verdict, known);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
                                   : stint_decide_long(limiter, request, now, verdict);
 }

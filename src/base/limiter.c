@@ -91,14 +91,24 @@ int stint_limiter_unlock(struct stint_limiter *limiter, int error) {
     return whole != 0 ? whole : error;
 }
 
+/* A policy's window that holds a tick. (Where windows are the keys' own: one of their length.) */
+static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                             tick_t tick) {
+    if (limiter_record(limiter, policy)->calendar != 0)
+        return limiter_calendar_window(limiter, policy, tick);
+    const tick_t length = policy_length(policy);
+    const tick_t end = window_end(tick, policy_start(policy), length);
+    return (struct span){end - length, end};
+}
+
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
                                   const struct policy *policy) {
-    if (limiter_record(limiter, policy)->calendar != 0) {
-        struct span window = limiter_calendar_window(limiter, policy, 0);
-        return hint_of(limiter_calendar_window(limiter, policy, window.end), true);
-    }
-    const tick_t length = policy_length(policy);
-    return (uint64_t)(window_end(0, policy_start(policy), length) + length);
+    struct span window = window_at(limiter, policy, tick_of(limiter_now(limiter)));
+    if (window.begin < 0)
+        window = window_at(limiter, policy, window.end);
+    else if (window.end > LAST_TICK)
+        window = window_at(limiter, policy, window.begin - 1);
+    return hint_of(window, limiter_record(limiter, policy)->calendar != 0);
 }
 
 /* No id is used again while a process that decides has the table. So no id comes twice on the way:

@@ -242,6 +242,13 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
         atomic_raise(latest, (uint64_t)begin + (uint64_t)LATEST_STEP);
 }
 
+/* Whether a caller's now needs no look at the clock: latest_begin is not before it, nor long after
+ * it. All nows that have raised latest_begin were checked. It may be a window behind the clock. */
+static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter, tick_t now) {
+    const uint64_t latest = atomic_load_relaxed(&limiter->header->latest_begin); /* I7 */
+    return latest - (uint64_t)now <= FAR_TICKS / 4;
+}
+
 /* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
  * bucket. Steps of the clock are not noted. The slot may have this end again, for another key.
  * Until that window is over, a thread that added a token to it does not take it for its own key's
@@ -288,8 +295,8 @@ static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
                      days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
 }
 
-/* The hint of a policy by which nobody has decided: a window that begins after 0. An earlier one
- * would pass for the last window of 64 bits of ns, whose end is beyond them. */
+/* The hint of a policy by which nobody has decided: the window of the clock's time. It is no window
+ * that no hint may have (stint_window_compute), but the next one, or the one before. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
 /* Makes hints begin at a tick at the latest. */

@@ -22,6 +22,7 @@ enum stint_test_instant {
     /* Charge: slot.h, take.c, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
+    X(NOW_FAR, "a now that is no time of the clock is decided by")                                 \
     X(TAKE_ROOM, "a swap without having seen room")                                                \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \

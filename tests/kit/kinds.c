@@ -126,9 +126,9 @@ void add_kinds(struct stint_limiter *limiter, enum kind end) {
 }
 
 struct stint_limiter *open_kinds(uint64_t max_entries, enum stint_on_full on_full) {
+    test_time = T0;
     struct stint_limiter *limiter = open_limiter(max_entries, on_full);
     add_kinds(limiter, MINUTES);
-    test_time = T0;
     return limiter;
 }
 

@@ -50,7 +50,11 @@ static void decide(const struct play *play, const struct step *step) {
                                           .flags = step->flags};
     struct stint_verdict got;
     memset(&got, 0xa5, sizeof got);
+    const uint64_t step_ns = test_step;
+    if (step->now + ALLOWANCE < test_time)
+        test_step = 0; /* he is told by one reading of the clock, and there may be one before */
     bool allowed = ask_in_way(play, &request, step->now, &got);
+    test_step = step_ns;
     if (allowed != step->allowed || !same_verdict(&got, &expected)) {
         print_verdict("expected", &expected);
         print_verdict("got     ", &got);

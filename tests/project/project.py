@@ -411,10 +411,11 @@ class Misuse(Case):
         "bytes for an id": "key = stint_key_of_id(limiter, name);",
         "no limiter": "key = stint_key_of(name, 3);",
         "keys compared": "if (key == STINT_KEY_GLOBAL) return;",
+        "STINT_NOW as a cost": "stint_take(limiter, policy, key, STINT_NOW, 1, &verdict);",
+        "STINT_NOW as a request's cost": "request.cost = STINT_NOW;",
     }
     # What no compiler sees: both sides are numbers.
     NOT_FOUND = {
-        "STINT_NOW as a cost": "stint_take(limiter, policy, key, STINT_NOW, 1, &verdict);",
         "a verdict's flag in a request": "request.flags = STINT_SHADOWED;",
         "a policy's flag in a request": "request.flags = STINT_SHADOW;",
         "a request's flag in a verdict": "if ((verdict.flags & STINT_PEEK) != 0) return;",
@@ -448,7 +449,7 @@ void call(struct stint_limiter *limiter, uint32_t policy, uint64_t user, const c
             if shutil.which(compiler) is None:
                 continue
             for statements, pattern, options in (
-                    (self.FOUND, r"misuse\.cc?:\d+:\d+: (error|warning): ", []),
+                    (self.FOUND, r"(misuse\.cc?|stint\.h):\d+:\d+: (error|warning): ", []),
                     (self.NOT_FOUND, r"^$", ["-Wall", "-Wextra"]),
                     (self.RIGHT, r"^$", STRICT)):
                 for what, statement in statements.items():

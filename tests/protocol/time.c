@@ -79,12 +79,12 @@ static uint32_t empty(const struct bed *bed, uint64_t key, uint32_t flags) {
 
 static struct bed open_bed(const char *kind, uint64_t max_entries, uint64_t at) {
     struct bed bed = {.kind = kind, .policy = parsed(kind), .at = at};
+    test_time = at;
     bed.limiter = open_limiter(max_entries, STINT_FULL_REFUSE);
     bed.id = add_made(bed.limiter, &bed.policy);
     bed.capacity = capacity_of(&bed.policy);
     if (at > INT64_MAX)
         bed.shift = (at - T0) / bed.policy.window * bed.policy.window;
-    test_time = at;
     return bed;
 }
 
@@ -477,15 +477,10 @@ TEST(test_after_1970) {
             }
 }
 
-/* `now` 0 is STINT_NOW: it asks the clock, whatever that says, 0 included. */
+/* 0 is a time like any other, to a clock that says so. */
 TEST(test_now_of_0) {
-    struct bed bed = open_bed("3/minute", 100, T0 + 5);
+    struct bed bed = open_bed("3/minute", 100, 0);
     struct stint_verdict v;
-    assert_true(stint_take(bed.limiter, bed.id, 1, 2, 0, &v));
-    assert_true(v.window == T0 + MINUTE && v.reset_after == MINUTE - 5);
-    stint_close(bed.limiter);
-
-    bed = open_bed("3/minute", 100, 0);
     for (uint64_t now = 0; now < 2; now++) {
         assert_true(stint_take(bed.limiter, bed.id, 1, 1, now, &v));
         assert_true(v.used == now + 1 && v.window == MINUTE && v.reset_after == MINUTE - now);
@@ -554,6 +549,124 @@ TEST(test_before_1970) {
                 }
                 stint_close(bed.limiter);
             }
+}
+
+/* ---- Nows that are no times of the clock ----------------------------------------------------- */
+
+#define FAR (366 * DAY)
+
+/* What somebody gives by mistake whose clock says `clock`: seconds, ms, us, the time since the
+ * machine started; nothing, and all that there is; and what is just too far. */
+enum { MISTAKES = 8 };
+static uint64_t mistaken(uint64_t clock, unsigned mistake) {
+    const uint64_t nows[MISTAKES] = {clock / SECOND,        clock / MS,          clock / 1000,
+                                     5 * DAY + clock % DAY, UINT64_MAX,          0,
+                                     clock - FAR - MINUTE,  clock + FAR + MINUTE};
+    const uint64_t now = nows[mistake];
+    if ((now > clock ? now - clock : clock - now) > FAR)
+        return now;
+    return clock > UINT64_MAX / 2 ? clock - FAR - MINUTE : clock + FAR + MINUTE;
+}
+
+/* Asks for tokens of a key, in each of the ways that there are. */
+enum { WAYS = 6, ASKED = 3 };
+static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigned way, uint64_t key,
+                     uint64_t now, struct stint_verdict *verdicts) {
+    struct stint_request requests[ASKED] = {STINT_REQUEST(key, ids[0], 1),
+                                            STINT_REQUEST(key, ids[1], 1),
+                                            STINT_REQUEST(key + 1, ids[0], 2)};
+    const size_t ends[2] = {2, ASKED};
+
+    memset(verdicts, 0, ASKED * sizeof *verdicts);
+    requests[0].flags = way == 1 ? STINT_PARTIAL : way == 2 ? STINT_PEEK : 0;
+    switch (way) {
+    case 0:
+        return stint_take(limiter, ids[0], key, 1, now, verdicts);
+    case 1:
+    case 2:
+        return stint_decide(limiter, requests, now, verdicts);
+    case 3:
+        return stint_decide_batch(limiter, requests, ASKED, now, verdicts);
+    case 4:
+        return stint_decide_all(limiter, requests, 2, now, verdicts);
+    default:
+        return stint_decide_groups(limiter, requests, ends, 2, now, verdicts);
+    }
+}
+
+static struct stint_limiter *open_mistaken(const char *kind, uint32_t *ids) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    ids[0] = add_text(limiter, kind);
+    ids[1] = add_text(limiter, "1000/hour name=beside");
+    if (strstr(kind, "overrides") != NULL) {
+        assert_int_equal(stint_override(limiter, ids[0], 1, 0, test_time + HOUR), 0);
+        assert_int_equal(stint_override(limiter, ids[0], 2, 5, test_time + HOUR), 0);
+    }
+    return limiter;
+}
+
+/* 2,000 calls, of which every other one has a `now` that is no time of the clock, get the verdicts
+ * that they would get at the clock's time. */
+static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
+    uint32_t ids[2], told_ids[2], granted = 0;
+    struct stint_verdict got[ASKED], told[ASKED];
+
+    test_time = at;
+    struct stint_limiter *limiter = open_mistaken(kind, ids);
+    struct stint_limiter *twin = open_mistaken(kind, told_ids);
+    for (unsigned i = 0; i < 2000; i++, test_time += MS) {
+        const unsigned way = i / 2 % WAYS;
+        const uint64_t key = 1 + i / 100 % 4, now = mistaken(test_time, mistake);
+        const size_t allowed = ask_by(limiter, ids, way, key, i % 2 == 0 ? now : STINT_NOW, got);
+        assert_int_equal(ask_by(twin, told_ids, way, key, STINT_NOW, told), allowed);
+        for (size_t r = 0; r < ASKED; r++) {
+            granted += got[r].granted;
+            if (!same_verdict(&got[r], &told[r])) {
+                print_verdict("expected", &told[r]);
+                print_verdict("got     ", &got[r]);
+                fail_msg("\"%s\", mistake %u, call %u, request %zu", kind, mistake, i, r);
+            }
+        }
+        if (i % 16 == 15)
+            assert_int_equal(stint_refund(limiter, ids[0], key, got[0].granted, got[0].window),
+                             stint_refund(twin, told_ids[0], key, told[0].granted, told[0].window));
+        if (i % 500 == 499)
+            assert_int_equal(stint_reset(limiter, ids[0], key),
+                             stint_reset(twin, told_ids[0], key));
+    }
+    assert_true(granted > 0);
+    stint_close(limiter);
+    stint_close(twin);
+}
+
+TEST(test_mistaken_nows) {
+    static const char *const others[] = {"3/month", "3/year", "3/minute overrides",
+                                         "3/minute ban=1h after=2", "3/minute burst=3 overrides"};
+    static const uint64_t starts[] = {T0, MINUTE, UINT64_MAX - 400 * DAY};
+    enum { OTHERS = sizeof others / sizeof others[0] };
+    const uint64_t step = test_step;
+
+    test_step = 0; /* what does not fit a bucket is asked once more, by the clock */
+    for (unsigned i = 0; i < KINDS + OTHERS; i++)
+        for (unsigned mistake = 0; mistake < MISTAKES; mistake++)
+            for (unsigned start = 0; start < (i < IN_WINDOWS ? 3 : 2); start++)
+                check_mistaken(i < KINDS ? kinds[i] : others[i - KINDS], mistake, starts[start]);
+    test_step = step;
+}
+
+/* A now that is just near enough is a time of the clock, however long ago anybody has decided. */
+TEST(test_nearest_nows) {
+    static const char *const texts[] = {"3/minute", "3/minute burst=3", "3/minute start=first"};
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            struct bed bed = open_bed(texts[i], 100, T0);
+            struct stint_verdict v;
+            const uint64_t clock = test_time += 2 * FAR, apart = FAR + way % 2,
+                           now = way < 2 ? clock + apart : clock - apart;
+            assert_true(stint_take(bed.limiter, bed.id, 1, 1, now, &v));
+            assert_int_equal(v.window - v.reset_after, apart == FAR ? now : clock);
+            stint_close(bed.limiter);
+        }
 }
 
 /* ---- 33 bits of ticks ----------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ pub struct stint_key {
 }
 
 pub const STINT_KEY_GLOBAL_HASH: u64 = 0;
-pub const STINT_NOW: u64 = 0;
+pub const STINT_NOW: u64 = u64::MAX - 2;
 pub const STINT_NEVER: u64 = u64::MAX;
 pub const STINT_ALL_MAX: usize = 64;
 pub const STINT_SECRET_SIZE: usize = 192;
