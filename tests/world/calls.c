@@ -148,6 +148,10 @@ static uint64_t now_draw(struct actor *actor) {
     case 7:
         now = time + random_below(&actor->random, ahead);
         break;
+    case 8: { /* in seconds, ms or us, or ns since the machine started: the clock decides */
+        const uint64_t mistakes[] = {time / SECOND, time / MS, time / 1000, time % (30 * DAY)};
+        return mistakes[random_below(&actor->random, 4)];
+    }
     default:
         return STINT_NOW;
     }

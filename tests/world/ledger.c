@@ -213,8 +213,13 @@ static uint64_t decided_least(const struct actor *actor, const struct stint_verd
     return v->window != 0 && decided_by(v) < now ? decided_by(v) : now;
 }
 
+/* The later of the clock and what was given as now. */
+static uint64_t latest_of(const struct actor *actor) {
+    return actor->at != STINT_NOW ? most_of(actor->at, actor->clock_most) : actor->clock_most;
+}
+
 static uint64_t decided_most(const struct actor *actor, const struct stint_verdict *v) {
-    return v->window != 0 ? decided_by(v) : most_of(actor->at, actor->clock_most) + ALLOWANCE;
+    return v->window != 0 ? decided_by(v) : latest_of(actor) + ALLOWANCE;
 }
 
 /* H: the time of a request is its now; or the clock's, or, of a bucket and its group, one that
@@ -539,7 +544,7 @@ static uint64_t full_most(const struct actor *actor, unsigned name, unsigned key
         const struct actor *other = &world->actors[i];
         if (other == actor || other->function > F_GROUPS || !may_take(other, name, key))
             continue;
-        most = most_of(most, most_of(other->at, other->clock_most) + ALLOWANCE);
+        most = most_of(most, latest_of(other) + ALLOWANCE);
         for (unsigned j = 0; j < other->asked_count; j++)
             if (other->asked[j].name == name && other->asked[j].key == key)
                 taking += other->asked[j].request.cost * world->names[name].policy.window;
