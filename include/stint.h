@@ -32,8 +32,9 @@
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
  *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
- *     after a full one (STINT_SMOOTH). The exceptions are B1 to B5 below. None of them admits
- *     anything extra.
+ *     after a full one (STINT_SMOOTH). It holds for buckets as for windows, among callers whose
+ *     limiters have the same kind of clock (STINT_PRECISE_CLOCK, options.clock). The exceptions are
+ *     B1 to B5 below. None of them admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
  *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
  *     of its slots). A key without a slot is given one for that bit, if there is room. (TOKEN
@@ -53,10 +54,12 @@
  *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
  *     the verdict and counted.
  *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). It reads one in
- *     three more cases: a slot's time looks too old or too new; a key takes over another key's
- *     slot; a bucket has no room at the time that was given. A slot's window never goes back
- *     because of a late thread. A real backward step of the clock adds at most 60 s to what the
- *     policy may ask of a key anyway. The longest waits are then
+ *     four more cases: a `now` begins a window, or is in none that decisions were made in before; a
+ *     slot's time looks too old or too new; a key takes over another key's slot; a bucket has no
+ *     room at the time that was given. A `now` that is further than 366 days from the clock is
+ *     decided at the clock's time: seconds, ms or us do not switch a limit off. A slot's window
+ *     never goes back because of a late thread. A real backward step of the clock adds at most 60 s
+ *     to what the policy may ask of a key anyway. The longest waits are then
  *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
  *       - by a smooth or an in-flight policy, for two windows and 60 s;
  *       - by a bucket, until all of burst and max_reserved is back (or a window, if that is
@@ -188,9 +191,9 @@
  *    by 366 days. So it is from 628 days on by windows of 366 days, from 993 days on by windows of
  *    a day. That is over within the same time: a window and 60 s. (By another key that finds the
  *    table full: a week and 60 s.) A debt is paid for each window that passed until then.
- *  - A caller that is late by more than 1.36 years (2^32 ticks) is not recognised as late, and may
- *    open a window again that was counted. That takes a clock that is set from 1970 to today in the
- *    middle of a decision.
+ *  - A thread that sleeps in the middle of a decision, until the clock is 1.36 years (2^32 ticks)
+ *    later, is not recognised as late, and may open a window again that was counted. That takes a
+ *    clock that is set from 1970 to today meanwhile.
  *  - A token bucket that would be full after 2^64 ns, in the year 2554, refuses nothing.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
@@ -211,7 +214,8 @@
  *    id        the same
  *    key       of stint_key_of, _of_id, _join or _address of this limiter, or STINT_KEY_GLOBAL
  *    now       STINT_NOW, for which the clock is read once; or ns since the epoch, by the limiter's
- *              own clock (stint_now). stint_take says what one that is late or ahead does
+ *              own clock (stint_now). Whoever gives times of his own sets options.clock. stint_take
+ *              says what one that is late or ahead does
  *    verdict   receives the verdict; may be NULL, which saves the writing
  *    verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
  *    requests  [requests, requests+n); NULL only if n is 0
@@ -447,10 +451,11 @@ struct stint_options {
     uint32_t flags;        /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
                             * STINT_READ_ONLY */
     const char *path;      /* NULL: private memory. Else the file of a table that processes share */
-    uint64_t (*clock)(void); /* ns since the Unix epoch; NULL: the realtime clock. It is called by
-                              * every thread that decides, so it must be as thread-safe and
-                              * signal-safe as the caller needs; the same for all that share a
-                              * table */
+    uint64_t (*clock)(void); /* ns since the Unix epoch; NULL: the realtime clock. For whoever gives
+                              * nows of his own (tests, simulations, a log that is replayed): it
+                              * tells the time of the request that is decided. It is called by every
+                              * thread that decides, so it must be as thread-safe and signal-safe as
+                              * the caller needs; the same for all that share a table */
     const void *secret;      /* NULL: random, or that of the table which is attached to. Else
                               * [secret, secret+192) is copied: for tests, and for the same hashes
                               * in several tables */
@@ -1051,7 +1056,12 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
  *            next decision on a full table slow, once. Then a table may be called full although a
- *            slot that this caller opened could be taken
+ *            slot that this caller opened could be taken.
+ *
+ *            One that is further than 366 days from the clock is a mistake (seconds, ms, us, the
+ *            time since the machine started), and the request is decided at the time of the clock.
+ *            In one window it is not: that of the policy's last decision, if the clock has moved on
+ *            by so much since
  * Returns verdict.allowed.
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */

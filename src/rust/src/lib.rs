@@ -208,8 +208,8 @@ impl Options {
         self
     }
 
-    /// A clock in place of the system's: ns since the Unix epoch. Every thread that decides calls
-    /// it.
+    /// A clock in place of the system's: ns since the Unix epoch. It is for whoever gives times of
+    /// his own ([`take_at`](Limiter::take_at)). Every thread that decides calls it.
     pub fn clock(mut self, clock: extern "C" fn() -> u64) -> Options {
         self.raw.clock = Some(clock);
         self
@@ -761,7 +761,8 @@ impl Limiter {
     }
 
     /// [`take`](Limiter::take) at a time that was read before.
-    ///   now  ns since the epoch, as [`now`](Limiter::now) tells them
+    ///   now  ns since the epoch, as [`now`](Limiter::now) tells them; one that is further than 366
+    ///        days from that is a mistake, and the clock decides
     #[inline]
     pub fn take_at(&self, policy: PolicyId, key: Key, cost: u32, now: u64) -> Verdict {
         let mut verdict = Verdict::default();
