@@ -1059,7 +1059,8 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *            slot that this caller opened could be taken.
  *
  *            One that is further than 366 days from the clock is a mistake (seconds, ms, us, the
- *            time since the machine started), and the request is decided at the time of the clock.
+ *            time since the machine started), and the request is decided at the time of the clock
+ *            (stint_policy_stats.mistaken_nows).
  *            In one window it is not: that of the policy's last decision, if the clock has moved on
  *            by so much since
  * Returns verdict.allowed.
@@ -1419,10 +1420,14 @@ struct stint_policy_stats {
     uint64_t refunded;       /* tokens given back by stint_refund and stint_refund_all */
     uint64_t bans;           /* times that a key was banned; by a shadow: would have been */
     uint64_t strikes_lost;   /* refusals that did not count for a ban, the table being full */
+    uint64_t refunds_lost;   /* refunds of granted tokens that gave nothing back: the window was
+                              * over, in flight the lease; or it was the second of a grant */
+    uint64_t mistaken_nows;  /* requests whose `now` was further than 366 days from the clock, and
+                              * which were decided at the clock's time (stint_take) */
 };
 
 #define STINT_POLICY_STATS_INIT                                                                    \
-    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
  *   stats  made with STINT_STATS_INIT; receives all fields

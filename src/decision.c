@@ -138,7 +138,11 @@ uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now) {
 
 struct moment stint_moment_anew(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
                                 uint64_t hash, uint64_t now) {
-    now = stint_now_checked(limiter, now);
+    const uint64_t given = now;
+
+    now = stint_now_checked(limiter, given);
+    if (UNLIKELY(now != given))
+        stint_limiter_count_rare(limiter, policy_id, RARE_NOW_MISTAKEN);
     return (struct moment){
         now, (traits & TRAITS_OWN_WINDOW) != 0
                  ? 0

@@ -549,10 +549,24 @@ static NOINLINE enum answer group_again(struct stint_limiter *limiter,
     return answer;
 }
 
+/* Checks the now of a group, once, so that all parts have the same. */
+static NOINLINE uint64_t group_now(const struct stint_limiter *limiter,
+                                   const struct stint_request *requests, size_t n, uint64_t given) {
+    const uint64_t now = stint_now_checked(limiter, given);
+
+    for (size_t i = 0; UNLIKELY(now != given) && i < n; i++) {
+        const uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
+        if (id != POLICY_NONE)
+            stint_limiter_count_rare(limiter, id, RARE_NOW_MISTAKEN);
+    }
+    return now;
+}
+
 /* Any group of STINT_ALL_MAX at most. */
 static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
                          size_t n, uint64_t now, struct stint_verdict *verdicts) {
-    now = stint_now_checked(limiter, now); /* once, so that all parts have the same */
+    if (UNLIKELY(!limiter_knows_now(limiter, tick_of(now))))
+        now = group_now(limiter, requests, n, now);
     return group_at(limiter, requests, n, now, verdicts, false) == ALLOWED;
 }
 

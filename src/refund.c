@@ -276,6 +276,8 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     }
     if (back != 0)
         limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
+    else if (tokens != 0)
+        stint_limiter_count_rare(limiter, policy_id, RARE_REFUND_LOST);
     return back;
 }
 

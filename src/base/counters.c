@@ -283,7 +283,13 @@ uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row
     return total;
 }
 
+void stint_limiter_count_rare(const struct stint_limiter *limiter, uint32_t id, uint32_t rare) {
+    if (!limiter->memory.read_only)
+        atomic_add_relaxed(&limiter->rare[id].count[rare], 1);
+}
+
 void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row) {
+    limiter->rare[row] = (struct counters){0};
     for (uint32_t lane = 0; lane < limiter->lanes; lane++)
         lane_rows(limiter, lane)[row] = (struct counters){0};
 }

@@ -69,6 +69,15 @@ uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
  * instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
+/* Adds one to a rare count of a policy: an atomic add, to a line that all threads share. */
+void stint_limiter_count_rare(const struct stint_limiter *limiter, uint32_t id, uint32_t rare);
+
+/* A rare count of a policy. */
+static inline uint64_t limiter_rare(const struct stint_limiter *limiter, uint32_t id,
+                                    uint32_t rare) {
+    return atomic_load_relaxed(&limiter->rare[id].count[rare]);
+}
+
 /* Begins the counters of a policy anew. Nobody else uses the table. */
 void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row);
 

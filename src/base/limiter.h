@@ -105,6 +105,12 @@ struct counters {
     _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
 };
 
+/* Counts of a policy that are seldom added to: one line, which all threads share. */
+enum {
+    RARE_REFUND_LOST,
+    RARE_NOW_MISTAKEN,
+};
+
 #define LANES_MAX 64
 
 /* The start of the mapping. What stands before the lock never changes; each process that attaches
@@ -203,6 +209,7 @@ struct stint_limiter {
     struct header *header;
 
     /* Set-up and monitoring. */
+    struct counters *rare; /* of policies; NULL: a copy of a table of layout 4 */
     struct memory memory;
     struct names *names; /* of policies (policy.c) */
     /* Of a read-only handle: its twin, by which requests may name all policies. Looks, which store

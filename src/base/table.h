@@ -4,9 +4,11 @@
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
- *     +--------+----------+---------+--------------------------+--------+----------------+--------+
- *     | header | policies | records | counters, a row per lane | shards | lines          | labels |
- *     +--------+----------+---------+--------------------------+--------+----------------+--------+
+ *     +--------+----------+---------+----------+------+--------+-------+----------------+--------+
+ *     | header | policies | records | counters | rare | shards | notes | lines          | labels |
+ *     +--------+----------+---------+----------+------+--------+-------+----------------+--------+
+ *
+ * Counters have a row for each lane, and rare counts none.
  *
  * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
  * of lines need not be a power of two and memory is 32 bytes per key to the line. All policies of a

@@ -125,6 +125,8 @@ struct stint_policy_stats {
     uint64_t refunded;
     uint64_t bans;
     uint64_t strikes_lost;
+    uint64_t refunds_lost;
+    uint64_t mistaken_nows;
 };
 
 struct stint_metrics_options {
@@ -907,7 +909,8 @@ local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replac
                "max_entries", "labels", "used_labels", "max_policies", "policy_ids", "gone_ids",
                "reach", "max_reach", "lost", "removed"}
 local POLICY_STATS = {"allowed", "refused", "shadowed", "first_refusals", "untracked", "near_limit",
-                      "charged", "refunded", "bans", "strikes_lost"}
+                      "charged", "refunded", "bans", "strikes_lost",
+                      "refunds_lost", "mistaken_nows"}
 
 local function numbers(from, names)
     local to = {}

@@ -5,7 +5,7 @@
 #define PAGE_TEXT   16384 /* bytes; metrics of some policies. More are formatted twice */
 #define PAGE_SLACK  1024  /* bytes that the numbers may grow between two calls */
 #define ZONE_TEXT   2048  /* bytes; more than a zone is in JSON but for its names and policies */
-#define POLICY_TEXT 1024  /* bytes; more than a policy is in JSON, its name twice and escaped */
+#define POLICY_TEXT 1280  /* bytes; more than a policy is in JSON, its name twice and escaped */
 #define TOP         20    /* keys that were refused most often */
 #define TOP_TEXT    1024  /* bytes; more than one of them is in JSON */
 
@@ -134,9 +134,10 @@ static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_
                      stats.refused, stats.shadowed);
     return ngx_sprintf(at,
                        ",\"first_refusals\":%uL,\"untracked\":%uL,\"charged\":%uL,"
-                       "\"refunded\":%uL,\"bans\":%uL,\"strikes_lost\":%uL}",
+                       "\"refunded\":%uL,\"bans\":%uL,\"strikes_lost\":%uL,"
+                       "\"refunds_lost\":%uL,\"mistaken_nows\":%uL}",
                        stats.first_refusals, stats.untracked, stats.charged, stats.refunded,
-                       stats.bans, stats.strikes_lost);
+                       stats.bans, stats.strikes_lost, stats.refunds_lost, stats.mistaken_nows);
 }
 
 /* The keys that were refused most often, the first of them first. A name counts windows in which

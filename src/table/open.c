@@ -94,6 +94,7 @@ struct shape {
     size_t policies;      /* offsets, bytes */
     size_t records;
     size_t counters;
+    size_t rare;
     size_t shards;
     size_t lines;
 };
@@ -139,7 +140,8 @@ static struct shape shape_of(const struct stint_options *options) {
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
-    shape.shards = shape.counters + header->lanes * lane;
+    shape.rare = shape.counters + header->lanes * lane;
+    shape.shards = shape.rare + header->max_policies * sizeof(struct counters);
     header->notes = shape.shards + header->shards * sizeof(struct shard);
     header->notes_count = round_up(options->max_entries / NOTE_KEYS, NOTES_IN_SET);
     if (header->notes_count < NOTES_MIN)
@@ -479,6 +481,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .policies = part_at(start, shape->policies),
         .records = part_at(start, shape->records),
         .counters = part_at(start, shape->counters),
+        .rare = part_at(start, shape->rare),
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
         .labels = made->labels == 0 ? NULL : part_at(start, made->labels),

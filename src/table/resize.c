@@ -43,7 +43,7 @@ static int policies_move(const struct move *move) {
     return 0;
 }
 
-/* Sums the counters of all lanes into lane 0, which is for all threads. */
+/* Sums the counters of all lanes into lane 0, which is for all threads. Rare counts have none. */
 static void counters_move(const struct move *move) {
     const struct stint_limiter *from = move->from;
     uint32_t policies = limiter_policy_count(move->to);
@@ -54,6 +54,7 @@ static void counters_move(const struct move *move) {
         move->to->counters[move->to->max_policies].count[counter] =
             stint_limiter_counted(from, from->max_policies, counter);
     }
+    memcpy(move->to->rare, from->rare, policies * sizeof(*from->rare));
 }
 
 /* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys

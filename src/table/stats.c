@@ -100,6 +100,8 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         .near_limit = stint_limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
         .charged = stint_limiter_counted(limiter, id, COUNT_CHARGED),
         .refunded = stint_limiter_counted(limiter, id, COUNT_REFUNDED),
+        .refunds_lost = limiter_rare(limiter, id, RARE_REFUND_LOST),
+        .mistaken_nows = limiter_rare(limiter, id, RARE_NOW_MISTAKEN),
     };
     const uint32_t companion = limiter_companion(limiter, id);
     if (companion != POLICY_NONE) {

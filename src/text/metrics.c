@@ -22,6 +22,7 @@ enum family_kind {
     OF_OUTCOMES, /* the first three counters of each policy */
     OF_POLICIES, /* a counter of each policy */
     OF_BANNING,  /* a counter of its companion */
+    OF_RARE,     /* a rare count of each policy */
 };
 
 struct family {
@@ -97,6 +98,10 @@ static const struct family policy_families[] = {
     {"stint_charged_tokens", COUNTER, NULL, OF_POLICIES, COUNT_CHARGED,
      "Tokens charged whatever was left."},
     {"stint_refunded_tokens", COUNTER, NULL, OF_POLICIES, COUNT_REFUNDED, "Tokens given back."},
+    {"stint_lost_refunds", COUNTER, NULL, OF_RARE, RARE_REFUND_LOST,
+     "Refunds of granted tokens that gave nothing back."},
+    {"stint_mistaken_nows", COUNTER, NULL, OF_RARE, RARE_NOW_MISTAKEN,
+     "Requests whose time was none of the clock's, which decided."},
     {"stint_bans", COUNTER, NULL, OF_BANNING, COUNT_BANNED, "Times that a key was banned."},
     {"stint_lost_strikes", COUNTER, NULL, OF_BANNING, COUNT_STRIKE_LOST,
      "Refusals that did not count for a ban, the table being full."},
@@ -308,6 +313,8 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
     } else if (family->kind == OF_OUTCOMES) {
         for (uint32_t i = 0; i < LENGTH(outcomes); i++)
             add_sample(metrics, family, name, outcomes[i], stint_limiter_counted(limiter, id, i));
+    } else if (family->kind == OF_RARE) {
+        add_sample(metrics, family, name, NULL, limiter_rare(limiter, id, family->value));
     } else if (row != POLICY_NONE) {
         add_sample(metrics, family, name, NULL, stint_limiter_counted(limiter, row, family->value));
     }

@@ -102,6 +102,8 @@ static void print_more(struct report *report, const struct stint_policy_stats *c
     report_count(report, "refunded", counts->refunded);
     report_count(report, "bans", counts->bans);
     report_count(report, "strikes_lost", counts->strikes_lost);
+    report_count(report, "refunds_lost", counts->refunds_lost);
+    report_count(report, "mistaken_nows", counts->mistaken_nows);
 }
 
 static void print_policies(struct report *report, const struct sample *sample,

@@ -205,6 +205,22 @@ TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
     assert_int_equal(used_of(limiter, other, 7), 4);
 }
 
+/* A refund that gives nothing back of granted tokens is counted. */
+TEST_OF(test_lost_refunds, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
+    struct stint_verdict verdict = ask(limiter, id, 7, 2, 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 2);
+    assert_int_equal(stint_refund(limiter, id, 7, 0, verdict.window), 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 2, 0), 0); /* of a key without a slot */
+    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 0); /* once more */
+    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 1);
+    verdict = ask(limiter, id, 7, 2, 0);
+    test_time += 2 * MINUTE; /* the lease is over */
+    assert_int_equal(ask(limiter, id, 7, 1, 0).used, 1);
+    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 0);
+    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
+}
+
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 /* Each of two processes gives back what the other holds. */

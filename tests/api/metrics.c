@@ -272,6 +272,17 @@ TEST(test_every_counter) {
     assert_int_equal(policy_stats.near_limit, 0);
     assert_int_equal(policy_stats.charged, 0);
     assert_int_equal(policy_stats.refunded, 0);
+    for (unsigned times = 0; times < 5; times++) {
+        stint_limiter_count_rare(limiter, policy, RARE_NOW_MISTAKEN);
+        if (times < 3)
+            stint_limiter_count_rare(limiter, policy, RARE_REFUND_LOST);
+    }
+    policy_stats = get_policy_stats(limiter, policy);
+    assert_true(policy_stats.refunds_lost == 3 && policy_stats.mistaken_nows == 5);
+    assert_line(limiter, "\nstint_lost_refunds_total{policy=\"p\"} 3\n");
+    assert_line(limiter, "\nstint_mistaken_nows_total{policy=\"p\"} 5\n");
+    policy_stats = get_policy_stats(limiter, other);
+    assert_true(policy_stats.refunds_lost == 0 && policy_stats.mistaken_nows == 0);
     stint_close(limiter);
 }
 
@@ -282,7 +293,8 @@ TEST(test_longest) {
     memset(name, '\\', sizeof name - 1);
     uint32_t policy = add_policy(limiter, name, STINT_LIMIT_MAX, 366 * DAY - 10 * MS, 0, 0);
     for (uint32_t counter = COUNT_ALLOWED; counter <= COUNT_REFUNDED; counter++)
-        limiter->counters[policy].count[counter] = UINT64_MAX;
+        limiter->counters[policy].count[counter] = limiter->rare[policy].count[counter] =
+            UINT64_MAX;
     char *text = whole(limiter);
     size_t samples = 0;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {

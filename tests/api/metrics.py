@@ -102,6 +102,8 @@ class Metrics(unittest.TestCase):
         expected.update(by_policy("stint_untracked_decisions_total", 1, 12))
         expected.update(by_policy("stint_charged_tokens_total", 18, 0))
         expected.update(by_policy("stint_refunded_tokens_total", 0, 19))
+        expected.update(by_policy("stint_lost_refunds_total", 1, 0))
+        expected.update(by_policy("stint_mistaken_nows_total", 0, 1))
         self.assertEqual(self.samples, expected)
         self.assertGreater(stats["slots"], 1999)
         self.assertGreater(stats["memory_bytes"], 31999)

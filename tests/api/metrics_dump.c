@@ -45,6 +45,8 @@ int main(int argc, char **argv) {
     count(limiter, options.max_policies, COUNT_BAD_REQUEST, 17);
     count(limiter, plain, COUNT_CHARGED, 18);
     count(limiter, odd, COUNT_REFUNDED, 19);
+    stint_limiter_count_rare(limiter, plain, RARE_REFUND_LOST);
+    stint_limiter_count_rare(limiter, odd, RARE_NOW_MISTAKEN);
 
     if (argc == 2 && strcmp(argv[1], "stats") == 0) {
         const struct stint_stats stats = get_stats(limiter);

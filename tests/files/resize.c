@@ -6,6 +6,7 @@
  * tables: fuzz_resize.c.) */
 #include "table/labels.h" /* before cmocka, which defines fail() as well */
 
+#include "base/counters.h"
 #include "children.h"
 #include "directory.h"
 #include "kinds.h"
@@ -376,6 +377,7 @@ TEST_IN_DIRECTORY(test_policies_gone) {
         for (uint32_t id = 0; id < (i == 0 ? 4 : 3); id++)
             for (uint64_t key = 0; key < 20; key++)
                 assert_true(ask(limiter, id, number_key(limiter, key), 1 + id, 0).allowed);
+        stint_limiter_count_rare(limiter, i == 0 ? 0 : 5, RARE_NOW_MISTAKEN);
     }
     assert_int_equal(policy_found(limiter, "a"), 4);
     assert_int_equal(policy_found(limiter, "c"), 5);
@@ -404,6 +406,7 @@ TEST_IN_DIRECTORY(test_policies_gone) {
     }
     assert_int_equal(get_policy_stats(limiter, 5).allowed, 20);
     assert_int_equal(get_policy_stats(limiter, 1).allowed, 40);
+    assert_int_equal(get_policy_stats(limiter, 5).mistaken_nows, 1);
     /* The free ids are given to others, who begin with nothing. */
     assert_int_equal(
         stint_policies_apply(limiter, "7/h name=e\n7/h name=f\n7/h name=g", 0, NULL, NULL, NULL),
@@ -412,6 +415,7 @@ TEST_IN_DIRECTORY(test_policies_gone) {
     assert_int_equal(policy_found(limiter, "f"), 2);
     assert_int_equal(policy_found(limiter, "g"), 3);
     assert_int_equal(get_policy_stats(limiter, 0).allowed, 0);
+    assert_int_equal(get_policy_stats(limiter, 0).mistaken_nows, 0);
     assert_int_equal(used_of(limiter, 0, number_key(limiter, 1)), 0);
     /* Free ids behind all others need no room. What was half replaced is so, or is not. */
     assert_int_equal(stint_policy_remove(limiter, 5), 0);

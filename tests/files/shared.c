@@ -311,7 +311,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     const struct damage damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
-         "has another version's layout, 68, and this version of stint reads layout 4"},
+         "has another version's layout, 69, and this version of stint reads layout 5"},
         {offsetof(struct header, lanes), 0x01, "sizes"},
         {offsetof(struct header, size) + 6, 0x01, "sizes"},
         {offsetof(struct header, policy_count) + 4, 0x01, "policies"},

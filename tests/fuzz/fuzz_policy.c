@@ -300,7 +300,8 @@ static void check_metrics(const struct response *response) {
         "stint_policy_limit",         "stint_policy_window_seconds",
         "stint_decisions_total",      "stint_near_limit_decisions_total",
         "stint_first_refusals_total", "stint_untracked_decisions_total",
-        "stint_charged_tokens_total", "stint_refunded_tokens_total"};
+        "stint_charged_tokens_total", "stint_refunded_tokens_total",
+        "stint_lost_refunds_total",   "stint_mistaken_nows_total"};
     char *text = whole_text(write_metrics, response);
     const char *at = strstr(text, "# TYPE stint_policy_limit gauge\n");
 

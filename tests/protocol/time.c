@@ -608,7 +608,9 @@ static struct stint_limiter *open_mistaken(const char *kind, uint32_t *ids) {
 /* 2,000 calls, of which every other one has a `now` that is no time of the clock, get the verdicts
  * that they would get at the clock's time. */
 static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
+    static const unsigned asks[WAYS] = {1, 1, 1, 2, 1, 2}, asks_beside[WAYS] = {0, 0, 0, 1, 1, 1};
     uint32_t ids[2], told_ids[2], granted = 0;
+    uint64_t mistaken_nows = 0, beside = 0;
     struct stint_verdict got[ASKED], told[ASKED];
 
     test_time = at;
@@ -618,6 +620,8 @@ static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
         const unsigned way = i / 2 % WAYS;
         const uint64_t key = 1 + i / 100 % 4, now = mistaken(test_time, mistake);
         const size_t allowed = ask_by(limiter, ids, way, key, i % 2 == 0 ? now : STINT_NOW, got);
+        mistaken_nows += i % 2 == 0 ? asks[way] : 0;
+        beside += i % 2 == 0 ? asks_beside[way] : 0;
         assert_int_equal(ask_by(twin, told_ids, way, key, STINT_NOW, told), allowed);
         for (size_t r = 0; r < ASKED; r++) {
             granted += got[r].granted;
@@ -635,6 +639,9 @@ static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
                              stint_reset(twin, told_ids[0], key));
     }
     assert_true(granted > 0);
+    assert_int_equal(get_policy_stats(limiter, ids[0]).mistaken_nows, mistaken_nows);
+    assert_int_equal(get_policy_stats(limiter, ids[1]).mistaken_nows, beside);
+    assert_int_equal(get_policy_stats(twin, told_ids[0]).mistaken_nows, 0);
     stint_close(limiter);
     stint_close(twin);
 }

@@ -728,7 +728,7 @@ class Looking(Tool):
         self.assertEqual(policies["api"], {
             "id": 1, "name": "api", "notation": "3/366 days", "allowed": 2, "refused": 3, "shadowed": 0,
             "first_refusals": 1, "untracked": 0, "near_limit": 0, "charged": 0, "refunded": 0,
-            "bans": 0, "strikes_lost": 0})
+            "bans": 0, "strikes_lost": 0, "refunds_lost": 0, "mistaken_nows": 0})
         head, *rows = self.good("policies", self.table).splitlines()
         self.assertEqual(head.split()[:4], ["id", "name", "notation", "allowed"])
         self.assertEqual([row.split()[1] for row in rows], ["login", "api"])

@@ -176,6 +176,8 @@ pub struct stint_policy_stats {
     pub refunded: u64,
     pub bans: u64,
     pub strikes_lost: u64,
+    pub refunds_lost: u64,
+    pub mistaken_nows: u64,
 }
 
 #[repr(C)]

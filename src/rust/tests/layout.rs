@@ -49,7 +49,8 @@ fn layouts() -> Vec<Layout> {
             lost overrides barred banned max_entries labels used_labels max_policies policy_ids
             gone_ids reach max_reach removed),
         layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked
-            near_limit charged refunded bans strikes_lost),
+            near_limit charged refunded bans strikes_lost
+            refunds_lost mistaken_nows),
         layout!(stint_change: size kind id name text was decided),
         layout!(stint_entry: key policy flags used end label label_length refused_windows limit
             since refused_last note reserved),
