@@ -283,9 +283,10 @@ static bool once_in(uint64_t n) {
 
 /* ---- Operations ---------------------------------------------------------------------------- */
 
-/* The clock's time, asked or told. */
+/* The clock's time, asked or told; or in seconds, by which the clock decides. */
 static uint64_t pick_now(void) {
-    return once_in(3) ? STINT_NOW : test_time;
+    const uint64_t way = below(3);
+    return way == 0 ? STINT_NOW : way == 1 && test_time % 5 == 0 ? test_time / SECOND : test_time;
 }
 
 static uint32_t pick_tokens(uint32_t limit) {
@@ -471,6 +472,7 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
         const uint32_t gives =
             model_refund(&by, got[i].granted, got[i].window, test_time, &s.pair->key);
         m.counts[s.id].refunded += gives;
+        m.counts[s.id].refunds_lost += gives == 0 && got[i].granted != 0 && got[i].window != 0;
         back += gives;
     }
     uint64_t refunded = stint_refund_all(m.limiter, whole->requests, got, whole->n);
@@ -545,6 +547,7 @@ static void do_refund(void) {
     }
     twin_run.compared++;
     m.counts[id].refunded += got;
+    m.counts[id].refunds_lost += got == 0 && tokens != 0 && window != 0;
     if (got == back && !stale_stripe)
         *had = left;
 }
@@ -880,6 +883,7 @@ void end_round(void) {
             fail_msg("policy %" PRIu32 ": %s", p, unlike);
         assert_int_equal(counts.bans, m.counts[p].bans);
         assert_int_equal(counts.strikes_lost, 0);
+        assert_int_equal(counts.refunds_lost, m.counts[p].refunds_lost);
     }
     remove_all();
     stint_close(m.limiter);
