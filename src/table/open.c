@@ -94,7 +94,7 @@ struct shape {
     size_t policies;      /* offsets, bytes */
     size_t records;
     size_t counters;
-    size_t rare;
+    size_t rare; /* 0: none */
     size_t shards;
     size_t lines;
 };
@@ -108,8 +108,8 @@ static size_t round_up(size_t number, size_t to) {
 }
 
 /* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
-static struct shape shape_of(const struct stint_options *options) {
-    struct shape shape = {.header = {.layout = HEADER_LAYOUT,
+static struct shape shape_of(const struct stint_options *options, uint32_t layout) {
+    struct shape shape = {.header = {.layout = layout,
                                      .max_entries = options->max_entries,
                                      .features = HEADER_FEATURES}};
     struct header *header = &shape.header;
@@ -140,8 +140,11 @@ static struct shape shape_of(const struct stint_options *options) {
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
-    shape.rare = shape.counters + header->lanes * lane;
-    shape.shards = shape.rare + header->max_policies * sizeof(struct counters);
+    shape.shards = shape.counters + header->lanes * lane;
+    if (layout == HEADER_LAYOUT) {
+        shape.rare = shape.shards;
+        shape.shards += header->max_policies * sizeof(struct counters);
+    }
     header->notes = shape.shards + header->shards * sizeof(struct shard);
     header->notes_count = round_up(options->max_entries / NOTE_KEYS, NOTES_IN_SET);
     if (header->notes_count < NOTES_MIN)
@@ -284,7 +287,7 @@ static int header_check(const struct header *header, const struct memory *memory
         error = header_options(header, options);
     if (error != 0)
         return error;
-    *shape = shape_of(options);
+    *shape = shape_of(options, header->layout);
     const struct header *asked = &shape->header;
     const struct {
         const char *option;
@@ -481,7 +484,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .policies = part_at(start, shape->policies),
         .records = part_at(start, shape->records),
         .counters = part_at(start, shape->counters),
-        .rare = part_at(start, shape->rare),
+        .rare = shape->rare == 0 ? NULL : part_at(start, shape->rare),
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
         .labels = made->labels == 0 ? NULL : part_at(start, made->labels),
@@ -617,7 +620,7 @@ static int open_table(const struct stint_options *given, enum use use,
     int error = options_given(given, use, &options);
     if (error != 0)
         return error;
-    struct shape shape = shape_of(&options);
+    struct shape shape = shape_of(&options, HEADER_LAYOUT);
     if (options.path == NULL) {
         error = make(&options, &shape, &memory);
     } else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0) {
@@ -649,7 +652,9 @@ int stint_attach(const struct stint_options *given, struct stint_limiter **opene
 size_t stint_memory_size(const struct stint_options *given) {
     struct stint_options options;
 
-    return options_given(given, TO_MAKE, &options) != 0 ? 0 : shape_of(&options).header.size;
+    return options_given(given, TO_MAKE, &options) != 0
+               ? 0
+               : shape_of(&options, HEADER_LAYOUT).header.size;
 }
 
 int stint_open_in(const struct stint_options *given, void *start, size_t size,
@@ -665,7 +670,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
         return stint_failed(EINVAL, "options.path must be NULL: the memory is given");
     if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
         return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
-    struct shape shape = shape_of(&options);
+    struct shape shape = shape_of(&options, HEADER_LAYOUT);
     if (size < shape.header.size)
         return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
                                  shape.header.size);
@@ -719,7 +724,7 @@ int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) 
         return error;
     struct stint_options chosen = *made;
     chosen.shards = 0;
-    if (shape_of(&chosen).header.shards == shape.header.shards)
+    if (shape_of(&chosen, HEADER_LAYOUT).header.shards == shape.header.shards)
         made->shards = 0;
     return 0;
 }
@@ -737,7 +742,7 @@ int stint_table_make(const struct stint_options *options, struct stint_limiter *
     int error = check(options, TO_MAKE);
     if (error != 0)
         return error;
-    struct shape shape = shape_of(options);
+    struct shape shape = shape_of(options, HEADER_LAYOUT);
     struct memory memory = {.file = -1};
 
     error = make(options, &shape, &memory);

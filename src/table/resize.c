@@ -54,7 +54,8 @@ static void counters_move(const struct move *move) {
         move->to->counters[move->to->max_policies].count[counter] =
             stint_limiter_counted(from, from->max_policies, counter);
     }
-    memcpy(move->to->rare, from->rare, policies * sizeof(*from->rare));
+    if (from->rare != NULL)
+        memcpy(move->to->rare, from->rare, policies * sizeof(*from->rare));
 }
 
 /* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys

@@ -332,7 +332,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},
         {record + offsetof(struct policy_record, bans[1]), 0x01, "policy 0"},
         {shard + offsetof(struct shard, filter), 0x01, NULL}, /* a key may have an override */
-        {offsetof(struct header, features), 0x01, "features"},
+        {offsetof(struct header, features), 0x02, "features"},
         {offsetof(struct header, features) + 7, 0x80, "features"},
         {offsetof(struct header, labels), 0x40, "sizes"},
         {offsetof(struct header, labels_count), 0x01, "labels"},

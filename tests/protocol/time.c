@@ -572,10 +572,10 @@ static uint64_t mistaken(uint64_t clock, unsigned mistake) {
 enum { WAYS = 6, ASKED = 3 };
 static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigned way, uint64_t key,
                      uint64_t now, struct stint_verdict *verdicts) {
-    struct stint_request requests[ASKED] = {STINT_REQUEST(key, ids[0], 1),
-                                            STINT_REQUEST(key, ids[1], 1),
-                                            STINT_REQUEST(key + 1, ids[0], 2)};
-    const size_t ends[2] = {2, ASKED};
+    struct stint_request requests[ASKED] = {STINT_REQUEST(ids[0], key, 1),
+                                            STINT_REQUEST(ids[1], key, 1),
+                                            STINT_REQUEST(ids[0], key + 1, 2)};
+    const size_t sizes[2] = {2, ASKED - 2};
 
     memset(verdicts, 0, ASKED * sizeof *verdicts);
     requests[0].flags = way == 1 ? STINT_PARTIAL : way == 2 ? STINT_PEEK : 0;
@@ -590,7 +590,7 @@ static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigne
     case 4:
         return stint_decide_all(limiter, requests, 2, now, verdicts);
     default:
-        return stint_decide_groups(limiter, requests, ends, 2, now, verdicts);
+        return stint_decide_groups(limiter, requests, ASKED, sizes, 2, now, verdicts);
     }
 }
 
