@@ -28,7 +28,7 @@
  *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
  *     tokens granted, less those given back, are at most burst + d * limit / window, and
  *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A4 below.
+ *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A5 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
  *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
@@ -97,6 +97,12 @@
  *      faster one.
  *      - How much: for each such call, as many tokens as the bucket then holds.
  *      - Why: as for A3.
+ *  A5  A call sleeps while its policy is removed or replaced, and comes back under the same id
+ *      (stint_policies_apply). It may take a token of the key by the limit or the override that it
+ *      has read before. What it gives back may then be another's, if the key has used as many
+ *      tokens, in a window with the same end, as when the call looked.
+ *      - How much: one request for each such call.
+ *      - Why: a slot does not say how often its policy has come back.
  *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
  *      its add. A thread that added its token too late takes it back. Until then others can be
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
@@ -284,7 +290,9 @@
  *    refused (STINT_BAD_REQUEST); refunds give back nothing, and a reset does nothing;
  *  - stint_policy_find and _get, stint_policies_apply with STINT_DRY_RUN, stint_stats_get,
  *    stint_policy_stats_get, stint_metrics, stint_headers, stint_each, stint_each_of and all that
- *    makes keys work as ever;
+ *    makes keys work as ever. But a reader keeps no id: if no process that decides has the table
+ *    open, the next one may give an id to a policy of another name. So find a policy by its name
+ *    before each use, and once more if it is unknown (it may be replaced at that very instant);
  *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
@@ -765,7 +773,8 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
 STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
 
 /* Adds a policy. It takes effect at once. If the same policy is there, by its name and all its
- * numbers, this gives its id and adds none.
+ * numbers, this gives its id and adds none. One that was there before has its id again
+ * (stint_policy_remove).
  *   policy  made with STINT_POLICY_INIT, by hand or by stint_policy_parse; copied
  *   id      receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
@@ -798,13 +807,12 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
                                         const struct stint_policy *policy);
 
 /* Removes a policy at once. From now on requests by its id are refused (STINT_UNKNOWN_POLICY), and
- * its slots are free. A policy that is added later by the same name is another one, with
- * another id and nothing used.
+ * its slots are free. If it comes back, with other numbers that stint_policy_change could give it,
+ * it has its id again, and nothing used. Any other policy has another id.
  *
- * The id itself becomes free when a process opens the table's file and nobody else has it open. So
- * no process that decides ever holds an id that has become another policy's. A process that only
- * reads (STINT_READ_ONLY) may, if it has the table open meanwhile: let it find the name again. In
- * private memory, and in memory that was given (stint_open_in), the id stays taken.
+ * Ids of policies that are gone become free when a process opens the table's file and nobody else
+ * has it open. So no process that decides ever holds an id that has become another name's. (READERS
+ * may.) In private memory, and in memory that was given (stint_open_in), they stay taken.
  * stint_stats.gone_ids tells how many are.
  *
  * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
@@ -850,11 +858,13 @@ struct stint_change {
  *
  * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
  * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
- * with an id of its own, that counts anew. The old id leads to the new one from that instant on, in
- * every call. So servers that hold the old id go on by the new policy. They share its counts, to
- * the token (A to I), with those that have the new id. Each request looks anew where its id leads,
- * also in a batch. A replacement takes one of max_policies; the old id becomes free as that of a
- * removed policy does.
+ * that counts anew. The old id leads to the new one from that instant on, in every call. So servers
+ * that hold the old id go on by the new policy. They share its counts, to the token (A to I), with
+ * those that have the new id. Each request looks anew where its id leads, also in a batch.
+ *
+ * The new policy has the id that a policy of its name had before, if stint_policy_change could make
+ * that what the text says: so reloads to and fro take no ids. Else it takes one of max_policies;
+ * the old id becomes free as that of a removed policy does.
  *
  * What the old policy granted is not given back to the new one: a refund by the old id does nothing
  * if the old policy may have granted tokens in a window with that end, even if the new one may
@@ -1391,8 +1401,8 @@ struct stint_stats {
     uint64_t used_labels;  /* of these: that have a key */
     uint32_t max_policies; /* an option of the table: ids that there are for policies */
     uint32_t policy_ids;   /* of these: that are taken. A policy with overrides takes two */
-    uint32_t gone_ids;     /* of the taken: of policies that were removed or replaced. They become
-                            * free as stint_policy_remove says */
+    uint32_t gone_ids;     /* of the taken: of policies that were removed or replaced. They are used
+                            * again, or become free, as stint_policy_remove says */
     uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
     uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
     uint32_t removed;      /* 1: the table's file has no name any more. It was removed, or another

@@ -195,7 +195,8 @@ static enum progress claim_commit(const struct decision *decision, const struct 
 /* Cancels a claim whose policy is gone. Its key may have had a slot, which was swept (sweep.c): so
  * what it had used in this window is no longer known. The decision begins anew, by the policy that
  * is there now. If the policy is seen to be there after the look (M8), the sweep had not begun when
- * the look was made. Returns whether it is gone. */
+ * the look was made; or the policy is back, and what was swept counts no more. Returns whether it
+ * is gone. */
 static bool claim_gone(struct decision *decision, const struct seen *claim) {
     if (!GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8 */
         return false;

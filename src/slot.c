@@ -9,6 +9,13 @@ void (*stint_test_step)(const void *word);
 guard_set stint_test_removed;
 #endif
 
+/* Whether the policy's id was used again. Then its slots have lost their counts. */
+static bool id_again(const struct stint_limiter *limiter, uint64_t tag) {
+    /* M15: it was written before the version by which the state that was loaded came to be. */
+    return atomic_load_relaxed_32(&limiter->records[tag_policy(&limiter->table, tag)].generation) !=
+           0;
+}
+
 /* The adder alone takes its token back. A fetch-add may have met
  *
  *   - the window that was seen, without room: the token is the key's, and is taken back;
@@ -18,7 +25,8 @@ guard_set stint_test_removed;
  *
  * The swap tells whose it is: it succeeds only if the slot has the key's tag and the end that was
  * added to, so it was the key's when it was added to (I1). That does not hold if an end fell and
- * came again (shard_end_falls), which is asked after the state was loaded (M8). A key that was
+ * came again (shard_end_falls), which is asked after the state was loaded (M8). In the window that
+ * was seen the tag tells, unless the policy is back (policy.c, stint_policy_make). A key that was
  * reset meanwhile may have nothing left to take back, or another's token (A). */
 void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
                           tick_t end, uint64_t added) {
@@ -31,7 +39,8 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
         const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
         if (GUARD(BACK_TAG, atomic_load_acquire(&slot->tag) != tag) ||
             GUARD(BACK_WINDOW, !state_same_window(state, added)) ||
-            (!seen && GUARD(BACK_FALLEN, shard_end_fell(shard, end_of(state_id(added), end)))))
+            ((!seen || id_again(limiter, tag)) &&
+             GUARD(BACK_FALLEN, shard_end_fell(shard, end_of(state_id(added), end)))))
             break;
         if (GUARD(BACK_ZERO, state_used(state) == 0) || slot_swap(slot, tag, state, state - 1))
             return;

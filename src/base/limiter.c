@@ -111,15 +111,46 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
     return hint_of(window, limiter_record(limiter, policy)->calendar != 0);
 }
 
-/* No id is used again while a process that decides has the table. So no id comes twice on the way:
- * only a damaged table has more steps than policies. */
+/* Wakes the policy `next`, which takes the place of one that is gone.
+ *
+ * A policy is replaced by one store: its end (policy.c, policy_replace). From that instant on the
+ * next one decides, whose version is stored after it. Whoever finds that missing stores it. So
+ * nobody waits for a thread that was stopped or killed between the two.
+ *
+ * `asleep` is loaded first. Then the alias has the bit, so the call that wakes the policy is not
+ * over: it clears the bit after it has stored the version. Then the old policy is gone: that call
+ * has ended it. If the CAS finds the same version, the policy slept all the time. So nobody wakes
+ * one that decided, and was replaced since. */
+static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32_t next) {
+    const uint32_t *alias = &limiter->records[id].alias;
+    uint64_t *version = &limiter->policies[next].version;
+    const uint64_t asleep = atomic_load_acquire(version); /* M15 */
+
+    if (limiter->memory.read_only || asleep == 0 || policy_traits(&limiter->policies[next]) != 0)
+        return;
+    const bool wakes = atomic_load_relaxed_32(alias) == ((next + 1) | ALIAS_WAKES); /* M13 */
+    atomic_fence_acquire();
+    if (wakes && policy_gone(&limiter->policies[id]))
+        (void)atomic_cas_seq(version, asleep, asleep + 1); /* M12 */
+}
+
+/* More steps than an id leads on while it is looked up: only a damaged table has so many. */
+#define ALIAS_STEPS 64
+
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits) {
-    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
+    for (uint32_t steps = 0; steps < ALIAS_STEPS && id < limiter->max_policies; steps++) {
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
-        id = limiter_policy_after(limiter, id);
+        if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
+            break;
+        /* After the traits, which are an acquire (M15). */
+        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        const uint32_t next = (alias & ~ALIAS_WAKES) - 1; /* of 0: POLICY_NONE */
+        if ((alias & ALIAS_WAKES) != 0 && next < limiter->max_policies)
+            policy_wake(limiter, id, next);
+        id = next;
     }
     return POLICY_NONE;
 }

@@ -50,14 +50,15 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint64_t bans[2];        /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t until;     /* a tick; a policy that is gone decided in no window that ends later */
-    uint32_t flags;     /* enum record_flags */
-    uint32_t alias;     /* once it is gone: the id of its replacement + 1; 0: none */
-    uint32_t companion; /* the id of its companion + 1; 0: none. Of a companion: whose it is */
-    uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
-    int32_t offset;     /* of the calendar, minutes east of UTC */
+    uint64_t until;      /* a tick; a policy that is gone decided in no window that ends later */
+    uint32_t flags;      /* enum record_flags */
+    uint32_t alias;      /* once it is gone: the id of the policy in its place + 1; 0: none */
+    uint32_t companion;  /* the id of its companion + 1; 0: none. Of a companion: whose it is */
+    uint32_t calendar;   /* enum stint_calendar; 0: all windows are of one length */
+    int32_t offset;      /* of the calendar, minutes east of UTC */
+    uint32_t generation; /* how often the id was used again */
     /* 0. */
-    uint32_t reserved[3];
+    uint32_t reserved[2];
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
     uint64_t bucket_window[2]; /* ns: a bucket's window may change; 0: that of its policy */
     uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
@@ -457,15 +458,20 @@ static inline bool policy_gone(const struct policy *policy) {
 
 #define POLICY_NONE UINT32_MAX
 
+/* With this bit, an alias names a policy that is to decide as soon as this one is gone: it has all
+ * but its version, which counts one too few (limiter.c, policy_wake). */
+#define ALIAS_WAKES (UINT32_C(1) << 31)
+static_assert(STINT_POLICIES_MAX < ALIAS_WAKES, "an id + 1 is below the bit");
+
 /* The id that took the place of a policy that is gone. POLICY_NONE: there is none. */
 static inline uint32_t limiter_policy_after(const struct stint_limiter *limiter, uint32_t id) {
     if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
         return POLICY_NONE;
     /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
-    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
+    return ((uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) & ~ALIAS_WAKES) - 1;
 }
 
-/* The id of the policy that decides for requests by this id: itself, or the newest in its place.
+/* The id of the policy that decides for requests by this id: itself, or the one in its place.
  * POLICY_NONE: there is none. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Ids by name, in a hash table.
+ * Ids by name, in a hash table: one for each name, from which its alias leads to the policy that
+ * decides.
  *
  * A policy's name is written once, before its version, by any process. Each search first adds the
- * policies that came since, in the order of ids. A policy that is gone stays in the index, and is
- * passed over. When its id is given to another policy, header.refilled tells all handles to begin
- * their index anew. */
+ * policies that came since, in the order of ids. When an id becomes free, or another policy's,
+ * header.refilled tells all handles to begin their index anew. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,20 +44,29 @@ static uint64_t name_hash(const char *name) {
     return hash;
 }
 
-static void insert(const struct stint_limiter *limiter, uint32_t id) {
+/* The place of a name, or the free one where it belongs. NULL: the table was written over. */
+static uint32_t *place_of(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
-    const char *name = limiter->records[id].name;
-    uint64_t hash = name_hash(name);
+    const uint64_t hash = name_hash(name);
 
-    if (*name == '\0') /* a companion's */
-        return;
     for (uint32_t i = 0; i < names->places; i++) {
         uint32_t *place = &names->ids[(hash + i) & (names->places - 1)];
-        if (*place != 0)
-            continue;
-        *place = id + 1;
-        break;
+        if (*place == 0 || strncmp(limiter->records[*place - 1].name, name, STINT_NAME_SIZE) == 0)
+            return place;
     }
+    return NULL;
+}
+
+/* Gives a policy's name to it, unless it has one that leads to another policy. */
+static void insert(const struct stint_limiter *limiter, uint32_t id) {
+    const char *name = limiter->records[id].name;
+    uint32_t *place = *name == '\0' ? NULL : place_of(limiter, name); /* a companion has none */
+
+    if (place == NULL)
+        return;
+    const uint32_t now = *place == 0 ? POLICY_NONE : stint_limiter_policy_now(limiter, *place - 1);
+    if (now == POLICY_NONE || now == id)
+        *place = id + 1;
 }
 
 /* Adds the policies that came since to the index. */
@@ -98,42 +107,34 @@ bool stint_names_inherited(const struct stint_limiter *limiter) {
     return inherited;
 }
 
-/* While a policy is being replaced, two have its name. The one that names the other still
- * decides. */
-int stint_names_find(const struct stint_limiter *limiter, const char *name) {
+uint32_t stint_names_find(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
-    const uint64_t hash = name_hash(name);
-    int found = -1;
+    uint32_t id = POLICY_NONE;
 
     index_lock(names);
-    catch_up(limiter);
-    for (uint32_t i = 0; i < names->places; i++) {
-        const uint32_t place = names->ids[(hash + i) & (names->places - 1)];
-        if (place == 0)
+    for (uint32_t round = 0; round < 2; round++) {
+        catch_up(limiter);
+        const uint32_t *place = place_of(limiter, name);
+        if (place == NULL || *place == 0)
             break;
-        if (strncmp(limiter->records[place - 1].name, name, STINT_NAME_SIZE) != 0)
-            continue;
-        /* It may have been replaced since the index caught up. */
-        uint32_t id = stint_limiter_policy_now(limiter, place - 1);
-        /* The alias is written before the replacement's version (M15). */
-        if (id != POLICY_NONE &&
-            (found < 0 || atomic_load_relaxed_32(&limiter->records[id].alias) != 0))
-            found = (int)id;
+        id = stint_limiter_policy_now(limiter, *place - 1);
+        if (id != POLICY_NONE)
+            break;
+        names->refilled = UINT64_MAX; /* it is gone: another id may have the name by now */
     }
     stint_limiter_process_unlock();
-    return found;
+    return id;
 }
 
-uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but) {
+uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);
-
-    while (!limiter->memory.read_only && names->taken < count &&
-           limiter_policy(limiter, names->taken) != NULL)
-        names->taken++;
     uint32_t id = names->taken;
-    while (id == but || (id < count && limiter_policy(limiter, id) != NULL))
+
+    while (id < count && limiter_policy(limiter, id) != NULL)
         id++;
+    if (!limiter->memory.read_only)
+        names->taken = id;
     return id;
 }
 
@@ -141,7 +142,7 @@ uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {
     const uint32_t count = limiter_policy_count(limiter);
     uint32_t free_ids = limiter->max_policies - count;
 
-    for (uint32_t id = stint_names_free_id(limiter, POLICY_NONE); id < count; id++)
+    for (uint32_t id = stint_names_free_id(limiter); id < count; id++)
         free_ids += limiter_policy(limiter, id) == NULL;
     return free_ids;
 }

@@ -8,12 +8,12 @@
 /* Makes an index, which free() takes back. NULL: there is no memory. */
 struct names *stint_names_make(uint32_t max_policies);
 
-/* The id of the policy with that name that decides, or -1. */
-int stint_names_find(const struct stint_limiter *limiter, const char *name);
+/* The id of the policy with that name that decides, or POLICY_NONE. */
+uint32_t stint_names_find(const struct stint_limiter *limiter, const char *name);
 
-/* An id for another policy, other than `but`: the first that is free; max_policies and above: there
- * is none. Under the table's lock. */
-uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but);
+/* An id for another policy: the first that is free; max_policies: there is none. Under the table's
+ * lock. */
+uint32_t stint_names_free_id(const struct stint_limiter *limiter);
 
 /* How many ids are free. Under the table's lock, or for a reader. */
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter);

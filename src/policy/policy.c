@@ -88,11 +88,11 @@ static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t id) 
                                  atomic_load_relaxed(&limiter->policies[id].version)); /* M12 */
 }
 
-/* Writes a rule, its traits, the window of a bucket and its ban. The store of the version makes a
- * new policy known, or changes one that exists, at once. Until then the hot way is closed. If this
- * process dies here, the policy is slower, but decides by one whole rule. */
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                       uint64_t traits, uint64_t window, struct ban ban) {
+/* Writes the rule of a policy's next version, its traits, the window of a bucket and its ban.
+ * Returns that version. Until it is stored, the hot way is closed. If this process dies here, the
+ * policy is slower, but decides by one whole rule. */
+static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
+                             uint64_t traits, uint64_t window, struct ban ban) {
     struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
@@ -120,7 +120,16 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
     }
     INSTANT(INSTANT_SET_UP);
-    atomic_store_release(&policy->version, version); /* M12 */
+    return version;
+}
+
+/* The store of the version makes a new policy known, or changes one that exists, at once. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
+                       uint64_t traits, uint64_t window, struct ban ban) {
+    struct policy *policy = &limiter->policies[id];
+
+    atomic_store_release(&policy->version, /* M12 */
+                         rule_prepare(limiter, id, rule, traits, window, ban));
     policy_heat(policy, traits);
 }
 
@@ -142,13 +151,14 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
 /* Frees an id that no slot and no other policy names. */
 static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
 
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(&policy->version, 0); /* M12: then what else it was */
     INSTANT(INSTANT_SET_UP);
     memset(policy, 0, sizeof(*policy));
     INSTANT(INSTANT_SET_UP);
-    memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+    limiter->records[id] = (struct policy_record){.generation = record->generation + 1};
 }
 
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
@@ -307,30 +317,54 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
-/* Makes the companion of a policy under a free id. Its traits let nothing be decided by it. */
-static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
-    const struct rule none = {.stripes = 1};
-
+static void generation_next(struct stint_limiter *limiter, uint32_t id) {
+    uint32_t *generation = &limiter->records[id].generation;
     INSTANT(INSTANT_SET_UP);
-    limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
-    windows_write(limiter, id, COMPANION_TICKS, 0, 0);
-    rule_write(limiter, id, &none, TRAIT_COMPANION, 0, (struct ban){0});
+    /* M12: after the sweep, before the version. */
+    atomic_store_relaxed_32(generation, *generation + 1);
 }
 
-/* Gives a policy its companion: the one that it has or takes over (`has`: its id + 1; 0: none), or
- * a new one if it needs one. */
-static void companion_give(struct stint_limiter *limiter, uint32_t id,
-                           const struct stint_policy *policy, uint32_t has) {
-    if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
-        const uint32_t made = stint_names_free_id(limiter, id);
-        companion_make(limiter, made, id);
-        has = made + 1;
-        INSTANT(INSTANT_SET_UP);
-        if (made == limiter_policy_count(limiter))
-            atomic_store_release(&limiter->header->policy_count, has); /* M12 */
-    }
+/* Tells all handles of an id that was free, whose version is written. */
+static void id_count(struct stint_limiter *limiter, uint32_t id) {
     INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
+    if (id == limiter_policy_count(limiter))
+        atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
+    else
+        stint_names_refilled(limiter, id);
+}
+
+/* Makes the companion of a policy, under a free id or one of a companion that is gone. Its traits
+ * let nothing be decided by it. */
+static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
+    const struct rule none = {.stripes = 1};
+    struct policy_record *record = &limiter->records[id];
+    const bool again = limiter_policy(limiter, id) != NULL;
+
+    INSTANT(INSTANT_SET_UP);
+    if (again) {
+        generation_next(limiter, id);
+        atomic_store_relaxed_32(&record->companion, of + 1); /* M12 */
+    } else {
+        *record = (struct policy_record){
+            .flags = RECORD_COMPANION, .companion = of + 1, .generation = record->generation};
+        windows_write(limiter, id, COMPANION_TICKS, 0, 0);
+    }
+    rule_write(limiter, id, &none, TRAIT_COMPANION, 0, (struct ban){0});
+    if (!again)
+        id_count(limiter, id);
+}
+
+/* Gives a policy its companion: the one that it has or takes over, one that is gone, or a new one
+ * if it needs one (POLICY_NONE). */
+static void companion_give(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_policy *policy, uint32_t companion) {
+    if (companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
+        companion = stint_names_free_id(limiter);
+    if (companion != POLICY_NONE && policy_traits(&limiter->policies[companion]) == 0)
+        companion_make(limiter, companion, id);
+    INSTANT(INSTANT_SET_UP);
+    /* M12: then comes the rule. 0: none */
+    atomic_store_relaxed_32(&limiter->records[id].companion, companion + 1);
 }
 
 /* Whether the companion of a policy is there, and is this policy's or about to be. If not,
@@ -350,9 +384,7 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
         return false;
     /* M12 */
     const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
-    return stint_limiter_policy_now(limiter, of) == id ||
-           (of < limiter->max_policies &&
-            (uint32_t)atomic_load_relaxed_32(&records[of].alias) == id + 1); /* M12 */
+    return stint_limiter_policy_now(limiter, of) == id || limiter_policy_after(limiter, of) == id;
 }
 
 /* Whether a companion is one that companion_make makes. */
@@ -366,43 +398,70 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
-/* Finishes or takes back what a death left half done with a companion: gives it to its policy, or
- * lets it go with that. If that never was, makes its id free. All policies were mended before. */
+/* Gives a companion to the policy that has it by now, or lets it go if none has. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
-    const uint32_t of = limiter->records[id].companion - 1;
-    const uint32_t now = stint_limiter_policy_now(limiter, of);
+    const uint32_t now = stint_limiter_policy_now(limiter, limiter_companion(limiter, id));
 
     if (policy_gone(&limiter->policies[id]))
         return;
-    const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
-
-    if (limiter_policy(limiter, of) == NULL) /* the companion has no slot */
-        id_free(limiter, id);
-    else if (has == id + 1)
+    if (now != POLICY_NONE && limiter_companion(limiter, now) == id)
         atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
-    else if (has == 0 && now == of)
-        atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
     else
         policy_end(limiter, id);
 }
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
-static void policy_write(struct stint_limiter *limiter, uint32_t id,
-                         const struct stint_policy *policy) {
-    const struct rule rule = rule_of(policy);
+static struct ban ban_of(const struct stint_policy *policy) {
+    return (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
+                        policy->ban_within};
+}
 
-    rule_write(limiter, id, &rule, traits_of(limiter, id, &rule), policy->window,
-               (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
-                            policy->ban_within});
+/* Whether an id is that of a policy that is gone, and had this name; or, its companion. */
+static bool was_named(const struct stint_limiter *limiter, uint32_t id, const char *name,
+                      bool companion) {
+    if (!policy_gone(&limiter->policies[id]) || is_companion(limiter, id) != companion)
+        return false;
+    const uint32_t of = companion ? limiter_companion(limiter, id) : id;
+    return of < limiter->max_policies &&
+           strncmp(limiter->records[of].name, name, STINT_NAME_SIZE) == 0;
+}
+
+struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
+                                   const struct stint_policy *policy, uint32_t old) {
+    const bool rules = (policy->flags & STINT_OVERRIDES) != 0;
+    struct policy_ids ids = {.old = old, .id = old, .companion = POLICY_NONE};
+    char name[STINT_NAME_SIZE];
+
+    if (old == POLICY_NONE)
+        stint_policy_name_of(policy, name);
+    else
+        memcpy(name, limiter->records[old].name, sizeof(name));
+    if (old != POLICY_NONE && stint_policy_stays(limiter, old, policy) != NULL)
+        ids.id = POLICY_NONE;
+    if (old != POLICY_NONE && (rules || ids.id == old))
+        ids.companion = limiter_companion(limiter, old);
+    const bool all = ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE);
+    for (uint32_t id = 0; !all && id < limiter_policy_count(limiter); id++) {
+        if (ids.id == POLICY_NONE && was_named(limiter, id, name, false) &&
+            stint_policy_stays(limiter, id, policy) == NULL) {
+            ids.id = id;
+            ids.again = true;
+        } else if (rules && ids.companion == POLICY_NONE && was_named(limiter, id, name, true)) {
+            ids.companion = id;
+            ids.again = true;
+        }
+    }
+    return ids;
 }
 
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t old, bool another, uint32_t *room) {
-    const bool companion = (policy->flags & STINT_OVERRIDES) != 0 &&
-                           (old == POLICY_NONE || limiter_companion(limiter, old) == POLICY_NONE);
+                      const struct policy_ids *ids, uint32_t *room) {
+    const uint32_t another = ids->id == POLICY_NONE;
+    const uint32_t companion =
+        ids->companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0;
 
-    if (another && *room == 0)
+    if (another > *room)
         return stint_failed_with(ENOSPC,
                                  "options.max_policies ids of policies are taken: those of "
                                  "removed and replaced ones %s",
@@ -410,27 +469,41 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
                                      ? "stay taken, as the table has no file"
                                      : "are free again when a process opens the table's file and "
                                        "nobody else has it open");
-    if ((uint32_t)another + companion > *room)
+    if (another + companion > *room)
         return stint_failed(ENOSPC, "STINT_OVERRIDES takes a second one of options.max_policies, "
                                     "and there is none left");
-    *room -= (uint32_t)another + companion;
+    *room -= another + companion;
     return 0;
 }
 
-/* A death leaves the old policy, or the new one for both ids (policy_mend). Until the old one ends,
- * it decides, and is found by the name. Both have the same companion, so no override is missed. */
-void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id, uint32_t old) {
-    const uint32_t count = limiter_policy_count(limiter);
-    const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
-    struct policy_record *record = &limiter->records[id];
+/* Lets a policy that is gone decide, from the end of the old one on. If this process dies before
+ * that, the old one stays. If it dies after that, a request wakes the policy (limiter.c,
+ * policy_wake), or whoever repairs. */
+static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t id,
+                           const struct stint_policy *policy) {
+    struct policy *written = &limiter->policies[id];
+    const struct rule rule = rule_of(policy);
+    const uint64_t traits = traits_of(limiter, id, &rule);
+    const uint64_t version =
+        rule_prepare(limiter, id, &rule, traits, policy->window, ban_of(policy));
 
     if (old != POLICY_NONE) {
+        atomic_store_relaxed_32(&limiter->records[old].alias, (id + 1) | ALIAS_WAKES); /* M12 */
+        policy_end(limiter, old);
         INSTANT(INSTANT_SET_UP);
-        atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
     }
+    (void)atomic_cas_seq(&written->version, version - 1, version); /* M12 */
+    policy_heat(written, traits);
+}
+
+/* Makes a policy that is gone, under a free id. */
+static void policy_begin(struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *policy) {
+    struct policy_record *record = &limiter->records[id];
+
     INSTANT(INSTANT_SET_UP);
-    *record = (struct policy_record){0}; /* a process that died here may have written some of it */
+    /* A process that died here may have written some of it. */
+    *record = (struct policy_record){.generation = record->generation};
     INSTANT(INSTANT_SET_UP);
     stint_policy_name_of(policy, record->name);
     record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
@@ -438,25 +511,39 @@ void stint_policy_create(struct stint_limiter *limiter, const struct stint_polic
     record->calendar = policy->calendar;
     record->offset = policy->offset;
     windows_write(limiter, id, longest_of(policy), policy->start, policy->flags);
-    companion_give(limiter, id, policy, /* POLICY_NONE + 1 is 0 */
-                   (policy->flags & STINT_OVERRIDES) != 0 ? companion + 1 : 0);
-    policy_write(limiter, id, policy);
-    INSTANT(INSTANT_SET_UP);
-    if (id != count)
-        stint_names_refilled(limiter, id);
-    else /* a companion that was made for this policy has the next id */
-        atomic_store_release(&limiter->header->policy_count, /* M12 */
-                             record->companion == id + 2 ? id + 2 : id + 1);
-    if (old != POLICY_NONE)
-        policy_end(limiter, old);
-    if (companion != POLICY_NONE)
-        companion_mend(limiter, companion);
 }
 
-void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
-                          const struct stint_policy *policy) {
-    companion_give(limiter, id, policy, limiter_companion(limiter, id) + 1);
-    policy_write(limiter, id, policy);
+/* An id that was a policy's may be used again. Its slots were swept while the policy was gone
+ * (sweep.c), so no count, override or ban of before is left. A thread that still decides by the
+ * policy of before finds no slot of its key, or one of now. It compares that one's tag, end and
+ * count as ever. So what it charges, it charges now. If it has read another limit or an override,
+ * it goes by that (A5). What it gives back was taken before, which the generation tells (refund.c;
+ * slot.c, stint_slot_take_back). */
+uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
+                           const struct policy_ids *ids) {
+    const uint32_t old = ids->old,
+                   id = ids->id == POLICY_NONE ? stint_names_free_id(limiter) : ids->id;
+    const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
+    const struct rule rule = rule_of(policy);
+    uint32_t *alias = &limiter->records[id].alias;
+
+    if (id != old) {
+        if (ids->id == POLICY_NONE)
+            policy_begin(limiter, id, policy);
+        else
+            generation_next(limiter, id);
+        rule_write(limiter, id, &rule, 0, policy->window, ban_of(policy));
+        if (ids->id == POLICY_NONE)
+            id_count(limiter, id);
+    }
+    companion_give(limiter, id, policy, ids->companion);
+    INSTANT(INSTANT_SET_UP);
+    if (old == POLICY_NONE)                /* what took its place is gone, too */
+        atomic_store_relaxed_32(alias, 0); /* M12 */
+    policy_replace(limiter, id == old ? POLICY_NONE : old, id, policy);
+    if (companion != POLICY_NONE)
+        companion_mend(limiter, companion);
+    return id;
 }
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
@@ -465,88 +552,6 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
     policy_end(limiter, id);
     if (companion != POLICY_NONE)
         policy_end(limiter, companion);
-}
-
-static int add(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
-    char name[STINT_NAME_SIZE];
-
-    stint_policy_name_of(policy, name);
-    int old = stint_names_find(limiter, name);
-    if (old >= 0) {
-        *id = (uint32_t)old;
-        const char *what = stint_policy_difference(limiter, *id, policy);
-        if (what == NULL)
-            return 0;
-        return stint_failed_with(EEXIST,
-                                 "a policy named %s exists with another %s: if that is to be "
-                                 "changed, stint_policy_change or stint_policies_apply does it",
-                                 name, what);
-    }
-    uint32_t room = stint_names_free_ids(limiter);
-    int error = stint_policy_room(limiter, policy, POLICY_NONE, true, &room);
-    if (error != 0)
-        return error;
-    *id = stint_names_free_id(limiter, POLICY_NONE);
-    stint_policy_create(limiter, policy, *id, POLICY_NONE);
-    return 0;
-}
-
-static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
-                        uint32_t *id) {
-    *id = stint_limiter_policy_now(limiter, *id);
-    if (*id == POLICY_NONE)
-        return stint_limiter_no_policy(limiter);
-    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
-        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    const char *stays = stint_policy_stays(limiter, *id, policy);
-    if (stays != NULL)
-        return stint_failed(EINVAL, stays);
-    uint32_t room = stint_names_free_ids(limiter);
-    return stint_policy_room(limiter, policy, *id, false, &room);
-}
-
-static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
-    int error = change_check(limiter, policy, id);
-
-    if (error == 0)
-        stint_policy_rewrite(limiter, *id, policy);
-    return error;
-}
-
-/* Calls one of these with a caller's policy, under the lock. */
-static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
-                     int (*make)(struct stint_limiter *limiter, const struct stint_policy *policy,
-                                 uint32_t *id)) {
-    struct stint_policy policy;
-
-    if (limiter == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_given(given, &policy);
-    if (error == 0)
-        error = stint_policies_begin(limiter);
-    if (error != 0)
-        return error;
-    return stint_limiter_unlock(limiter, make(limiter, &policy, id));
-}
-
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
-                     uint32_t *id) {
-    uint32_t added;
-    int error = with_lock(limiter, policy, &added, add);
-
-    if (error == 0 && id != NULL)
-        *id = added;
-    return error;
-}
-
-int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
-                        const struct stint_policy *policy) {
-    return with_lock(limiter, policy, &id, change);
-}
-
-int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
-                              const struct stint_policy *policy) {
-    return with_lock(limiter, policy, &id, change_check);
 }
 
 /* Whether a bucket, whose policy was read, is one that stint_policy_add can have made. */
@@ -628,7 +633,7 @@ int stint_policies_check(const struct stint_limiter *limiter) {
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
         const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if (alias > limiter->max_policies ||
+        if ((alias & ~ALIAS_WAKES) > limiter->max_policies ||
             !(is_companion(limiter, id) ? companion_whole(limiter, id)
                                         : policy_whole(limiter, id, count)))
             return stint_failed_with(
@@ -637,23 +642,41 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     return 0;
 }
 
-/* Finishes or takes back what a death left half done with a policy. */
+/* Prepares a policy that is gone, as it is to be woken: the table may have lost a page. */
+static void policy_prepare(struct stint_limiter *limiter, uint32_t id) {
+    const struct rule rule = policy_rule(&limiter->policies[id]);
+
+    (void)rule_prepare(limiter, id, &rule, traits_of(limiter, id, &rule),
+                       bucket_window(limiter, id), limiter_ban(limiter, id));
+}
+
+/* Finishes what a death left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
-    struct policy_record *record = &limiter->records[id];
     const struct rule rule = policy_rule(policy);
+    const uint32_t next = limiter_policy_after(limiter, id);
 
     policy_raise(limiter, id, &rule, bucket_window(limiter, id));
     policy_heat(policy, policy_traits(policy));
-    if (policy_gone(policy) || record->alias == 0)
-        return;
-    /* It was to be replaced. If the other policy decides, it is. */
-    const uint32_t other = record->alias - 1;
-    if (other != id && other < limiter->max_policies &&
-        policy_traits(&limiter->policies[other]) != 0)
-        policy_end(limiter, id);
-    else
-        atomic_store_relaxed_32(&record->alias, 0); /* M12 */
+    if (policy_gone(policy) && (limiter->records[id].alias & ALIAS_WAKES) != 0 &&
+        next < limiter_policy_count(limiter) && !is_companion(limiter, next) &&
+        policy_gone(&limiter->policies[next]))
+        policy_prepare(limiter, next);
+}
+
+void stint_policies_link(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        uint32_t *alias = &limiter->records[id].alias;
+        if (*alias == 0 || limiter_policy(limiter, id) == NULL)
+            continue;
+        /* Of a policy that decides: it was not replaced, or is back. Else this wakes the next. */
+        const uint32_t now = stint_limiter_policy_now(limiter, id);
+        const uint32_t leads = now == id ? 0 : now + 1;
+        if (now == POLICY_NONE || leads == *alias)
+            continue;
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_relaxed_32(alias, leads); /* M14 */
+    }
 }
 
 void stint_policies_repair(struct stint_limiter *limiter) {
@@ -668,6 +691,7 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
             policy_mend(limiter, id);
+    stint_policies_link(limiter);
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
             companion_mend(limiter, id);
@@ -684,6 +708,7 @@ void stint_policies_free(struct stint_limiter *limiter) {
         stint_limiter_counters_clear(limiter, id);
         id_free(limiter, id);
     }
+    stint_names_forget(limiter); /* of readers */
 }
 
 int stint_policies_lock(struct stint_limiter *limiter) {
@@ -707,13 +732,13 @@ int stint_policies_lock(struct stint_limiter *limiter) {
 int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
-    int found = stint_names_find(limiter, name);
-    if (found < 0) {
+    const uint32_t found = stint_names_find(limiter, name);
+    if (found == POLICY_NONE) {
         const int error = stint_limiter_whole(limiter);
         return error != 0 ? error : stint_failed(ENOENT, "there is no policy of that name");
     }
     if (id != NULL)
-        *id = (uint32_t)found;
+        *id = found;
     return 0;
 }
 

@@ -42,19 +42,35 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy);
 
-/* Takes from `room`, the number of free ids, those that a policy needs: `another` one for itself,
- * and one for a companion (override.h) if the old policy (POLICY_NONE: none) leaves it none.
- * Returns 0, or -ENOSPC with a reason. */
-int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t old, bool another, uint32_t *room);
+/* The ids of a policy that is to be added, changed or replaced. POLICY_NONE: there is none, or one
+ * that is free will be. */
+struct policy_ids {
+    uint32_t old;       /* by which its name decides */
+    uint32_t id;        /* by which it will: `old`, or that of a policy that is gone */
+    uint32_t companion; /* that it keeps or takes over, or that is gone */
+    bool again;         /* one of these was gone: sweep.c is called before it is used */
+};
 
-/* These three add, change and remove a policy. Under the lock; the policy was checked, and there is
- * room. `id` is one of stint_names_free_id. An old policy (POLICY_NONE: none) is replaced: its id
- * leads to the new one from then on. */
-void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id, uint32_t old);
-void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
-                          const struct stint_policy *policy);
+/* Finds them. A policy that is changed keeps its id. One that is replaced, or is back, gets the id
+ * that a policy of its name had, from which it could be changed. */
+struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
+                                   const struct stint_policy *policy, uint32_t old);
+
+/* Takes from `room`, the number of free ids, those that a policy needs. Returns 0, or -ENOSPC with
+ * a reason. */
+int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                      const struct policy_ids *ids, uint32_t *room);
+
+/* Adds, changes or replaces a policy. Under the lock; the policy was checked, and there is room. A
+ * policy that is replaced leads to the new one from then on. Returns the new one's id. */
+uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
+                           const struct policy_ids *ids);
+
+/* Removes a policy, under the lock. */
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
+
+/* Leads the id of each policy that was replaced straight to the one that decides in its place.
+ * Under the lock, after stint_policy_make. A death before leaves ids that lead there by others. */
+void stint_policies_link(struct stint_limiter *limiter);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * All policies of a table from one text. Read stint_policies_apply in stint.h first.
+ * The calls that add, change, replace and remove policies: all of a table from one text, or one.
+ * Read stint_policies_apply in stint.h first.
  *
  *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
- *     3  change_make    one by one, each at once (policy.c)
- *     4  sweep, and what was done is told, without the lock */
+ *     3  change_make    one by one, each at once (policy.c); before and after that the slots of
+ *                       policies that are gone are swept
+ *     4  change_tell    without the lock */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 
 #include "base/counters.h"
 #include "base/message.h"
+#include "policy/check.h"
 #include "policy/names.h"
 #include "policy/notation.h"
 #include "policy/policy.h"
@@ -22,8 +25,8 @@ struct change {
     const char *at; /* its line in the caller's text; NULL: it has none, and is removed */
     unsigned line;  /* number */
     enum stint_change_kind kind;
-    uint32_t id;                /* the policy's when all is done; POLICY_NONE: not known yet */
-    uint32_t old;               /* that of what was there; POLICY_NONE: nothing was */
+    struct policy_ids ids;      /* as they are planned */
+    uint32_t id;                /* when all is done; POLICY_NONE: not known yet */
     char name[STINT_NAME_SIZE]; /* by which it is found */
     struct stint_policy policy; /* as it is to be */
     struct stint_policy was;
@@ -158,9 +161,10 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */
 
-/* Notes what there is under an id, as a text would say it. */
-static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
-    change->old = id;
+/* Notes what there is under the old id, as a text would say it. */
+static void was_read(const struct stint_limiter *limiter, struct change *change) {
+    const uint32_t id = change->ids.old;
+
     change->was = stint_policy_read(limiter, id);
     if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
@@ -170,19 +174,17 @@ static void was_read(const struct stint_limiter *limiter, struct change *change,
 }
 
 static void change_plan(const struct stint_limiter *limiter, struct change *change) {
-    const int found = stint_names_find(limiter, change->name);
+    const uint32_t old = stint_names_find(limiter, change->name);
 
-    change->old = POLICY_NONE;
-    if (found >= 0)
-        was_read(limiter, change, (uint32_t)found);
-    const bool another =
-        found < 0 || stint_policy_stays(limiter, change->old, &change->policy) != NULL;
-    change->id = another ? POLICY_NONE : change->old;
-    change->kind = found < 0 ? STINT_POLICY_ADDED
-                   : another ? STINT_POLICY_REPLACED
-                   : stint_policy_difference(limiter, change->old, &change->policy) != NULL
+    change->ids = stint_policy_ids(limiter, &change->policy, old);
+    change->id = change->ids.id;
+    change->kind = old == POLICY_NONE  ? STINT_POLICY_ADDED
+                   : change->id != old ? STINT_POLICY_REPLACED
+                   : stint_policy_difference(limiter, old, &change->policy) != NULL
                        ? STINT_POLICY_CHANGED
                        : STINT_POLICY_UNCHANGED;
+    if (old != POLICY_NONE)
+        was_read(limiter, change);
 }
 
 /* Adds a removal for each policy that no line is about. `changes->all` has room. */
@@ -192,15 +194,15 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
     if (named == NULL)
         return stint_failed(ENOMEM, "no memory for the policies to be removed");
     for (size_t i = 0; i < changes->lines; i++)
-        if (changes->all[i].old != POLICY_NONE)
-            named[changes->all[i].old] = true;
+        if (changes->all[i].ids.old != POLICY_NONE)
+            named[changes->all[i].ids.old] = true;
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (named[id] || !limiter_decides_by(limiter, id))
             continue;
         struct change *change = &changes->all[changes->count++];
-        *change = (struct change){.kind = STINT_POLICY_REMOVED, .id = id};
+        *change = (struct change){.kind = STINT_POLICY_REMOVED, .ids.old = id, .id = id};
         memcpy(change->name, limiter->records[id].name, sizeof(change->name) - 1);
-        was_read(limiter, change, id);
+        was_read(limiter, change);
     }
     free(named);
     return 0;
@@ -213,8 +215,7 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
         change_plan(limiter, change);
-        int error = stint_policy_room(limiter, &change->policy, change->old,
-                                      change->id == POLICY_NONE, &room);
+        int error = stint_policy_room(limiter, &change->policy, &change->ids, &room);
         if (error != 0)
             return failed_in_line(error, change->line, change->at, wrong);
     }
@@ -224,14 +225,24 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 /* ---- 3  Doing it ----------------------------------------------------------------------------- */
 
 static void change_make(struct stint_limiter *limiter, struct change *change) {
-    if (change->id == POLICY_NONE) {
-        change->id = stint_names_free_id(limiter, POLICY_NONE);
-        stint_policy_create(limiter, &change->policy, change->id, change->old);
-    } else if (change->kind == STINT_POLICY_CHANGED) {
-        stint_policy_rewrite(limiter, change->id, &change->policy);
-    } else if (change->kind == STINT_POLICY_REMOVED) {
+    if (change->kind == STINT_POLICY_REMOVED)
         stint_policy_end(limiter, change->id);
-    }
+    else if (change->kind != STINT_POLICY_UNCHANGED)
+        change->id = stint_policy_make(limiter, &change->policy, &change->ids);
+}
+
+/* Makes all changes, under the lock. */
+static void all_make(struct stint_limiter *limiter, struct changes *changes) {
+    bool again = false;
+
+    for (size_t i = 0; i < changes->lines; i++)
+        again |= changes->all[i].ids.again;
+    if (again)
+        (void)stint_sweep(limiter);
+    for (size_t i = 0; i < changes->count; i++)
+        change_make(limiter, &changes->all[i]);
+    stint_policies_link(limiter);
+    (void)stint_sweep(limiter);
 }
 
 /* Plans the changes, and makes them if this is no dry run. A reader's dry run takes no lock: what
@@ -244,8 +255,8 @@ static int changes_make(struct stint_limiter *limiter, struct changes *changes, 
     if (error != 0)
         return error;
     error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0, wrong);
-    for (size_t i = 0; error == 0 && !dry && i < changes->count; i++)
-        change_make(limiter, &changes->all[i]);
+    if (error == 0 && !dry)
+        all_make(limiter, changes);
     return locks ? stint_limiter_unlock(limiter, error) : error;
 }
 
@@ -270,7 +281,7 @@ static void change_tell(const struct change *change,
         (void)stint_policy_format(&change->policy, text, sizeof(text));
         tells.text = text;
     }
-    if (change->old != POLICY_NONE) {
+    if (change->ids.old != POLICY_NONE) {
         (void)stint_policy_format(&change->was, was, sizeof(was));
         tells.was = was;
     }
@@ -293,14 +304,102 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
         lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0, &place);
     if (error == 0)
         error = changes_make(limiter, &changes, flags, &place);
-    if (error == 0 && (flags & STINT_DRY_RUN) == 0)
-        (void)stint_sweep(limiter);
     for (size_t i = 0; error == 0 && told != NULL && i < changes.count; i++)
         change_tell(&changes.all[i], told, context);
     if (error != 0 && wrong != NULL)
         *wrong = place;
     free(changes.all);
     return error;
+}
+
+/* ---- One policy ------------------------------------------------------------------------------ */
+
+/* Adds a policy, or changes the old one, if there is room. */
+static int make(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t old,
+                uint32_t *id) {
+    const struct policy_ids ids = stint_policy_ids(limiter, policy, old);
+    uint32_t room = stint_names_free_ids(limiter);
+    const int error = stint_policy_room(limiter, policy, &ids, &room);
+
+    if (error != 0)
+        return error;
+    if (ids.again)
+        (void)stint_sweep(limiter);
+    *id = stint_policy_make(limiter, policy, &ids);
+    return 0;
+}
+
+static int add(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
+    char name[STINT_NAME_SIZE];
+
+    stint_policy_name_of(policy, name);
+    *id = stint_names_find(limiter, name);
+    if (*id != POLICY_NONE) {
+        const char *what = stint_policy_difference(limiter, *id, policy);
+        if (what == NULL)
+            return 0;
+        return stint_failed_with(EEXIST,
+                                 "a policy named %s exists with another %s: if that is to be "
+                                 "changed, stint_policy_change or stint_policies_apply does it",
+                                 name, what);
+    }
+    return make(limiter, policy, POLICY_NONE, id);
+}
+
+static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
+                        uint32_t *id) {
+    *id = stint_limiter_policy_now(limiter, *id);
+    if (*id == POLICY_NONE)
+        return stint_limiter_no_policy(limiter);
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
+    const char *stays = stint_policy_stays(limiter, *id, policy);
+    if (stays != NULL)
+        return stint_failed(EINVAL, stays);
+    uint32_t room = stint_names_free_ids(limiter);
+    const struct policy_ids ids = stint_policy_ids(limiter, policy, *id);
+    return stint_policy_room(limiter, policy, &ids, &room);
+}
+
+static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
+    const int error = change_check(limiter, policy, id);
+    return error != 0 ? error : make(limiter, policy, *id, id);
+}
+
+/* Calls one of these with a caller's policy, under the lock. */
+static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
+                     int (*call)(struct stint_limiter *limiter, const struct stint_policy *policy,
+                                 uint32_t *id)) {
+    struct stint_policy policy;
+
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policy_given(given, &policy);
+    if (error == 0)
+        error = stint_policies_begin(limiter);
+    if (error != 0)
+        return error;
+    return stint_limiter_unlock(limiter, call(limiter, &policy, id));
+}
+
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t added;
+    int error = with_lock(limiter, policy, &added, add);
+
+    if (error == 0 && id != NULL)
+        *id = added;
+    return error;
+}
+
+int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                        const struct stint_policy *policy) {
+    return with_lock(limiter, policy, &id, change);
+}
+
+int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
+                              const struct stint_policy *policy) {
+    return with_lock(limiter, policy, &id, change_check);
 }
 
 int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
@@ -311,11 +410,8 @@ int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
         return error;
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
-        error = stint_limiter_no_policy(limiter);
-    else
-        stint_policy_end(limiter, id);
-    error = stint_limiter_unlock(limiter, error);
-    if (error == 0)
-        (void)stint_sweep(limiter);
-    return error;
+        return stint_limiter_unlock(limiter, stint_limiter_no_policy(limiter));
+    stint_policy_end(limiter, id);
+    (void)stint_sweep(limiter);
+    return stint_limiter_unlock(limiter, 0);
 }

@@ -35,7 +35,8 @@ static int policies_move(const struct move *move) {
             "are taken in the table",
             (unsigned)count);
     memcpy(to->policies, from->policies, count * sizeof(*to->policies));
-    memcpy(to->records, from->records, count * sizeof(*to->records));
+    for (uint32_t id = 0; id < from->max_policies && id < to->max_policies; id++)
+        to->records[id] = from->records[id]; /* a free one has a generation */
     to->header->policy_count = count;
     to->header->bulk_window = from->header->bulk_window;
     to->header->smooth = from->header->smooth;

@@ -20,8 +20,11 @@
  * Overrides come last. A decision that misses one for that reason charges no slot of its policy by
  * the policy's own limit: it commits no claim, and the slot that it saw has another tag.
  *
- * The sweep takes no lock. If its thread dies, the slots that it leaves last as long as their
- * windows. The next removal, or the next opener that is alone, sweeps again. */
+ * The id of a policy that is gone may be used again (policy.c, stint_policy_make). Then no slot of
+ * before may be left, and no sweep may be under way: it would take a slot of now for one of before
+ * that had the same tag and state. So whoever sweeps has the table's lock, or the table alone.
+ * Whoever uses an id again sweeps first. If the sweep's process dies, the slots that it leaves last
+ * as long as their windows, or until somebody sweeps again. */
 #include "table/sweep.h"
 
 #include "note.h"

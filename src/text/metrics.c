@@ -135,23 +135,18 @@ static bool is_told(const struct metrics *metrics, uint32_t id) {
     return (metrics->told[id / 64] >> id % 64 & 1) != 0;
 }
 
-/* Picks the policies in the text once, so that all families have the same. No two have one name: of
- * a policy that is being replaced and its replacement, one is left out. */
+/* Picks the policies in the text once, so that all families have the same. No two have one name:
+ * one that was replaced meanwhile is left out. */
 static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
                           uint32_t count) {
-    for (uint32_t id = 0; id < count; id++)
-        if (limiter_decides_by(limiter, id))
-            metrics->told[id / 64] |= UINT64_C(1) << id % 64;
     for (uint32_t id = 0; id < count; id++) {
-        if (!is_told(metrics, id))
-            continue;
-        /* Written before the replacement's version, as the traits after it (M15). */
-        uint32_t other = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if (policy_traits(&limiter->policies[id]) == 0)
-            metrics->told[id / 64] &= ~(UINT64_C(1) << id % 64);
-        else if (other != 0 && other <= count)
-            metrics->told[(other - 1) / 64] &= ~(UINT64_C(1) << (other - 1) % 64);
+        const uint32_t now = stint_limiter_policy_now(limiter, id);
+        if (now < count)
+            metrics->told[now / 64] |= UINT64_C(1) << now % 64;
     }
+    for (uint32_t id = 0; id < count; id++)
+        if (!limiter_decides_by(limiter, id))
+            metrics->told[id / 64] &= ~(UINT64_C(1) << id % 64);
 }
 
 /* ---- The labels of all samples --------------------------------------------------------------- */

@@ -294,6 +294,8 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
     size_t record = (size_t)((char *)limiter->records - (char *)limiter->header);
     size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
+    const uint64_t now = limiter->policies[0].version % 2;
+    const size_t rule = policy + offsetof(struct policy, rules[now]);
     stint_close(limiter);
 
     /* Of the shape. (A server is told that it is not his: test_other_options.) */
@@ -317,9 +319,9 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {offsetof(struct header, policy_count) + 4, 0x01, "policies"},
         {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
         {policy + offsetof(struct policy, start) + 7, 0x40, "policy 0"},
-        {policy + offsetof(struct policy, rules) + 24 + 3, 0x80, "policy 0"},  /* limit */
-        {policy + offsetof(struct policy, rules) + 24 + 15, 0x7f, "policy 0"}, /* jitter */
-        {policy + offsetof(struct policy, rules) + 24 + 18, 0x70, "policy 0"}, /* stripes */
+        {rule + 3, 0x80, "policy 0"},  /* limit */
+        {rule + 15, 0x7f, "policy 0"}, /* jitter */
+        {rule + 18, 0x70, "policy 0"}, /* stripes */
         {policy + offsetof(struct policy, reciprocal), 0x01, "policy 0"},
         {policy + offsetof(struct policy, fade), 0x01, "policy 0"},
         {record + offsetof(struct policy_record, calendar), STINT_CALENDAR_MONTH, "policy 0"},
@@ -330,7 +332,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},
-        {record + offsetof(struct policy_record, bans[1]), 0x01, "policy 0"},
+        {record + offsetof(struct policy_record, bans[now]), 0x01, "policy 0"},
         {shard + offsetof(struct shard, filter), 0x01, NULL}, /* a key may have an override */
         {offsetof(struct header, features), 0x02, "features"},
         {offsetof(struct header, features) + 7, 0x80, "features"},
@@ -388,7 +390,8 @@ TEST_IN_DIRECTORY(test_damaged_companion) {
     const struct policy *policy = &limiter->policies[companion];
     const struct policy_record *record = &limiter->records[companion];
     const char *begin = (const char *)limiter->header;
-    const size_t rule = (size_t)((const char *)&policy->rules[1] - begin);
+    const uint64_t now = policy->version % 2;
+    const size_t rule = (size_t)((const char *)&policy->rules[now] - begin);
     const size_t leads = (size_t)((const char *)&record->companion - begin);
     const struct damage damages[] = {
         {(size_t)(record->name - begin), 0x41, "policy 1"},
@@ -425,7 +428,8 @@ TEST_IN_DIRECTORY(test_damaged_bucket) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
     const char *begin = (const char *)limiter->header;
-    const size_t rule = (size_t)((const char *)&policy->rules[1] - begin);
+    const uint64_t now = policy->version % 2;
+    const size_t rule = (size_t)((const char *)&policy->rules[now] - begin);
     const size_t length = (size_t)((const char *)&policy->length - begin);
     const size_t window = (size_t)((const char *)&policy->window - begin);
     const struct damage damages[] = {
@@ -434,13 +438,13 @@ TEST_IN_DIRECTORY(test_damaged_bucket) {
         {length + 6, 0x01, "policy 0"},
         {window, 0x80, "policy 0"},
         {window + 7, 0x80, "policy 0"},
-        {rule, 0x01, "policy 0"},                                               /* limit */
-        {rule + sizeof(uint32_t), 0x01, "policy 0"},                            /* burst */
-        {rule + RULE_TRAITS * sizeof(uint64_t) + 1, 0x20, "policy 0"},          /* a bucket */
-        {(size_t)((const char *)&record->bucket[1][0] - begin), 1, "policy 0"}, /* unit */
-        {(size_t)((const char *)&record->bucket[1][1] - begin), 1, "policy 0"},
-        {(size_t)((const char *)&record->bucket_window[1] - begin), 0x80, "policy 0"},
-        {(size_t)((const char *)&record->bucket_window[0] - begin), 0x01, NULL}, /* not in use */
+        {rule, 0x01, "policy 0"},                                                 /* limit */
+        {rule + sizeof(uint32_t), 0x01, "policy 0"},                              /* burst */
+        {rule + RULE_TRAITS * sizeof(uint64_t) + 1, 0x20, "policy 0"},            /* a bucket */
+        {(size_t)((const char *)&record->bucket[now][0] - begin), 1, "policy 0"}, /* unit */
+        {(size_t)((const char *)&record->bucket[now][1] - begin), 1, "policy 0"},
+        {(size_t)((const char *)&record->bucket_window[now] - begin), 0x80, "policy 0"},
+        {(size_t)((const char *)&record->bucket_window[!now] - begin), 0x01, NULL}, /* not in use */
     };
     size_t size;
     unsigned char *table = bytes_of(limiter, &size);
@@ -459,10 +463,11 @@ TEST_IN_DIRECTORY(test_rule_of_no_policy) {
     struct stint_limiter *limiter = open_shared(1000), *two;
     uint32_t minute = add_policy(limiter, "minute", 1000, MINUTE, 0, 0);
     const uint64_t traits = (uint64_t)1000 << 32 | TRAIT_EXISTS;
+    const uint64_t now = limiter->policies[minute].version % 2;
     for (uint64_t stripes = 0; stripes <= 7; stripes++) {
         for (unsigned rule = 0; rule < 2; rule++)
             limiter->policies[9].rules[rule][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
-        limiter->policies[minute].rules[0][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
+        limiter->policies[minute].rules[!now][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
         two = open_shared(1000);
         const struct stint_request requests[2] = {{.key = {5}, .policy = 9, .cost = 900},
                                                   {.key = {5}, .policy = minute, .cost = 1}};
@@ -474,7 +479,7 @@ TEST_IN_DIRECTORY(test_rule_of_no_policy) {
         stint_close(two);
     }
     assert_int_equal(used_of(limiter, minute, 5), 8);
-    limiter->policies[minute].rules[1][RULE_TRAITS] |= UINT64_C(7) << TRAIT_STRIPES; /* 128 */
+    limiter->policies[minute].rules[now][RULE_TRAITS] |= UINT64_C(7) << TRAIT_STRIPES; /* 128 */
     assert_true(ask(limiter, minute, 6, 900, 0).granted <= 1000);
     stint_close(limiter);
     const struct stint_options options = shared_options(1000);

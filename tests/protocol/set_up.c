@@ -78,6 +78,28 @@ static const struct scene deaths[] = {
               "find s 9/100s stripes=4; find c 5/100s capacity=10; tidy; turn 2; open; find p none;"
               "take s other = placed; take c other = placed"},
 
+    /* Whose ids are used again: nothing that was counted or set before is there. */
+    {"a policy that is back", DIES,
+     .before = THREE "; apply 5/200s name=p; turn 2; take p key x2 quiet",
+     .a = "apply 7/100s name=p",
+     .after = "find p 5/200s or 7/100s; find s 9/100s stripes=4; take p key quiet; turn 4;"
+              "apply 7/100s name=p; find p 7/100s; take p key rest quiet;"
+              "take p key look quiet = used 7;"
+              "apply 5/200s name=p; turn 6; find p 5/200s; take p key look quiet = used 0;"
+              "tidy 4"},
+    {"a policy that is added again", DIES, .before = THREE "; remove p; turn 2",
+     .a = "add p 9/100s", .after = "find p none or 9/100s; add p 9/100s; find p 9/100s;"
+                                   "take p key rest quiet; take p key look quiet = used 9; tidy 3"},
+    {"a sweep that is cut off", DIES, .before = "add p 7/100s; take p key x6",
+     .a = "apply 5/200s name=p",
+     .after = "turn 2; take p key quiet; apply 7/100s name=p; take p key look quiet = used 7 or 0"},
+    {"overrides that are back", DIES,
+     .before = "add r 2/100s overrides; override r other 0 10000; apply 4/200s name=r",
+     .a = "apply 2/100s overrides name=r",
+     .after = "find r 4/200s or 2/100s overrides; apply 2/100s overrides name=r; turn 4;"
+              "take r other quiet = yes; override r other 3 10000;"
+              "take r other cost 4 look quiet = capacity 3; tidy 3"},
+
     /* A policy gets its companion, or the next one gives it. */
     {"a policy that gets overrides", DIES, .before = "add r 2/100s", .a = "change r 2/100s ban=1h",
      .after = "open; change r 2/100s ban=1h; override r key 3 10000;"
