@@ -173,14 +173,20 @@ void stint_memory_free(struct memory *memory) {
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
+/* Others that have a lock of the file, as far as the system tells. */
+struct holders {
+    long found[HOLDERS_TOLD]; /* the first ones */
+    unsigned count;
+};
+
+static struct holders holders_find(int file) {
+    struct holders holders = {.count = 0};
     struct stat ours;
     char line[256], place[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
     FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
 
-    (void)snprintf(said, HOLDER_SIZE, "another process");
     if (locks == NULL)
-        return said;
+        return holders;
     (void)snprintf(place, sizeof(place), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
                    (unsigned long)ours.st_ino);
     while (fgets(line, sizeof(line), locks) != NULL) {
@@ -190,10 +196,37 @@ const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
         const char *blank = strrchr(line, ' ');
         const pid_t process = blank == NULL ? 0 : (pid_t)strtol(blank, NULL, 10);
         /* One that took the lock, and left it to its children, may be gone. */
-        if (process > 0 && process != getpid() && (kill(process, 0) == 0 || errno == EPERM))
-            (void)snprintf(said, HOLDER_SIZE, "process %ld", (long)process);
+        if (process <= 0 || process == getpid() || (kill(process, 0) != 0 && errno != EPERM))
+            continue;
+        if (holders.count < HOLDERS_TOLD)
+            holders.found[holders.count] = (long)process;
+        holders.count++;
     }
     (void)fclose(locks);
+    return holders;
+}
+
+const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
+    const struct holders holders = holders_find(file);
+
+    (void)snprintf(said, HOLDER_SIZE, holders.count == 0 ? "another process" : "process %ld",
+                   holders.found[0]);
+    return said;
+}
+
+const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]) {
+    const struct holders holders = holders_find(file);
+    size_t length = (size_t)snprintf(said, HOLDERS_SIZE, "this process");
+
+    for (unsigned i = 0; i < holders.count && i < HOLDERS_TOLD; i++)
+        length += (size_t)snprintf(said + length, HOLDERS_SIZE - length, "%s %ld",
+                                   i > 0                ? ","
+                                   : holders.count == 1 ? " and process"
+                                                        : " and processes",
+                                   holders.found[i]);
+    if (holders.count > HOLDERS_TOLD)
+        (void)snprintf(said + length, HOLDERS_SIZE - length, " and %u more",
+                       holders.count - HOLDERS_TOLD);
     return said;
 }
 

@@ -71,6 +71,12 @@ int stint_memory_file_open(struct memory *memory, const char *path, bool read_on
 #define HOLDER_SIZE 32
 const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]);
 
+/* Names all that have, and this one: "this process and processes 12, 34 and 5 more". Returns
+ * `said`. */
+#define HOLDERS_TOLD 8
+#define HOLDERS_SIZE (64 + HOLDERS_TOLD * 12)
+const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]);
+
 /* Reads the first bytes of the file. */
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 

@@ -455,6 +455,31 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
     return ids;
 }
 
+/* Says that no id is left for what a policy needs, and how ids become free. */
+static int no_room(const struct stint_limiter *limiter, const char *what) {
+    const int file = limiter->memory.file;
+    char holders[HOLDERS_SIZE];
+    unsigned gone = 0;
+
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
+        gone += policy_gone(&limiter->policies[id]);
+    if (gone == 0)
+        return stint_failed_with(ENOSPC, "%s. All are in use: %s", what,
+                                 file < 0 ? "open a limiter with more of them"
+                                          : "stint_resize gives the table more of them");
+    if (file < 0)
+        return stint_failed_with(ENOSPC,
+                                 "%s. %u of %u are of removed and replaced policies. These stay "
+                                 "taken, as the table has no file: open it anew",
+                                 what, gone, (unsigned)limiter->max_policies);
+    return stint_failed_with(ENOSPC,
+                             "%s. %u of %u are of removed and replaced policies. These are free "
+                             "again when a process opens the table's file and nobody else has it "
+                             "open. It is open in %s: end all, then start one",
+                             what, gone, (unsigned)limiter->max_policies,
+                             stint_memory_file_holders(file, holders));
+}
+
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
                       const struct policy_ids *ids, uint32_t *room) {
     const uint32_t another = ids->id == POLICY_NONE;
@@ -462,16 +487,10 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
         ids->companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0;
 
     if (another > *room)
-        return stint_failed_with(ENOSPC,
-                                 "options.max_policies ids of policies are taken: those of "
-                                 "removed and replaced ones %s",
-                                 limiter->memory.file < 0
-                                     ? "stay taken, as the table has no file"
-                                     : "are free again when a process opens the table's file and "
-                                       "nobody else has it open");
+        return no_room(limiter, "options.max_policies ids of policies are taken");
     if (another + companion > *room)
-        return stint_failed(ENOSPC, "STINT_OVERRIDES takes a second one of options.max_policies, "
-                                    "and there is none left");
+        return no_room(limiter, "STINT_OVERRIDES takes a second one of options.max_policies, and "
+                                "there is none left");
     *room -= another + companion;
     return 0;
 }

@@ -65,7 +65,7 @@ static void comment_cut(char *line) {
 
 /* Puts the line before the reason of the last call, which is about a character of the text. */
 static int failed_in_line(int error, unsigned line, const char *at, const char **wrong) {
-    char reason[256];
+    char reason[400]; /* the longest names processes (policy.c, no_room) */
 
     (void)snprintf(reason, sizeof(reason), "%s", stint_reason());
     *wrong = at;

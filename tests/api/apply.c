@@ -4,6 +4,7 @@
  * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
  * the id of a policy that was. */
 #include "base/limiter.h"
+#include "children.h"
 #include "directory.h"
 #include "policy/policy.h"
 #include "slot.h"
@@ -244,6 +245,43 @@ TEST(test_no_room) {
     assert_int_equal(policy_found(limiter, "b"), 1);
     struct stint_policy more = make_policy("more", 1, MINUTE, 0, 0);
     assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    assert_reason("taken. All are in use: open a limiter with more");
+    assert_int_equal(stint_policy_remove(limiter, 1), 0);
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    assert_reason("taken. 1 of 3 are of removed and replaced policies. These stay taken, as the "
+                  "table has no file: open it anew");
+    stint_close(limiter);
+}
+
+/* Who has the file open is named. */
+TEST_IN_DIRECTORY(test_no_room_in_a_file) {
+    struct stint_limiter *limiter = open_few(2, path);
+    char both[60];
+    apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
+    struct stint_policy more = make_policy("more", 1, MINUTE, 0, 0);
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    assert_reason("taken. All are in use: stint_resize");
+    assert_int_equal(stint_policy_remove(limiter, 1), 0);
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    assert_reason("1 of 2 are of removed and replaced policies");
+    assert_reason("It is open in this process: end all");
+    int opened[2], ends[2];
+    char byte = 0;
+    assert_true(pipe(opened) == 0 && pipe(ends) == 0);
+    const pid_t child = forked();
+    if (child == 0) {
+        (void)close(ends[1]);
+        const bool good = open_few(2, path) != NULL && write(opened[1], &byte, 1) == 1;
+        _exit(good && read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    assert_int_equal(read(opened[0], &byte, 1), 1);
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    snprintf(both, sizeof both, "It is open in this process and process %d: end", (int)child);
+    assert_reason(both);
+    (void)close(ends[1]);
+    assert_good(child);
+    for (unsigned i = 0; i < 3; i++)
+        (void)close(i < 2 ? opened[i] : ends[0]);
     stint_close(limiter);
 }
 
