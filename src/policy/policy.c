@@ -441,9 +441,12 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
         ids.id = POLICY_NONE;
     if (old != POLICY_NONE && (rules || ids.id == old))
         ids.companion = limiter_companion(limiter, old);
+    /* It cannot change, but of a bucket, and tells most policies apart at once. */
+    const tick_t length = policy->burst != 0 ? 0 : longest_of(policy);
     const bool all = ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE);
     for (uint32_t id = 0; !all && id < limiter_policy_count(limiter); id++) {
-        if (ids.id == POLICY_NONE && was_named(limiter, id, name, false) &&
+        if (ids.id == POLICY_NONE && (length == 0 || limiter->policies[id].length == length) &&
+            was_named(limiter, id, name, false) &&
             stint_policy_stays(limiter, id, policy) == NULL) {
             ids.id = id;
             ids.again = true;
@@ -684,17 +687,24 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
 }
 
 void stint_policies_link(struct stint_limiter *limiter) {
+    uint32_t alias = 0, leads = 0; /* of the id before: mostly those of one name stand together */
+
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        uint32_t *alias = &limiter->records[id].alias;
-        if (*alias == 0 || limiter_policy(limiter, id) == NULL)
+        uint32_t *own = &limiter->records[id].alias, led = 0;
+        if (*own == 0 || limiter_policy(limiter, id) == NULL)
             continue;
-        /* Of a policy that decides: it was not replaced, or is back. Else this wakes the next. */
-        const uint32_t now = stint_limiter_policy_now(limiter, id);
-        const uint32_t leads = now == id ? 0 : now + 1;
-        if (now == POLICY_NONE || leads == *alias)
+        if (policy_gone(&limiter->policies[id])) { /* else it was not replaced, or is back */
+            if (*own != alias) {
+                const uint32_t now = stint_limiter_policy_now(limiter, id); /* wakes the next one */
+                alias = *own;
+                leads = now == POLICY_NONE ? alias : now + 1;
+            }
+            led = leads;
+        }
+        if (led == *own)
             continue;
         INSTANT(INSTANT_SET_UP);
-        atomic_store_relaxed_32(alias, leads); /* M14 */
+        atomic_store_relaxed_32(own, led); /* M14 */
     }
 }
 

@@ -876,7 +876,7 @@ TEST_IN_DIRECTORY(test_to_and_fro) {
         struct stint_limiter *limiter = open_few(rows[i / 3].ids, i % 3 == 0 ? NULL : path);
         const uint64_t key = number_key(limiter, 1).hash;
         uint32_t held[4] = {0}, limit;
-        for (unsigned round = 0; round < 100; round++) {
+        for (unsigned round = 0; round < 1000; round++) {
             const unsigned turn = round % (texts[2] == NULL ? 2 : texts[3] == NULL ? 3 : 4);
             struct stint_limiter *by = i % 3 == 2 && round % 2 == 0 ? stays : limiter;
             apply(by, texts[turn], STINT_PRUNE, NULL);

@@ -195,6 +195,18 @@ class Server(Example):
         self.says("is ready", times=2)
         self.assertEqual(self.statuses("/", "/"), [200, 429])
 
+    def test_windows_to_and_fro(self):
+        """Each restart begins beside the server before, with the other window. No start wants for an id."""
+        windows = [f"9/{window} name=client\n9M/{window} name=traffic\n9/{window} name=free\n9/{window} name=paid\n"
+                   for window in ("d", "h")]
+        running = self.serve(windows[0]).pid
+        for restart in range(1, 1 + int(os.environ.get("STINT_TEST_RESTARTS", "70"))):
+            self.policies.write_text(windows[restart % 2])
+            os.kill(running, signal.SIGUSR2)
+            running = int(self.says(r"(\d+) is ready", times=restart + 1)[-1])
+        self.assertEqual(self.statuses("/"), [200])
+        self.assertEqual(len(self.said.read_text().splitlines()), 1 + restart)  # nobody complains
+
     def test_requests_that_are_none(self):
         """By the sanitizers' build of the server, with the library as it is installed."""
         self.serve(f"1K/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",

@@ -174,6 +174,61 @@ TEST(test_deaths_in_hand_over) {
     }
 }
 
+/* ---- Costs ----------------------------------------------------------------------------------- */
+
+static uint64_t steps;
+
+static void count_step(const void *word) {
+    (void)word;
+    steps++;
+}
+
+static void replace(struct stint_limiter *limiter, unsigned seconds) {
+    char text[FORM_MAX];
+    FORM(text, "7/%us name=x", seconds);
+    assert_int_equal(stint_policies_apply(limiter, text, 0, NULL, NULL, NULL), 0);
+}
+
+/* The atomic operations of a decision by the name's first id, of finding it, and of replacing it by
+ * a policy that it was before. */
+static void costs_count(struct stint_limiter *limiter, unsigned seconds, uint64_t costs[3]) {
+    const stint_key key = number_key(limiter, 7);
+    uint32_t found;
+    for (unsigned i = 0; i < 3; i++) {
+        (void)stint_take(limiter, 0, key, 1, STINT_NOW, NULL); /* it has a slot */
+        steps = 0;
+        stint_test_step = count_step;
+        if (i == 0)
+            (void)stint_take(limiter, 0, key, 1, STINT_NOW, NULL);
+        if (i == 1)
+            assert_int_equal(stint_policy_find(limiter, "x", &found), 0);
+        if (i == 2)
+            replace(limiter, seconds);
+        stint_test_step = NULL;
+        costs[i] = steps;
+        assert_true(steps > 3);
+    }
+}
+
+/* They are after 2,000 replacements what they are after one, within a tenth. */
+TEST(test_costs_of_replacements) {
+    struct stint_options options = fixture_options(100000, STINT_FULL_REFUSE);
+    uint64_t first[3], last[3];
+    options.max_policies = 2100;
+    struct stint_limiter *limiter = open_with(&options);
+    replace(limiter, 1000);
+    replace(limiter, 1001);
+    costs_count(limiter, 1000, first);
+    for (unsigned i = 1; i <= 2000; i++)
+        replace(limiter, 1001 + i);
+    costs_count(limiter, 1001, last);
+    assert_int_equal(get_stats(limiter).gone_ids, 2001);
+    for (unsigned i = 0; i < 3; i++)
+        if (last[i] * 10 > first[i] * 11)
+            fail_msg("cost %u: %" PRIu64 " steps, and then %" PRIu64, i, first[i], last[i]);
+    stint_close(limiter);
+}
+
 /* ---- Readers --------------------------------------------------------------------------------- */
 
 /* While somebody looks who takes no lock, at each of his steps in turn, the policy is removed, a
