@@ -542,16 +542,21 @@ static void call_remove(struct actor *actor) {
     call_end(actor);
 }
 
-/* A line for a name: as it is, changed, or another policy. Returns its end in the text. */
+/* A line for a name: as it is, changed, another policy, or one that it was. Returns its end in the
+ * text. */
 static char *line_write(struct actor *actor, unsigned name, bool dry, char *text, size_t room) {
     struct named *named = &world->names[name];
     struct stint_policy policy = named->policy;
-    const unsigned how = (unsigned)random_below(&actor->random, 3);
+    const unsigned how = (unsigned)random_below(&actor->random, named->before.size == 0 ? 3 : 5);
     if (how == 1)
         policy = policy_vary(&actor->random, &policy);
     if (how == 2)
         policy = policy_draw(&actor->random, name, false);
+    if (how > 2)
+        policy = named->before;
     if (!dry) {
+        if (how > 1)
+            named->before = named->policy;
         if (how != 0 || named->since == 0)
             named_moves(named);
         named_new(named, &policy);

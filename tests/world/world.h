@@ -155,6 +155,7 @@ enum place { IN_PRIVATE, IN_MEMORY, IN_FILE };
 /* A policy of the world, by its name. */
 struct named {
     struct stint_policy policy; /* as it was added, or changed last */
+    struct stint_policy before; /* another one that it was, which may come back; size 0: none */
     uint32_t features;          /* it ever had, or may have */
     bool overridable;           /* all that had the name had STINT_OVERRIDES */
     uint64_t largest;           /* limit that anything ever had, with what may be reserved */
