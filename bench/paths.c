@@ -33,7 +33,7 @@ uint64_t path_refund(const struct target *target, const struct chunk *chunk) {
     for (size_t i = 0; i < chunk->n; i++) {
         stint_key key = key_at(target, chunk, i);
         bool allowed = stint_take(target->limiter, target->policy, key, 1, STINT_NOW, &verdict) &&
-                       stint_refund(target->limiter, target->policy, key, 1, verdict.window) == 1;
+                       stint_refund(target->limiter, key, &verdict, 1) == 1;
         count += allowed;
         answer(chunk, i, allowed);
     }

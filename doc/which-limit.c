@@ -47,7 +47,8 @@ static void ask(const struct limit *limit, uint64_t from, uint64_t to, uint64_t 
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_limiter *limiter;
-    uint64_t ends[HELD_MAX], windows[HELD_MAX]; /* of the work in flight */
+    uint64_t ends[HELD_MAX]; /* of the work in flight */
+    struct stint_verdict holds[HELD_MAX];
     size_t held = 0;
     uint32_t id;
 
@@ -67,11 +68,11 @@ static void ask(const struct limit *limit, uint64_t from, uint64_t to, uint64_t 
         size_t left = 0;
         for (size_t i = 0; i < held; i++) {
             if (ends[i] <= ms) {
-                stint_refund(limiter, id, request.key, 1, windows[i]);
+                stint_refund(limiter, request.key, &holds[i], 1);
                 continue;
             }
             ends[left] = ends[i];
-            windows[left++] = windows[i];
+            holds[left++] = holds[i];
         }
         held = left;
         for (unsigned i = 0; i < each; i++) {
@@ -81,7 +82,7 @@ static void ask(const struct limit *limit, uint64_t from, uint64_t to, uint64_t 
             begun->at[begun->count++] = ms + verdict.retry_after / MS;
             if ((policy.flags & STINT_IN_FLIGHT) != 0) {
                 ends[held] = ms + WORK_MS;
-                windows[held++] = verdict.window;
+                holds[held++] = verdict;
             }
         }
     }

@@ -28,7 +28,7 @@
  *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
  *     tokens granted, less those given back, are at most burst + d * limit / window, and
  *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A5 below.
+ *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A3 below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
  *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
@@ -79,25 +79,14 @@
  *      reset.
  *      - How much: as many as were given back, and one for each such thread.
  *      - Why: a reset is one swap. It knows of no request that is under way.
- *  A2  A policy is changed so that tokens carry over. A thread sleeps through the change, between
- *      its look at a key and the swap by which it begins the key's next window. The key has used
- *      more than the limit (tokens of B1, a charge, a lowered limit). If what is above the limit is
- *      given back meanwhile, and as much is taken by the new rule, the key never pays for what was
- *      taken.
- *      - How much: what was above the limit; of B1 one for each such thread.
- *      - Why: a swap compares how many tokens are used, not whose they are.
- *  A3  Tokens of a bucket are given back after its rate was changed, or the key's override was over
- *      by itself, or while a call sets, changes or lifts it. At the present rate they may be worth
- *      more time than they took.
- *      - How much: the time in which as many tokens as are given back come back by the slower rate.
- *      - Why: a bucket is one instant. It does not know by which rate it came to be.
- *  A4  A call raises the limit of a bucket's key (stint_override, stint_override_clear) that had a
- *      higher one before, in the same span; or two such calls for a key run at once. What the key
- *      has used counts by the present rate (TOKEN BUCKETS), and some of it may have been taken at a
- *      faster one.
+ *  A2  A call raises the limit of a bucket's key (stint_override, stint_override_clear) that had a
+ *      higher one before, in the same span; or that is given tokens back which it took before the
+ *      end of the call; or two such calls for a key run at once. What the key has used counts by
+ *      the present rate (TOKEN BUCKETS). Some of it may have been taken at a faster one, and what
+ *      is given back is the time that it took at first.
  *      - How much: for each such call, as many tokens as the bucket then holds.
- *      - Why: as for A3.
- *  A5  A call sleeps while its policy is removed or replaced, and comes back under the same id
+ *      - Why: a bucket is one instant. It does not know by which rates it came to be.
+ *  A3  A call sleeps while its policy is removed or replaced, and comes back under the same id
  *      (stint_policies_apply). It may take a token of the key by the limit or the override that it
  *      has read before. What it gives back may then be another's, if the key has used as many
  *      tokens, in a window with the same end, as when the call looked.
@@ -108,9 +97,8 @@
  *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
  *      it can be a FIRST_REFUSAL, and a strike.
  *      - How much: one for each such thread, until it takes its token back. If it is killed before
- *        that, until the window ends; if the policy comes to carry tokens meanwhile, until the
- *        token is paid back. Of a striped key a refund may take that token: then it is one token of
- *        another stripe, until the window ends.
+ *        that, until the window ends. Of a striped key a refund may take that token: then it is
+ *        one token of another stripe, until the window ends.
  *      - Why: one token is one atomic add, which never has to be tried again.
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
  *      ended and another key has the slot. That key is charged the token. Or the thread's own key
@@ -170,16 +158,19 @@
  *    `10/s burst=20`, but an override of 5, or a request's own limit, is then 5 a minute.
  *  - A limit of the request's own, or an override, changes T to T2. The bucket lasts as long as
  *    before: it holds burst * T / T2 tokens, rounded down, but one at least. The same goes for
- *    max_reserved. A request's own limit above the policy's is taken as the policy's: else more
- *    could be given back than was taken. An override of more than 10 million a second counts as 10
- *    million. A key that is barred, banned or never refused counts by the policy's T.
+ *    max_reserved. A request's own limit above the policy's is taken as the policy's. An override
+ *    of more than 10 million a second counts as 10 million. A key that is barred, banned or never
+ *    refused counts by the policy's T.
  *  - A call that sets, changes or lifts an override (stint_override, stint_override_clear) keeps
  *    the tokens that are used: 5 used of 5, raised to 50, are 5 of 50. A part of a token stays that
  *    part, rounded up to a ns. What is more than the bucket and its reserve then hold is forgotten.
  *    The limit changes first, then the instant: requests between the two go by the new limit and
  *    the old instant, and so do all if the thread is killed there. In a span with one such call, A
- *    holds as with a change of the rate; with more, see A4.
+ *    holds as with a change of the rate; with more, see A2.
  *  - An override that is over by itself keeps the instant: 5 used of 50 are then 1 of 5.
+ *  - What is given back (stint_refund) is the time that the tokens took: verdict.unit for each, the
+ *    T by which they were charged. Where the key's other tokens have a shorter T, A counts what is
+ *    given back as that many more of these: 3 tokens that took 1 s each as 30 of 100 ms.
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -305,7 +296,7 @@
  *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
  * says which argument it was, and why. A NULL that is not allowed is -EINVAL, but for pointers that
- * are marked STINT_NONNULL or STINT_READS: by these the function would crash.
+ * are marked STINT_NONNULL, STINT_READS or STINT_CHANGES: by these the function would crash.
  *
  *    EINVAL   an argument is out of range, contradicts another, or is a struct of a version that
  *             does not go with this one (wrong `size`)
@@ -339,9 +330,9 @@
  *    library writes 0 to them.
  *  - A size that no version had is -EINVAL: one below the first version's, or above 4,096 bytes.
  *
- * Structs without a size never grow. Only these stand in arrays: requests and verdicts. They have
- * reserved words for later versions; so has struct stint_entry. The library writes 0 to reserved
- * words that it does not use, and refuses a request whose reserved word is not 0.
+ * Structs without a size never grow. Only these stand in arrays: requests and verdicts. A request
+ * has a reserved word for later versions; so has struct stint_entry. The library writes 0 to
+ * reserved words that it does not use, and refuses a request whose reserved word is not 0.
  *
  * Each enum of flags that callers give has bits of its own: a flag of another one is refused. */
 #ifndef STINT_H
@@ -370,8 +361,8 @@ extern "C" {
 #define STINT_API
 #endif
 /* What compilers check of a call. STINT_NONNULL: these arguments are not NULL. STINT_READS: an
- * array, and how many it has; it is not NULL unless that is 0. STINT_CHECKED: the result is looked
- * at. */
+ * array, and how many it has; it is not NULL unless that is 0. STINT_CHANGES: one that is read and
+ * written. STINT_CHECKED: the result is looked at. */
 #if defined(__GNUC__)
 #define STINT_NONNULL(...) __attribute__((nonnull(__VA_ARGS__)))
 #define STINT_CHECKED      __attribute__((warn_unused_result))
@@ -380,9 +371,11 @@ extern "C" {
 #define STINT_CHECKED
 #endif
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 10
-#define STINT_READS(...) __attribute__((access(read_only, __VA_ARGS__)))
+#define STINT_READS(...)   __attribute__((access(read_only, __VA_ARGS__)))
+#define STINT_CHANGES(...) __attribute__((access(read_write, __VA_ARGS__)))
 #else
 #define STINT_READS(...)
+#define STINT_CHANGES(...)
 #endif
 
 struct stint_limiter; /* opaque */
@@ -592,8 +585,8 @@ enum stint_policy_flags {
      * late a caller is (A), unless the clock is stepped. */
     STINT_START_FIRST = 1 << 4,
     /* At most `limit` held at once, instead of granted per window: requests under way, connections,
-     * workers. A take holds `cost` until stint_refund gives it back, with the verdict's window: in
-     * any order, by any thread or process. The window is a lease: what nobody gives back (its
+     * workers. A take holds `cost` until stint_refund gives it back, by its verdict: in any order,
+     * by any thread or process. The window is a lease: what nobody gives back (its
      * holder died, say) is forgotten by itself, one to two windows after it was taken. So nothing
      * has to be cleaned up, and the window must be longer than the work. limit at most 16,383.
      *   - verdict.used is what is held now, with what this request took; remaining what is free.
@@ -601,14 +594,14 @@ enum stint_policy_flags {
      *     and two windows after its take; its refund then gives back nothing. A counts what is held
      *     and not forgotten: it is never more than the limit. Work that takes longer than its
      *     window takes anew in each window, and then gives back what it had.
-     *   - The count never falls below 0. But nobody knows whose each hold is: a caller that gives
-     *     back twice, or more than it took, frees another's.
+     *   - A verdict gives back what it granted, once. Work that gives back by a copy of its verdict
+     *     gives back once more, and frees another's: the count does not know whose each hold is.
      *   - retry_after is an upper bound, of one or two windows: by then what is held now is
      *     forgotten. It is mostly given back long before, so a client may ask again sooner.
      *   - A caller whose `now` is ahead by a window drops what was taken in the window before, as
      *     if that lease were over. One that is ahead by two windows drops all.
      *   - A request that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing.
-     *     In every case give back verdict.granted, with verdict.window.
+     *     In every case give back verdict.granted.
      *   - STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST: nobody would hold
      *     what they take. Give `cost` back in parts, if you like; STINT_PARTIAL holds what is free.
      *
@@ -619,7 +612,7 @@ enum stint_policy_flags {
      *     if (!stint_decide_all(limiter, both, 2, STINT_NOW, verdicts))
      *         return refuse(verdicts);     // a refused whole holds nothing
      *     work();
-     *     stint_refund(limiter, ten_at_once, user, verdicts[0].granted, verdicts[0].window); */
+     *     stint_refund(limiter, user, &verdicts[0], verdicts[0].granted); */
     STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
      * takes a second one of options.max_policies. Not with stripes. */
@@ -790,9 +783,9 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one, whose window may change. A policy that has ever counted refusals cannot come
- *           to carry tokens over. All else may change. stint_policies_apply makes other changes,
- *           too: it replaces the policy
+ *           stays one, whose window may change. A policy that carries tokens over (a capacity above
+ *           the limit, or max_reserved) goes on to, and no other comes to. All else may change.
+ *           stint_policies_apply makes other changes, too: it replaces the policy
  * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
  * -EROFS. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
@@ -866,9 +859,7 @@ struct stint_change {
  * that what the text says: so reloads to and fro take no ids. Else it takes one of max_policies;
  * the old id becomes free as that of a removed policy does.
  *
- * What the old policy granted is not given back to the new one: a refund by the old id does nothing
- * if the old policy may have granted tokens in a window with that end, even if the new one may
- * have, too.
+ * What the old policy granted is gone with its counts: its verdicts give nothing back.
  *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
  *            and comments from a # at the line's beginning or after a blank, to the line's end. A
  *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
@@ -1010,16 +1001,18 @@ struct stint_verdict {
     uint32_t granted;     /* tokens this request took: the cost; with STINT_PARTIAL it may be less;
                          * with STINT_CHARGE what was charged; 0 if refused, shadowed or only
                          * looked */
-    uint64_t window;      /* end of the window that was charged, ns since the epoch. It is the
-                         * window's id, for a refund. 0: none was charged (STINT_UNTRACKED). Of a
-                         * bucket, when it is full */
+    uint64_t window;      /* end of the window that was charged, ns since the epoch: its id. 0:
+                         * none was charged (STINT_UNTRACKED). Of a bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
                       * or gave back, and jitter; STINT_NEVER if it is more than can ever fit. What
                       * is too long for 64 bits is told as STINT_NEVER - 1. Granted: 0; of a
                       * reservation the ns to wait before its tokens are there */
-    uint64_t reserved[2]; /* 0 */
+    uint32_t policy; /* the id of the policy that decided, also where an older one was asked;
+                         * UINT32_MAX: none did (UNKNOWN_POLICY, BAD_REQUEST, a lost table) */
+    uint32_t generation; /* of that id, which a later policy may get */
+    uint64_t unit;       /* of a bucket: ns that each token took; else 0 */
 };
 
 /* STRIPED POLICIES. A key's tokens are in several slots, which are read one after the other:
@@ -1142,7 +1135,7 @@ enum stint_request_flags {
      *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
      *         return try_later(&verdict);
      *     if (password_is_right(...))
-     *         stint_refund(limiter, failed_logins, user, verdict.granted, verdict.window); */
+     *         stint_refund(limiter, user, &verdict, verdict.granted); */
     STINT_TENTATIVE = 1 << 14,
 };
 
@@ -1246,34 +1239,40 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
  * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted
  * (STINT_COUNT_REFUSED) took no tokens: they stay counted.
- *   policy  the id by which they were taken. If its policy was replaced, see stint_policies_apply
- *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
- *           gone: whoever gives them back after it lets as many others be granted once more (A)
- *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
- *           back. Once the key has begun another window, nothing is given back. (By a smooth or
- *           in-flight policy the last window still counts, and is given back to.) Until then tokens
- *           are given back, and counted in stint_policy_stats.refunded, even if the window is over
- *           by the clock: then only tokens that carry over are of use.
+ *   key      of the request
+ *   verdict  of the request. Of it only granted, window, policy, generation and unit are read: a
+ *            hold that is kept elsewhere is these. What is given back is taken off `granted`, and
+ *            of a bucket off `window`. So a verdict gives back what it granted once, in parts or as
+ *            a whole, and one that was refused nothing. One whose policy was removed or replaced
+ *            gives nothing back: the count is gone, too
+ *   tokens   no more than verdict->granted are given back. Those that were granted before a
+ *            stint_reset of the key are gone: whoever gives them back after it lets as many others
+ *            be granted once more (A1)
  *
- *           A bucket is given back what has not come back by itself, by the limiter's clock: the
- *           time tokens * T, but no more than what is left to `window`, and no more than makes it
- *           full. T (TOKEN BUCKETS) goes by the limit, or the override, of now. A token of which a
- *           part was given back counts as one. The bucket does not know whose the time is: after an
- *           earlier take was given back, tokens of a later one may be given back that had come back
- *           by themselves
+ * They are given back in the window in which they were taken. Once the key has begun another one,
+ * nothing is given back. (By a smooth or in-flight policy the last window still counts, and is
+ * given back to.) Until then tokens are given back, and counted in stint_policy_stats.refunded,
+ * even if the window is over by the clock: then only tokens that carry over are of use.
+ *
+ * A bucket is given back the time that the tokens took (verdict->unit for each), as far as it has
+ * not come back by itself by the limiter's clock: no more than what is left to `window`, and no
+ * more than makes it full. A token of which a part was given back counts as one. The bucket does
+ * not know whose the time is: after an earlier take was given back, tokens of a later one may be
+ * given back that had come back by themselves.
  * Returns the tokens given back. */
-STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
-                                uint32_t tokens, uint64_t window) STINT_NONNULL(1);
+STINT_API uint32_t stint_refund(struct stint_limiter *limiter, stint_key key,
+                                struct stint_verdict *verdict, uint32_t tokens) STINT_NONNULL(1, 3)
+    STINT_CHANGES(3);
 
-/* Gives back all that stint_decide_all or stint_decide_groups took. It is every verdict's
- * `granted`, each in its own window, as stint_refund does.
+/* Gives back all that stint_decide_all or stint_decide_groups took: every verdict's `granted`, as
+ * stint_refund does.
  *   requests  [requests, requests+n), as they were decided
  *   verdicts  [verdicts, verdicts+n): what was decided of each
  * Returns the tokens given back. */
 STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_request *requests,
-                                    const struct stint_verdict *verdicts, size_t n) STINT_NONNULL(1)
-    STINT_READS(2, 4) STINT_READS(3, 4);
+                                    struct stint_verdict *verdicts, size_t n) STINT_NONNULL(1)
+    STINT_READS(2, 4) STINT_CHANGES(3, 4);
 
 /* Makes a key as good as new. It has nothing used, no ban and no strikes. (An override that was set
  * by stint_override stays.) In the same window it still has had its first refusal. It forgets whose

@@ -18,6 +18,7 @@ struct decision {
     uint64_t over; /* by which a slot that may be taken over is over (search.c) */
     tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
+    words_2 identity;  /* of the policy, read before anything is charged */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {
@@ -242,6 +243,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         .now = moment.now,
         .end = moment.end,
         .policy_id = request->policy,
+        .identity = policy_identity(policy),
         .terms = {.traits = traits,
                   .window = policy->window,
                   .fade = policy->fade,
@@ -266,15 +268,16 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     return 0;
 }
 
-/* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
- * capacity is constant, so the compiler folds what is computed from it. */
+/* A decision on one token by a plain policy of this generation, whose window of now ends at `end`.
+ * All but the capacity is constant, so the compiler folds what is computed from it. */
 static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limiter,
-                                                    uint32_t policy_id, uint64_t now, tick_t end,
-                                                    uint64_t capacity) {
+                                                    uint32_t policy_id, words_2 identity,
+                                                    uint64_t now, tick_t end, uint64_t capacity) {
     return (struct decision){
         .limiter = limiter,
         .policy = &limiter->policies[policy_id],
         .policy_id = policy_id,
+        .identity = identity,
         .now = now,
         .end = end,
         .terms = {.traits = TRAIT_EXISTS | TRAIT_PLAIN,
@@ -540,10 +543,13 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, used) == 12 &&
                   offsetof(struct stint_verdict, remaining) == 16 &&
                   offsetof(struct stint_verdict, granted) == 20 &&
-                  offsetof(struct stint_verdict, window) == 24,
-              "the first six fields fill three words");
+                  offsetof(struct stint_verdict, window) == 24 &&
+                  offsetof(struct stint_verdict, policy) == 48 &&
+                  offsetof(struct stint_verdict, generation) == 52 &&
+                  offsetof(struct stint_verdict, unit) == 56,
+              "pairs of fields fill words");
 static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
-              "they can grow into their reserved words");
+              "arrays of them keep their places");
 
 /* What the time to wait is computed from. It is copied, so that the short ways keep their
  * registers. */
@@ -621,7 +627,10 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = wait;
-    verdict->reserved[0] = verdict->reserved[1] = 0;
+    words_2 by = decision->identity;
+    if (bucket)
+        by[1] = terms->unit;
+    memcpy(&verdict->policy, &by, sizeof(by));
 }
 
 /* Ends a decision: counts it and tells it. Returns verdict.allowed. */

@@ -411,8 +411,7 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
         if (!had)
             verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
         if (GUARD(PARTS_BACK, had && tokens != 0))
-            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key.hash, tokens,
-                                   verdict->window);
+            (void)stint_key_refund(limiter, requests[i].key.hash, verdict, tokens);
         verdict->used -= tokens < verdict->used ? tokens : verdict->used;
         bucket_tell(limiter, &requests[i], verdict);
         verdict->remaining =
@@ -578,6 +577,7 @@ struct room {
     uint64_t tag;
     uint64_t capacity;
     tick_t end; /* of the window of now */
+    words_2 identity;
 };
 
 /* Looks for room by the steps of take_hot (take.c). */
@@ -598,7 +598,7 @@ static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
         return false;
     struct slot *slot = slot_of(&limiter->table, request->key.hash, tag);
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    *room = (struct room){slot, tag, capacity, end};
+    *room = (struct room){slot, tag, capacity, end, policy_identity(policy)};
     return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
 }
 
@@ -614,8 +614,8 @@ static NOINLINE enum answer rooms_give_back(const struct stint_limiter *limiter,
                                             const struct room *rooms, size_t n) {
     while (n-- > 0)
         if (GUARDED(PARTS_BACK))
-            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key.hash,
-                                    id_of(rooms[n].end), 1);
+            (void)stint_slot_refund(limiter, requests[n].policy, rooms[n].identity[0],
+                                    requests[n].key.hash, id_of(rooms[n].end), 1);
     return LEFT;
 }
 
@@ -625,7 +625,8 @@ static ALWAYS_INLINE void room_tell(struct stint_limiter *limiter, uint32_t poli
                                     struct stint_verdict *verdict) {
     tick_t end = room->end;
     __asm__("" : "+r"(end)); /* what was computed of it is not kept: an add waits for all stores */
-    struct decision decision = plain_decision(limiter, policy_id, now, end, room->capacity);
+    struct decision decision =
+        plain_decision(limiter, policy_id, room->identity, now, end, room->capacity);
     (void)taken_end(&decision, used, 1, verdict);
 }
 
@@ -766,12 +767,10 @@ size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_req
 }
 
 uint64_t stint_refund_all(struct stint_limiter *limiter, const struct stint_request *requests,
-                          const struct stint_verdict *verdicts, size_t n) {
+                          struct stint_verdict *verdicts, size_t n) {
     uint64_t back = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (verdicts[i].granted != 0)
-            back += stint_refund(limiter, requests[i].policy, requests[i].key, verdicts[i].granted,
-                                 verdicts[i].window);
+        back += stint_refund(limiter, requests[i].key, &verdicts[i], verdicts[i].granted);
     return back;
 }

@@ -222,9 +222,9 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  *   - What was taken since keeps its time, as it is ahead of what was used before. It must not be
  *     scaled: some of it has `to` ns a token.
  *   - What came back since is taken off what was used before. So is what was given back since, if
- *     less was taken meanwhile; else the time that was given back is scaled, too (A3).
+ *     less was taken meanwhile; else the time that was given back is scaled, too (A2).
  * Calls for one key may meet. Each scales by its own two units, in either order. But what is taken
- * between the writes of the two may be scaled by both (A4).
+ * between the writes of the two may be scaled by both (A2).
  *
  * The override comes first. Who dies between the two leaves the time as it was, as an override that
  * is over by itself does. The other way round, tokens would be given to a key that then has no

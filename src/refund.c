@@ -8,10 +8,28 @@
 /* Tokens that are given back. */
 struct giving {
     const struct policy *policy;
-    uint32_t traits; /* of it */
+    uint32_t traits;   /* of it */
+    uint64_t identity; /* policy_identity when they were taken */
     uint64_t tag;
     uint64_t id; /* of the window in which they were taken */
 };
+
+/* What policy_identity was when a verdict was given. */
+static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdict) {
+    return (uint64_t)verdict->generation << 32 | verdict->policy;
+}
+
+/* Of a verdict whose policy is below `deciding`. */
+static ALWAYS_INLINE struct giving giving_of(const struct stint_limiter *limiter, uint64_t hash,
+                                             const struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[verdict->policy];
+
+    return (struct giving){.policy = policy,
+                           .traits = (uint32_t)policy_traits(policy),
+                           .identity = verdict_identity(verdict),
+                           .tag = table_tag(&limiter->table, hash, verdict->policy),
+                           .id = id_of(tick_of_end(verdict->window))};
+}
 
 /* Gives back `back` tokens in a slot of the key that was seen with this state, if that is of their
  * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
@@ -31,6 +49,9 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
     uint32_t shift = 0; /* which of the two counts; the only one */
 
     *back = 0;
+    /* After the state: who counts in a slot by a later generation has read that before (M15). */
+    if (UNLIKELY(atomic_differs(&giving->policy->identity, giving->identity)))
+        return true;
     if (GUARD(REFUND_WINDOW, state_id(state) != giving->id)) {
         if (!two || GUARD(REFUND_FORGOTTEN, ((giving->id + (uint64_t)giving->policy->length) &
                                              ID_MASK) != state_id(state)))
@@ -47,11 +68,12 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
 
-uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                           uint64_t id, uint32_t tokens) {
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                           uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens) {
     const struct policy *policy = &limiter->policies[policy_id];
     const struct giving giving = {.policy = policy,
                                   .traits = (uint32_t)policy_traits(policy),
+                                  .identity = identity,
                                   .tag = table_tag(&limiter->table, hash, policy_id),
                                   .id = id};
     struct seen seen;
@@ -67,20 +89,23 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 }
 
 /* Moves back the instant at which a key's bucket is full: by `most` ns at most, by no more than is
- * left to `window`, and to now at the earliest. Returns by how much.
+ * left to `window`, and to now at the earliest; not if the policy is of another generation. Returns
+ * by how much.
  *
  * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
  * over by then, so no end of theirs comes back. For late adds of other keys, see
  * shard_end_falls. */
 static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
-                                 uint64_t key, uint64_t most, uint64_t window) {
+                                 uint64_t identity, uint64_t key, uint64_t most, uint64_t window) {
+    const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct shard *shard = table_shard_of(&limiter->table, key);
     struct seen seen;
     uint64_t back, next;
 
     do {
-        if (!stint_find_committed(&limiter->table, key, tag, &seen))
+        if (!stint_find_committed(&limiter->table, key, tag, &seen) ||
+            atomic_differs(&policy->identity, identity)) /* M15, as in slot_give_back */
             return 0;
         uint64_t now = limiter_now(limiter);
         /* After the tag, whose claim raised it (M7). */
@@ -104,24 +129,24 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
     return back;
 }
 
-/* The ns in which a token of a key's bucket comes back: by the limit of now, or by the override. */
-static uint64_t token_time(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
-                           uint64_t key, const struct bucket *bucket) {
-    const uint64_t override =
-        (traits & STINT_OVERRIDES) != 0 && companion_possible(&limiter->table, key)
-            ? stint_override_seen(limiter, policy_id, traits, key, limiter_now(limiter))
-            : 0;
-    return override_unit(bucket, override);
+/* The ns that so many tokens took of a bucket. */
+static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
+    uint64_t time;
+    return __builtin_mul_overflow(verdict->unit, tokens, &time) ? UINT64_MAX : time;
 }
 
-/* Gives back to a bucket what has not come back by itself. */
-static uint32_t bucket_refund(const struct stint_limiter *limiter, uint32_t policy_id,
-                              uint64_t unit, uint64_t key, uint32_t tokens, uint64_t window) {
-    uint64_t most;
+/* Gives a bucket back the time that the tokens took, as far as it has not come back by itself.
+ * Their unit may be another than that of now. By time A holds all the same: what is ahead of now is
+ * what was taken, less what came back and what was given back, whoever took it by which unit.
+ * (stint_override and _clear scale what is ahead: A2.) */
+static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
+                              const struct stint_verdict *verdict, uint32_t tokens) {
+    const uint64_t unit = verdict->unit;
 
-    if (__builtin_mul_overflow(unit, tokens, &most))
-        most = UINT64_MAX;
-    const uint64_t back = bucket_move_back(limiter, policy_id, key, most, window);
+    if (unit == 0) /* no bucket's */
+        return 0;
+    const uint64_t back = bucket_move_back(limiter, verdict->policy, verdict_identity(verdict), key,
+                                           time_of(verdict, tokens), verdict->window);
     return (uint32_t)(back / unit + (back % unit != 0));
 }
 
@@ -142,67 +167,24 @@ static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t po
                : tick_of(limiter_now(limiter)) >= end;
 }
 
-/* Whether a policy that is gone may have decided on a key in the window with this end. With windows
- * that begin with first requests it may have in any window. */
-static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, uint64_t key,
-                           tick_t end) {
-    const struct policy *policy = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const uint32_t flags = policy_rule(policy).flags;
-    const tick_t length = policy_length(policy);
-
-    /* Written before the policy was gone (M15). */
-    if (end > (tick_t)atomic_load_relaxed(&record->until))
-        return false;
-    if (record->calendar != 0)
-        return limiter_calendar_window(limiter, policy, end - 1).end == end;
-    if ((flags & (STINT_START_FIRST | RULE_BUCKET)) != 0)
-        return true;
-    tick_t start = policy_start(policy);
-    if ((flags & STINT_START_PER_KEY) != 0)
-        start += key_phase(key, length);
-    return (end - start) % length == 0;
-}
-
-/* The id of the policy that counts the tokens that a key took by this id in the window with that
- * end. POLICY_NONE: none does, or a policy that is gone may have counted them. */
-static uint32_t policy_then(const struct stint_limiter *limiter, uint32_t id, uint64_t key,
-                            tick_t end) {
-    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies &&
-                             policy_gone(&limiter->policies[id]);
-         steps++) {
-        if (GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
-            return POLICY_NONE;
-        id = limiter_policy_after(limiter, id);
-    }
-    return limiter_decides_by(limiter, id) ? id : POLICY_NONE;
-}
-
-uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                          uint32_t tokens, uint64_t window) {
-    if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
+                          const struct stint_verdict *verdict, uint32_t tokens) {
+    if (verdict->policy >= limiter->deciding ||
+        GUARD(REFUND_NONE, verdict->window == 0)) /* nothing was counted */
         return 0;
-    struct bucket bucket;
-    uint32_t traits;
-
-    do { /* once more, if it has just changed */
-        policy_id = policy_then(limiter, policy_id, key, tick_of_end(window));
-        if (policy_id == POLICY_NONE)
-            return 0;
-        traits = (uint32_t)policy_traits(&limiter->policies[policy_id]);
-    } while ((traits & RULE_BUCKET) != 0 && !limiter_bucket(limiter, policy_id, traits, &bucket));
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[verdict->policy]);
     if ((traits & RULE_BUCKET) != 0)
-        return bucket_refund(limiter, policy_id,
-                             token_time(limiter, policy_id, traits, key, &bucket), key, tokens,
-                             window);
-    bool exists = (traits & TRAIT_EXISTS) != 0;
-    uint32_t stripes = exists ? traits_stripes(traits) : 0, back = 0;
+        return bucket_refund(limiter, key, verdict, tokens);
+    /* Of a policy that is gone nothing is left to give back to. */
+    const uint32_t stripes = (traits & TRAIT_EXISTS) != 0 ? traits_stripes(traits) : 0;
+    uint32_t back = 0;
 
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++) {
-        if (stripe == 1 && first_stripe_passed(limiter, policy_id, key, window))
+        if (stripe == 1 && first_stripe_passed(limiter, verdict->policy, key, verdict->window))
             break;
-        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe),
-                                  id_of(tick_of_end(window)), tokens - back);
+        back += stint_slot_refund(limiter, verdict->policy, verdict_identity(verdict),
+                                  stripe_key(key, stripe), id_of(tick_of_end(verdict->window)),
+                                  tokens - back);
     }
     return back;
 }
@@ -230,54 +212,46 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
            LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
 }
 
-/* Gives back by a policy of two counts. */
-static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, uint64_t window,
-                                   struct slot *slot, uint32_t *back) {
-    const struct giving giving = {
-        .policy = policy, .traits = TWO_COUNTS, .tag = tag, .id = id_of(tick_of_end(window))};
-    return refund_in(&giving, slot, back);
+/* Gives back what is not in one count near its key's home. `slot` is there; NULL: none is. */
+static NOINLINE uint32_t refund_left(const struct stint_limiter *limiter, uint64_t key,
+                                     struct stint_verdict *verdict, uint32_t tokens,
+                                     struct slot *slot) {
+    const struct giving giving = giving_of(limiter, key, verdict);
+    uint32_t back = tokens;
+
+    if (slot != NULL && (giving.traits & TWO_COUNTS) != 0 && refund_in(&giving, slot, &back))
+        return back;
+    back = stint_key_refund(limiter, key, verdict, tokens);
+    if ((giving.traits & RULE_BUCKET) != 0) {
+        const uint64_t time = time_of(verdict, tokens);
+        verdict->window -= time < verdict->window ? time : verdict->window;
+    }
+    return back;
 }
 
-/* The policy is gone, or was never there. */
-static NOINLINE uint32_t refund_replaced(struct stint_limiter *limiter, uint32_t policy_id,
-                                         stint_key key, uint32_t tokens, uint64_t window) {
-    uint32_t id = policy_then(limiter, policy_id, key.hash, tick_of_end(window));
-    return id == POLICY_NONE ? 0 : stint_refund(limiter, id, key, tokens, window);
-}
+uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint_verdict *verdict,
+                      uint32_t tokens) {
+    const uint32_t granted = verdict->granted;
 
-uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                      uint32_t tokens, uint64_t window) {
-    if (UNLIKELY(policy_id >= limiter->deciding) ||
-        GUARD(REFUND_NONE, window == 0)) /* 0: nothing was counted */
+    tokens = tokens < granted ? tokens : granted;
+    verdict->granted = granted - tokens;
+    if (UNLIKELY(tokens == 0) || UNLIKELY(verdict->policy >= limiter->deciding) ||
+        GUARD(REFUND_NONE, verdict->window == 0)) /* 0: nothing was counted */
         return 0;
-    const struct policy *policy = &limiter->policies[policy_id];
-    const uint32_t traits = (uint32_t)policy_traits(policy);
-    const uint64_t tag = table_tag(&limiter->table, key.hash, policy_id);
-    struct slot *slot = slot_near_charged(&limiter->table, key.hash, tag);
+    struct giving giving = giving_of(limiter, key.hash, verdict);
+    struct slot *slot = slot_near_charged(&limiter->table, key.hash, giving.tag);
     uint32_t back = tokens;
 
     INSTANT(INSTANT_REFUND);
-    /* One slot near its home, with one count or two; else the long way. */
-    if (UNLIKELY(slot == NULL) ||
-        (traits & (TWO_COUNTS | RULE_BUCKET | TRAIT_EXISTS)) != TRAIT_EXISTS ||
-        traits_striped(traits)) {
-        uint32_t of_two = tokens;
-        if ((traits & TRAIT_EXISTS) == 0)
-            return refund_replaced(limiter, policy_id, key, tokens, window);
-        back = slot != NULL && (traits & TWO_COUNTS) != 0 &&
-                       refund_in_two(policy, tag, window, slot, &of_two)
-                   ? of_two
-                   : stint_key_refund(limiter, policy_id, key.hash, tokens, window);
-    } else {
-        const struct giving giving = {
-            .policy = policy, .traits = 0, .tag = tag, .id = id_of(tick_of_end(window))};
-        if (UNLIKELY(!refund_in(&giving, slot, &back)))
-            back = stint_key_refund(limiter, policy_id, key.hash, tokens, window);
-    }
-    if (back != 0)
-        limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
-    else if (tokens != 0)
-        stint_limiter_count_rare(limiter, policy_id, RARE_REFUND_LOST);
+    const bool one = (giving.traits & (TWO_COUNTS | RULE_BUCKET | TRAIT_EXISTS)) == TRAIT_EXISTS &&
+                     !traits_striped(giving.traits);
+    giving.traits = 0; /* so the compiler folds what is asked of two counts */
+    if (UNLIKELY(slot == NULL) || !one || UNLIKELY(!refund_in(&giving, slot, &back)))
+        back = refund_left(limiter, key.hash, verdict, tokens, slot);
+    if (LIKELY(back != 0))
+        limiter_add(limiter, verdict->policy, COUNT_REFUNDED, back);
+    else
+        stint_limiter_count_rare(limiter, verdict->policy, RARE_REFUND_LOST);
     return back;
 }
 
@@ -303,7 +277,9 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     bool had = stint_strikes_reset(limiter, policy_id, key.hash);
 
     if (stripes == 0)
-        had |= bucket_move_back(limiter, policy_id, key.hash, UINT64_MAX, UINT64_MAX) != 0;
+        had |=
+            bucket_move_back(limiter, policy_id, policy_identity(&limiter->policies[policy_id])[0],
+                             key.hash, UINT64_MAX, UINT64_MAX) != 0;
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
         had |= slot_reset(limiter, policy_id, stripe_key(key.hash, stripe));
     if (had)

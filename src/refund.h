@@ -7,11 +7,12 @@
 
 /* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is)
  * while its slot is in the window `id` (two counts: or in the next one). Returns how many. */
-uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                           uint64_t id, uint32_t tokens);
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                           uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens);
 
-/* Gives tokens back to a key, striped or not (stint_refund). Returns how many. */
-uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                          uint32_t tokens, uint64_t window);
+/* Gives tokens of a verdict back to its key, striped or not (stint_refund). It reads no `granted`.
+ * Returns how many. */
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
+                          const struct stint_verdict *verdict, uint32_t tokens);
 
 #endif

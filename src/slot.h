@@ -82,7 +82,7 @@
  *
  * Policies that are gone. Their slots become tombstones, whose ends fall (sweep.c). Threads that
  * still decide by one may count in a slot that is another key's by then: the exception of B, at
- * most a token for each. If the policy comes back, a slot may have its tag and end once more (A5).
+ * most a token for each. If the policy comes back, a slot may have its tag and end once more (A3).
  *
  * Clock steps. Ends fall when the clock was stepped back: I1, and with it promises A and B, hold
  * between steps of the clock, not across them (search.c, stint_beyond_clock).

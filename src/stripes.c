@@ -46,8 +46,8 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
         if (tokens == 0)
             continue;
         uint32_t back =
-            stint_slot_refund(whole->limiter, whole->policy_id, stripe_key(whole->hash, stripe),
-                              id_of(whole->end), (uint32_t)tokens);
+            stint_slot_refund(whole->limiter, whole->policy_id, whole->identity[0],
+                              stripe_key(whole->hash, stripe), id_of(whole->end), (uint32_t)tokens);
         rest = i < stripes ? rest + tokens - back : rest - back;
     }
 }

@@ -31,6 +31,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
     /* A hint, whose begin latest_begin has (I7). */
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     struct slot *slot = slot_near(&limiter->table, hash, tag);
+    const words_2 identity = policy_identity(policy);
     uint64_t state, used;
 
     if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
@@ -40,7 +41,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
                         !slot_add(limiter, slot, tag, end, share, &used)
                   : !slot_take(slot, tag, end, cost, share, &used))
         return LEFT;
-    struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
+    struct decision whole = plain_decision(limiter, policy_id, identity, now, end, capacity);
     /* It is no bucket, so the compiler folds what is asked of one. */
     whole.terms.traits = (uint32_t)word & ~RULE_BUCKET;
     /* Not below the cost, which fits the share. */

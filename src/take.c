@@ -77,12 +77,14 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
             return LEFT;
         }
     }
-    const uint64_t capacity =
-        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M12 */
+    const struct policy *policy = &limiter->policies[policy_id];
+    const words_2 identity = policy_identity(policy);
+    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     if (!slot_room(place->slot, tag, place->end, capacity, &state) ||
         !slot_add(limiter, place->slot, tag, place->end, capacity, &used))
         return LEFT;
-    struct decision decision = plain_decision(limiter, policy_id, now, place->end, capacity);
+    struct decision decision =
+        plain_decision(limiter, policy_id, identity, now, place->end, capacity);
     return taken_end(&decision, used, 1, verdict);
 }
 
@@ -106,7 +108,8 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t word = policy_traits(policy);
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    struct decision decision = plain_decision(limiter, policy_id, now, end, word >> 32);
+    struct decision decision =
+        plain_decision(limiter, policy_id, policy_identity(policy), now, end, word >> 32);
     struct seen seen = {.slot = slot};
 
     if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
@@ -130,6 +133,7 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     const struct policy *policy = &limiter->policies[request->policy];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
+    const words_2 identity = policy_identity(policy);
     uint64_t used;
 
     if (UNLIKELY((uint64_t)request->cost - 1 >= capacity) || UNLIKELY(capacity > STINT_LIMIT_MAX) ||
@@ -138,7 +142,8 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     struct slot *slot = slot_near(&limiter->table, request->key.hash, tag);
     if (UNLIKELY(slot == NULL) || !slot_take(slot, tag, end, request->cost, capacity, &used))
         return LEFT;
-    struct decision decision = plain_decision(limiter, request->policy, now, end, capacity);
+    struct decision decision =
+        plain_decision(limiter, request->policy, identity, now, end, capacity);
     return taken_end(&decision, used, request->cost, verdict);
 }
 
@@ -151,6 +156,7 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
                                              struct stint_verdict *verdict) {
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     const tick_t tick = tick_of(now);
+    const words_2 identity = policy_identity(&limiter->policies[policy_id]);
     struct bucket bucket;
 
     struct slot *slot = slot_near(&limiter->table, key, tag);
@@ -179,6 +185,7 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
         .limiter = limiter,
         .policy = &limiter->policies[policy_id],
         .policy_id = policy_id,
+        .identity = identity,
         .now = now,
         .terms = {.traits = TRAIT_EXISTS | RULE_BUCKET,
                   .reciprocal = bucket.reciprocal,
@@ -226,6 +233,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M12 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const words_2 identity = policy_identity(policy);
     uint64_t used;
 
     if (!window_ruled(policy, now, end))
@@ -237,7 +245,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
     if (UNLIKELY(slot == NULL) || UNLIKELY(capacity - 1 >= STINT_LIMIT_MAX - 1) ||
         !slot_take(slot, tag, end, 1, capacity, &used))
         return LEFT;
-    struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
+    struct decision decision = plain_decision(limiter, policy_id, identity, now, end, capacity);
     decision.terms.part = override != 0 ? PART_OVERRIDDEN : 0;
     return taken_end(&decision, used, 1, verdict);
 }
@@ -363,8 +371,10 @@ static bool decide_lost(struct stint_limiter *limiter, const struct stint_reques
     if (asked == 0 || asked == (STINT_PEEK | STINT_CHARGE)) /* a decision */
         limiter_count_table(limiter, COUNT_UNTRACKED_GONE);
     if (verdict != NULL)
-        *verdict = (struct stint_verdict){
-            .allowed = true, .flags = STINT_UNTRACKED, .granted = asked == 0 ? request->cost : 0};
+        *verdict = (struct stint_verdict){.allowed = true,
+                                          .flags = STINT_UNTRACKED,
+                                          .granted = asked == 0 ? request->cost : 0,
+                                          .policy = POLICY_NONE};
     return true;
 }
 
@@ -381,7 +391,8 @@ bool stint_decision_void(struct stint_limiter *limiter, const struct stint_reque
     limiter_count_table(limiter,
                         why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
     if (verdict != NULL)
-        *verdict = (struct stint_verdict){.flags = why, .retry_after = STINT_NEVER};
+        *verdict =
+            (struct stint_verdict){.flags = why, .retry_after = STINT_NEVER, .policy = POLICY_NONE};
     return false;
 }
 
@@ -547,9 +558,10 @@ static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, u
  * take_new). */
 static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
-    const uint64_t capacity =
-        atomic_load_relaxed(&limiter->policies[policy].hot_capacity); /* M12 */
-    struct decision decision = plain_decision(limiter, policy, now, end, capacity);
+    const struct policy *of = &limiter->policies[policy];
+    const uint64_t capacity = atomic_load_relaxed(&of->hot_capacity); /* M12 */
+    struct decision decision =
+        plain_decision(limiter, policy, policy_identity(of), now, end, capacity);
 
     decision.hash = key;
     decision.tag = table_tag(&limiter->table, key, policy);
@@ -569,6 +581,7 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const words_2 identity = policy_identity(policy);
 
     if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))))
         return take_long(limiter, policy_id, key, now, verdict);
@@ -577,7 +590,7 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
     if (UNLIKELY(capacity == 0) ||
         UNLIKELY(!claim_unused(limiter, policy, key, tag, tick_of(now), state_of(end, 1))))
         return take_long(limiter, policy_id, key, now, verdict);
-    struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
+    struct decision decision = plain_decision(limiter, policy_id, identity, now, end, capacity);
     (void)taken_end(&decision, 1, 1, verdict);
     return true;
 }

@@ -40,8 +40,7 @@ int main(void) {
     printf("8 or what is left: %u granted, %u left\n", verdict.granted, verdict.remaining);
 
     /* The work was not done. */
-    printf("%u given back\n",
-           stint_refund(limiter, daily, request.key, verdict.granted, verdict.window));
+    printf("%u given back\n", stint_refund(limiter, request.key, &verdict, verdict.granted));
 
     stint_reset(limiter, daily, request.key);
     request.flags = STINT_PEEK;

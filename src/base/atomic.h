@@ -91,6 +91,21 @@ static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
 #endif
 }
 
+/* Two words. */
+typedef uint64_t words_2 __attribute__((vector_size(16)));
+
+/* A word, and 0 above it. On x86-64 it goes to a vector register: of the others the hot way has
+ * none left. */
+static inline words_2 atomic_load_widened(const uint64_t *word) {
+#if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
+    words_2 value;
+    __asm__ volatile("movq %1, %0" : "=x"(value) : "m"(*word) : "memory");
+    return value;
+#else
+    return (words_2){WORD_LOAD(word), 0};
+#endif
+}
+
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
     WORD_STORE(word, value);
 }
@@ -206,6 +221,7 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #ifdef STINT_TESTING
 #define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
 #define atomic_load_relaxed_32(word)      (STEP(word), atomic_load_relaxed_32(word))
+#define atomic_load_widened(word)         (STEP(word), atomic_load_widened(word))
 #define atomic_load_acquire(word)         (STEP(word), atomic_load_acquire(word))
 #define atomic_differs(word, value)       (STEP(word), atomic_differs(word, value))
 #define atomic_less(word, value)          (STEP(word), atomic_less(word, value))

@@ -282,8 +282,7 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     terms->most = bucket_holds(terms->most * bucket->unit, unit);
 }
 
-/* A request's own limit, if it is below the policy's; else 0. By a larger one a request could be
- * given back more than it took. */
+/* A request's own limit, if it is below the policy's; else 0. */
 static ALWAYS_INLINE uint32_t bucket_own(const struct bucket *bucket, uint32_t limit) {
     return limit < bucket->limit ? limit : 0;
 }

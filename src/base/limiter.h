@@ -37,6 +37,7 @@ struct policy {
     tick_t length;         /* of the window; calendar: `length` and `window` are of the longest;
                             * bucket: the longest that one was ever not full (policy_reach) */
     tick_t start; /* of a window, but for a key's own phase; calendar: by the clock of the offset */
+    uint64_t identity; /* policy_identity: its id, and the generation of its record */
     /* Second line: the rule. The one that counts is rules[version % 2]: the other can be written
      * meanwhile. The version is written last; 0: there is no such policy. */
     _Alignas(CACHE_LINE) uint64_t version;
@@ -48,9 +49,9 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 /* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
-    uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
-    uint64_t bans[2];        /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t until;      /* a tick; a policy that is gone decided in no window that ends later */
+    uint64_t unused;  /* 0.3 wrote this and unused_too */
+    uint64_t bans[2]; /* by the policy's version, as its rules are (limiter_ban) */
+    uint64_t unused_too;
     uint32_t flags;      /* enum record_flags */
     uint32_t alias;      /* once it is gone: the id of the policy in its place + 1; 0: none */
     uint32_t companion;  /* the id of its companion + 1; 0: none. Of a companion: whose it is */
@@ -366,6 +367,14 @@ static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     if (UNLIKELY(version == 0))
         return 0;
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
+}
+
+/* A policy's id and, above it, the generation of that id: by what a verdict says it was decided.
+ * The upper word is 0, and then the verdict's unit. Who charges reads it first: the slots of a
+ * generation are swept before the next one begins. So no verdict tells a later one than that by
+ * which it was charged. */
+static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
+    return atomic_load_widened(&policy->identity); /* M15 */
 }
 
 /* Whether requests are decided by this id: its policy exists, and is no companion. */

@@ -69,7 +69,9 @@ struct stint_verdict {
     uint64_t window;
     uint64_t reset_after;
     uint64_t retry_after;
-    uint64_t reserved[2];
+    uint32_t policy;
+    uint32_t generation;
+    uint64_t unit;
 };
 
 struct stint_request {
@@ -171,10 +173,10 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
                           size_t n, uint64_t now, struct stint_verdict *verdicts);
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                       size_t n, uint64_t now, struct stint_verdict *verdicts);
-uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
-                      uint32_t tokens, uint64_t window);
+uint32_t stint_refund(struct stint_limiter *limiter, stint_key key,
+                      struct stint_verdict *verdict, uint32_t tokens);
 uint64_t stint_refund_all(struct stint_limiter *limiter, const struct stint_request *requests,
-                          const struct stint_verdict *verdicts, size_t n);
+                          struct stint_verdict *verdicts, size_t n);
 bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 int stint_override(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t limit,
                    uint64_t until);
@@ -232,6 +234,7 @@ local floor = math.floor
 local uint64_t, int64_t = ffi.typeof "uint64_t", ffi.typeof "int64_t"
 local requests_t = ffi.typeof "struct stint_request[?]"
 local verdicts_t = ffi.typeof "struct stint_verdict[?]"
+local verdict_t = ffi.typeof "struct stint_verdict"
 local ids_t = ffi.typeof "uint32_t[?]"
 local buffer_t = ffi.typeof "char[?]"
 local sockaddr_p = ffi.typeof "const struct sockaddr *"
@@ -704,16 +707,15 @@ function limit:charge(policy, key, cost)
 end
 
 -- Gives back tokens for work that was not done.
---   verdict  of the take
+--   verdict  of the take: what is given back is taken off its `granted`
 --   tokens   nil: all that it was granted
--- Returns the tokens given back; nil and the reason.
-function limit:refund(policy, key, verdict, tokens)
-    local id, why = id_of(self, policy)
-    if not id then
-        return nil, why
+-- Returns the tokens given back.
+function limit:refund(key, verdict, tokens)
+    if not ffi.istype(verdict_t, verdict) then
+        error("limit:refund takes a key and the verdict of its take, not " .. tostring(verdict), 2)
     end
-    tokens = tokens == nil and verdict.granted or whole(tokens, "tokens", UINT32_MAX)
-    local given = C.stint_refund(self.limiter, id, key_of(self, key), tokens, verdict.window)
+    tokens = tokens == nil and UINT32_MAX or whole(tokens, "tokens", UINT32_MAX)
+    local given = C.stint_refund(self.limiter, key_of(self, key), verdict, tokens)
     return given
 end
 

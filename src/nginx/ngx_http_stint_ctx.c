@@ -120,9 +120,7 @@ static void ngx_http_stint_land(ngx_http_stint_ctx_t *ctx) {
         struct stint_verdict *verdict = &ctx->verdicts[i];
 
         if (ngx_http_stint_is_in_flight(ctx->policies[i])) {
-            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].policy, ctx->requests[i].key,
-                               verdict->granted, verdict->window);
-            verdict->granted = 0;
+            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].key, verdict, verdict->granted);
         }
     }
 }

@@ -30,15 +30,14 @@ static void ngx_http_stint_resume(ngx_http_request_t *r) {
 
 /* Refuses a request that was granted: verdict `which` is said to have refused it. */
 static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_t which) {
-    ngx_http_stint_give_back(ctx);
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         struct stint_verdict *verdict = &ctx->verdicts[i];
 
         verdict->used -= ngx_min(verdict->granted, verdict->used);
         verdict->remaining =
             verdict->capacity > verdict->used ? verdict->capacity - verdict->used : 0;
-        verdict->granted = 0;
     }
+    ngx_http_stint_give_back(ctx);
     ctx->verdicts[which].allowed = false;
     return NGX_BUSY;
 }

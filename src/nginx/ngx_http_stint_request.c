@@ -208,9 +208,7 @@ void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
         if (value > taken) {
             ngx_http_stint_charge(ctx, i, value - taken);
         } else if (value < taken) {
-            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].policy, ctx->requests[i].key,
-                               taken - value, verdict->window);
-            verdict->granted = value;
+            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].key, verdict, taken - value);
         }
         ngx_http_stint_settled(r, ctx, i,
                                value != 0 && verdict->allowed &&

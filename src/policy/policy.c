@@ -49,13 +49,12 @@ static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
     return tick_of(full > window ? full : window) + 2;
 }
 
-/* Raises what bulk checks of a full table go by. Notes a rule that counts refusals. */
+/* Raises what bulk checks of a full table go by. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
                          uint64_t window) {
     struct policy *policy = &limiter->policies[id];
 
     /* M12: all of these before the rule is stored. */
-    atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & (TWO_COUNTS | RULE_BUCKET)) != 0);
     if ((rule->flags & RULE_BUCKET) != 0) {
         atomic_raise(&policy->window, window);                                           /* M12 */
@@ -88,6 +87,12 @@ static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t id) 
                                  atomic_load_relaxed(&limiter->policies[id].version)); /* M12 */
 }
 
+/* Before the version: whoever reads that reads this (M12). */
+static void identity_write(struct stint_limiter *limiter, uint32_t id) {
+    const uint64_t generation = limiter->records[id].generation;
+    atomic_store_relaxed(&limiter->policies[id].identity, generation << 32 | id); /* M12 */
+}
+
 /* Writes the rule of a policy's next version, its traits, the window of a bucket and its ban.
  * Returns that version. Until it is stored, the hot way is closed. If this process dies here, the
  * policy is slower, but decides by one whole rule. */
@@ -110,6 +115,7 @@ static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id, const s
     policy_heat(policy, 0);
     INSTANT(INSTANT_SET_UP);
     struct policy_record *record = &limiter->records[id];
+    identity_write(limiter, id);
     atomic_store_release(&record->bans[version % 2], ban.word);         /* M14 */
     atomic_store_release(&record->ban_within[version % 2], ban.within); /* M14 */
     atomic_store_release(&record->bucket_window[version % 2], window);  /* M14 */
@@ -139,12 +145,7 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
-    /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
-    const uint64_t until =
-        (uint64_t)tick_of(limiter_now(limiter)) + (uint64_t)policy_reach(policy) + ALLOWANCE_TICKS;
 
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&limiter->records[id].until, until); /* M12 */
     rule_write(limiter, id, &rule, 0, bucket_window(limiter, id), limiter_ban(limiter, id));
 }
 
@@ -268,9 +269,9 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
     if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
         return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
                "change" REPLACE_IT;
-    if (limiter->records[id].refusals_count != 0 && rule_carries(&rule))
-        return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
-               "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
+    if (rule_carries(&rule) != rule_carries(&old_rule))
+        return "policy.capacity above the limit, and max_reserved, by which tokens carry over, "
+               "cannot come to a policy that has neither, nor both leave one" REPLACE_IT;
     return NULL;
 }
 
@@ -539,7 +540,7 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
  * (sweep.c), so no count, override or ban of before is left. A thread that still decides by the
  * policy of before finds no slot of its key, or one of now. It compares that one's tag, end and
  * count as ever. So what it charges, it charges now. If it has read another limit or an override,
- * it goes by that (A5). What it gives back was taken before, which the generation tells (refund.c;
+ * it goes by that (A3). What it gives back was taken before, which the generation tells (refund.c;
  * slot.c, stint_slot_take_back). */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
@@ -679,6 +680,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t next = limiter_policy_after(limiter, id);
 
     policy_raise(limiter, id, &rule, bucket_window(limiter, id));
+    identity_write(limiter, id); /* 0.3 wrote none */
     policy_heat(policy, policy_traits(policy));
     if (policy_gone(policy) && (limiter->records[id].alias & ALIAS_WAKES) != 0 &&
         next < limiter_policy_count(limiter) && !is_companion(limiter, next) &&

@@ -79,7 +79,7 @@ static void flood_once(struct stint_limiter *limiter, struct random *random,
     stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
     stint_decide_all(limiter, requests, 4, STINT_NOW, NULL);
     if (random_below(random, 4) == 0)
-        stint_refund(limiter, requests[0].policy, requests[0].key, UINT32_MAX, verdict.window);
+        stint_refund(limiter, requests[0].key, &verdict, UINT32_MAX);
     if (random_below(random, 8) == 0)
         stint_reset(limiter, requests[0].policy, requests[0].key);
 }
@@ -191,8 +191,8 @@ static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
         stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
         stint_decide_all(limiter, requests, 4, STINT_NOW, NULL);
         if (v.flags == 0)
-            assert_int_equal(stint_refund(limiter, id, key, 1, v.window), 1);
-        stint_refund(limiter, debts, key, 1, v.window);
+            assert_int_equal(stint_refund(limiter, key, &v, 1), 1);
+        refund_by(limiter, debts, key, 1, v.window);
         stint_reset(limiter, debts, key);
     }
     assert_int_equal(placed, SEQUENCE - 1);
@@ -416,25 +416,25 @@ TEST(test_refunds_never_taken) {
         for (unsigned round = 0; round < 3; round++) {
             for (unsigned edge = 0; edge < EDGES; edge++) {
                 if (round == 0) /* no slot yet */
-                    assert_int_equal(stint_refund(limiter, kind, key, edges[edge], end), 0);
+                    assert_int_equal(refund_by(limiter, kind, key, edges[edge], end), 0);
                 for (unsigned w = 0; w < sizeof windows / sizeof windows[0]; w++)
-                    assert_int_equal(stint_refund(limiter, kind, key, edges[edge], windows[w]), 0);
+                    assert_int_equal(refund_by(limiter, kind, key, edges[edge], windows[w]), 0);
                 /* Of a key, and a policy, that others have used. */
-                assert_int_equal(stint_refund(limiter, kind, ~key.hash, edges[edge], end), 0);
-                assert_int_equal(stint_refund(limiter, KINDS, key, edges[edge], end), 0);
+                assert_int_equal(refund_by(limiter, kind, ~key.hash, edges[edge], end), 0);
+                assert_int_equal(refund_by(limiter, KINDS, key, edges[edge], end), 0);
             }
             assert_int_equal(ask(limiter, kind, key, capacity, 0).granted, capacity);
             assert_int_equal(ask(limiter, kind, key, 1, 0).granted, 0);
             uint32_t back = round == 0 ? 1 : round == 1 ? UINT32_MAX : capacity + 1;
-            uint32_t given = stint_refund(limiter, kind, key, back, end);
+            uint32_t given = refund_by(limiter, kind, key, back, end);
             /* The refused request counts, too, where refusals do. */
             const uint32_t refused = (policies[kind].flags & STINT_COUNT_REFUSED) != 0;
             assert_int_equal(given, back == 1 ? 1 : capacity + refused);
-            assert_int_equal(stint_refund(limiter, kind, key, back, end),
+            assert_int_equal(refund_by(limiter, kind, key, back, end),
                              back == 1 && capacity > 1 ? 1 : 0);
-            stint_refund(limiter, kind, key, UINT32_MAX, end);
+            refund_by(limiter, kind, key, UINT32_MAX, end);
             assert_int_equal(used_of(limiter, kind, key), 0);
-            assert_int_equal(stint_refund(limiter, kind, key, UINT32_MAX, end), 0);
+            assert_int_equal(refund_by(limiter, kind, key, UINT32_MAX, end), 0);
         }
     }
     stint_close(limiter);

@@ -125,9 +125,14 @@ TEST(test_changed_or_replaced) {
         {"9/minute in-flight", "9/minute", "STINT_IN_FLIGHT"},
         {"9/minute in-flight", "9/minute smooth", ""},
         {"9/minute in-flight", "9/minute in-flight shadow", NULL},
-        {"9/minute count-refused", "9/minute capacity=20", ""},
-        {"9/minute", "9/minute capacity=20", NULL},
-        {"9/minute", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
+        {"9/minute count-refused", "9/minute capacity=20", "cannot come to"},
+        {"9/minute", "9/minute capacity=20", "cannot come to"},
+        {"9/minute capacity=20", "9/minute", ""},
+        {"9/minute", "9/minute reserve=1", ""},
+        {"10/s capacity=10", "5/s capacity=10", ""},
+        {"10/s capacity=10", "9/s capacity=8", NULL},
+        {"9/minute reserve=1", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
+        {"9/s burst=9", "9/s burst=9 reserve=1", NULL},
         {"9/minute", "9/minute count-refused", NULL},
         {"9/month", "9/year", "calendar"},
         {"9/month", "9/31d", ""},
@@ -290,7 +295,8 @@ TEST_IN_DIRECTORY(test_no_room_in_a_file) {
 static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t key) {
     const struct stint_request requests[] = {{.key = {key}, .policy = id, .cost = 1},
                                              {.key = {key}, .policy = id, .cost = 1}};
-    struct stint_verdict unknown = {.flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER};
+    struct stint_verdict unknown = {
+        .flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
     struct stint_verdict got[2];
     static const uint32_t flags[] = {0,           STINT_PEEK,    STINT_PARTIAL,
                                      STINT_DRAIN, STINT_RESERVE, STINT_CHARGE};
@@ -313,7 +319,7 @@ static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t 
     assert_int_equal(stint_headers(limiter, 0, &id, got, 1, NULL, 0), -ENOENT);
     assert_int_equal(stint_policy_remove(limiter, id), -ENOENT);
     stint_reset(limiter, id, key);
-    assert_int_equal(stint_refund(limiter, id, key, 1, T0 + MINUTE), 0);
+    assert_int_equal(refund_by(limiter, id, key, 1, T0 + MINUTE), 0);
 }
 
 TEST(test_remove) {
@@ -448,10 +454,12 @@ TEST(test_old_id) {
             same.policy = 0;
             stint_decide(limiter, &request, STINT_NOW, &got);
             stint_decide(twin, &same, STINT_NOW, &expected);
+            expected.policy = id;
             assert_verdict(&got, &expected, __LINE__);
+            expected.policy = 0;
             if (n % 5 == 1)
-                assert_int_equal(stint_refund(limiter, request.policy, 7, got.granted, got.window),
-                                 stint_refund(twin, 0, 7, expected.granted, expected.window));
+                assert_int_equal(stint_refund(limiter, 7, &got, got.granted),
+                                 stint_refund(twin, 7, &expected, expected.granted));
             if (n == 17) {
                 stint_reset(limiter, 0, 7);
                 stint_reset(twin, 0, 7);
@@ -516,89 +524,49 @@ TEST(test_group_by_both_ids) {
     }
 }
 
-/* Tokens of the old policy are not given back to the new one, though its window ends at the same
- * end; tokens of the new one are, by either id, where the end tells. */
+/* Tokens of the old policy are given back by no verdict once it is replaced, though the new one's
+ * window ends at the same end. A verdict names the policy that decided, by whatever id it was
+ * asked. */
 TEST(test_refund_of_replaced) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    test_time = T0 + 59 * MINUTE + 30 * SECOND;
-    apply(limiter, "3/minute name=x", 0, NULL);
-    struct stint_verdict old = ask(limiter, 0, 7, 3, 0);
-    apply(limiter, "3/h name=x", 0, NULL);
-    struct stint_verdict new = ask(limiter, 1, 7, 3, 0);
-    assert_int_equal(old.window, new.window);
-    assert_int_equal(stint_refund(limiter, 0, 7, 3, old.window), 0);
-    assert_int_equal(ask(limiter, 0, 7, 1, 0).allowed, false);
-    assert_int_equal(stint_refund(limiter, 1, 7, 1, new.window), 1);
-    assert_int_equal(get_policy_stats(limiter, 0).refunded, 1);
-    /* The next hour's end was none that the old policy can have told. */
-    test_time += MINUTE;
-    new = ask(limiter, 0, 7, 3, 0);
-    assert_true(new.allowed);
-    assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
-    /* Nor is an end of the new one that was none of the old one's. */
-    apply(limiter, "3/10s name=x", 0, NULL);
-    new = ask(limiter, 0, 7, 3, 0);
-    assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
-    assert_int_equal(stint_refund(limiter, 1, 7, 3, new.window), 0);
-    /* Each key's own windows. */
-    apply(limiter, "3/minute name=x start=per-key", 0, NULL);
-    old = ask(limiter, 0, 7, 3, 0);
-    apply(limiter, "3/minute name=x start=per-key stripes=1 smooth", 0, NULL);
-    new = ask(limiter, 0, 7, 3, 0);
-    assert_int_equal(old.window, new.window);
-    assert_int_equal(stint_refund(limiter, 3, 7, 3, old.window), 0);
-    assert_int_equal(stint_refund(limiter, 4, 7, 3, new.window), 3);
-    test_time = T0;
-    stint_close(limiter);
-}
-
-/* Months and years end at no multiples of one length; windows that begin with first requests, at
- * any tick. */
-TEST(test_refund_of_replaced_windows) {
     static const struct {
-        const char *old;
-        uint64_t before; /* the end of an hour at which a window of `old` ends, ns */
-        uint64_t now;    /* ns */
+        const char *old, *new;
+        uint64_t end, now; /* windows of both end then */
     } rows[] = {
-        {"3/month name=x", T0 + 31 * DAY, T0 + 31 * DAY - 30 * SECOND},
-        {"3/year name=x", T0 + 366 * DAY, T0 + 366 * DAY - 30 * SECOND},
-        {"3/month name=x start=2024-01-15T09:00:00+05:30", T0 + 14 * DAY + 210 * MINUTE,
-         T0 + 14 * DAY + 200 * MINUTE},
-        {"3/7m name=x start=first", T0 + HOUR, T0 + 53 * MINUTE},
-        {"3/day name=x start=first", T0 + DAY, T0},
+        {"3/minute name=x", "3/h name=x", T0 + HOUR, T0 + 59 * MINUTE + 30 * SECOND},
+        {"3/minute name=x start=per-key", "3/minute name=x start=per-key smooth", 0, T0},
+        {"4/h name=x", "4/h name=x stripes=4", T0 + HOUR, T0},
+        {"3/h name=x smooth", "3/h name=x", T0 + HOUR, T0},
+        {"3/h name=x", "3/h name=x capacity=9", T0 + HOUR, T0}, /* tokens come to carry over */
+        {"3/h name=x reserve=1", "3/h name=x", T0 + HOUR, T0},
+        {"3/month name=x", "3/h name=x", T0 + 31 * DAY, T0 + 31 * DAY - 30 * SECOND},
+        {"3/7m name=x start=first", "3/h name=x", T0 + HOUR, T0 + 53 * MINUTE},
+        {"3/h name=x start=first", "1/20m name=x burst=3", T0 + HOUR, T0},
+        {"1/20m name=x burst=3", "3/h name=x start=first", T0 + HOUR, T0},
+        {"4/30s name=x in-flight", "4/m name=x in-flight", T0 + MINUTE, T0 + 30 * SECOND},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
         test_time = rows[i].now;
         apply(limiter, rows[i].old, 0, NULL);
-        struct stint_verdict old = ask(limiter, 0, 7, 3, 0);
-        assert_int_equal(old.window, rows[i].before);
-        /* One that has the end in common, a token before it: nobody can tell whose it was. */
-        test_time = rows[i].before - 10 * SECOND;
-        apply(limiter, i == 2 ? "3/30m name=x" : "3/h name=x", 0, NULL);
+        struct stint_verdict old = ask(limiter, 0, 7, 3, 0), copy = old;
+        apply(limiter, rows[i].new, 0, NULL);
         struct stint_verdict new = ask(limiter, 0, 7, 3, 0);
-        assert_true(new.allowed);
+        assert_int_equal(old.policy, 0);
+        assert_int_equal(new.policy, 1);
         assert_int_equal(old.window, new.window);
-        assert_int_equal(stint_refund(limiter, 0, 7, 3, old.window), 0);
-        assert_int_equal(ask(limiter, 0, 7, 1, 0).allowed, false);
-        assert_int_equal(stint_refund(limiter, 1, 7, 3, new.window), 3);
-        /* Later ones of the new policy are given back by the old id, where the end tells: the next
-         * is none of a month. One that began with a first request might still have ended then. */
-        const bool first = strstr(rows[i].old, "first") != NULL, day = strstr(rows[i].old, "/day");
-        test_time = rows[i].before + SECOND;
-        new = ask(limiter, 0, 7, 3, 0);
-        assert_true(new.allowed);
-        assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), first && day ? 0 : 3);
-        test_time = rows[i].before + DAY + HOUR + SECOND;
-        new = ask(limiter, 0, 7, 3, 0);
-        assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
-        /* The windows of now are the new policy's, whatever the old one's were. */
-        apply(limiter, rows[i].old, 0, NULL);
-        new = ask(limiter, 0, 7, 3, 0);
-        assert_true(new.allowed);
-        assert_int_equal(used_of(limiter, 1, 7), 3);
-        assert_int_equal(new.window, ask(limiter, 1, 7, 1, STINT_PEEK).window);
-        assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
+        assert_true(rows[i].end == 0 || old.window == rows[i].end);
+        assert_int_equal(stint_refund(limiter, 7, &old, 3), 0);
+        assert_int_equal(used_of(limiter, 0, 7), 3);
+        assert_int_equal(get_policy_stats(limiter, 0).refunded, 0);
+        /* What is in the place of the old policy was another one's, if its generation tells. */
+        copy.policy = 1;
+        copy.unit = new.unit;
+        copy.generation = 1;
+        assert_int_equal(stint_refund(limiter, 7, &copy, 3), 0);
+        assert_int_equal(stint_refund(limiter, 7, &new, 3), 3);
+        assert_int_equal(stint_refund(limiter, 7, &new, 3), 0);
+        assert_int_equal(used_of(limiter, 1, 7), 0);
+        assert_int_equal(get_policy_stats(limiter, 0).refunded, 3);
         stint_close(limiter);
     }
     test_time = T0;
@@ -679,7 +647,7 @@ TEST_IN_DIRECTORY(test_reader) {
         assert_false(stint_decide_all(reader, pair, 2, STINT_NOW, gots));
         assert_int_equal(gots[0].flags & STINT_BAD_REQUEST, STINT_BAD_REQUEST);
         assert_int_equal(stint_decide_batch(reader, pair, 2, STINT_NOW, gots), 1);
-        assert_int_equal(stint_refund(reader, id, 7, 1, expected.window), 0);
+        assert_int_equal(stint_refund(reader, 7, &expected, 1), 0);
         stint_reset(reader, id, 7);
         assert_int_equal(used_of(writer, id, 7), id == 1 ? 1 : 2);
     }

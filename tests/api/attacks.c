@@ -171,8 +171,7 @@ static void call_decisions(struct attack *attack) {
                                &verdicts[0]);
     (void)stint_decide(limiter, &requests[1], now, &verdicts[1]);
     (void)stint_decide_batch(limiter, requests, GROUP, now, verdicts);
-    stint_refund(limiter, requests[2].policy, requests[2].key, verdicts[2].granted,
-                 verdicts[2].window);
+    stint_refund(limiter, requests[2].key, &verdicts[2], verdicts[2].granted);
     (void)stint_decide_groups(limiter, requests, GROUP, sizes, 3, now, verdicts);
     (void)stint_decide_all(limiter, requests, GROUP, now, verdicts);
     (void)stint_refund_all(limiter, requests, verdicts, GROUP);
@@ -583,7 +582,7 @@ static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id
         (void)stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
         return;
     case 3:
-        (void)stint_refund(limiter, id, key, 1, test_time / MINUTE * MINUTE + MINUTE);
+        (void)refund_by(limiter, id, key, 1, test_time / MINUTE * MINUTE + MINUTE);
         return;
     case 4:
         stint_reset(limiter, id, key);

@@ -390,10 +390,87 @@ TEST(test_another_window) {
         assert_true(v.reset_after == rows[r].by_20);
         assert_int_equal(stint_override(limiter, id, 3, 20, T0 + DAY), 0);
         assert_true(ask(limiter, id, 3, 1, 0).reset_after == rows[r].by_20);
-        assert_int_equal(stint_refund(limiter, id, 3, 1, v.window), 1);
+        assert_int_equal(stint_refund(limiter, 3, &v, 1), 1);
         assert_true(ask(limiter, id, 3, 0, STINT_PEEK).reset_after < MS); /* the clock goes on */
         stint_close(limiter);
     }
+}
+
+/* A verdict gives back what it granted once, in parts as as a whole: of what A took at 0, a second
+ * is left at 3. Its unit is the T by which it was charged, whatever T is by now. */
+TEST(test_given_back_by_a_verdict) {
+    for (uint32_t part = 1; part <= 5; part++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        const uint32_t id = add_text(limiter, "1/s burst=10");
+        test_time = T0;
+        struct stint_verdict v = ask(limiter, id, 7, 4, 0);
+        assert_true(v.unit == S && v.policy == id && v.generation == 0);
+        test_time = T0 + 3 * S;
+        assert_int_equal(ask(limiter, id, 7, 9, 0).granted, 9);
+        uint32_t back = 0;
+        for (uint32_t left = 4; left > 0; left = v.granted) {
+            back += stint_refund(limiter, 7, &v, part);
+            assert_int_equal(v.granted, left > part ? left - part : 0);
+            assert_true(v.window == T0 + v.granted * S);
+        }
+        assert_int_equal(back, 1);
+        assert_int_equal(stint_refund(limiter, 7, &v, 4), 0);
+        assert_int_equal(ask(limiter, id, 7, 2, STINT_PARTIAL).granted, 1);
+        stint_close(limiter);
+    }
+    static const struct {
+        const char *changed; /* NULL: the first request has a limit of its own, 1 a second */
+        uint64_t left;       /* to the time at which the bucket is full, when a token is back */
+    } rows[] = {{"10/s burst=10", 900 * MS},
+                {"1/s burst=1", 900 * MS},
+                {"100/s burst=100", 900 * MS},
+                {NULL, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        const uint32_t id = add_text(limiter, "10/s burst=10 name=b");
+        const struct stint_request own = {.key = {7}, .policy = id, .cost = 1, .limit = 1};
+        struct stint_verdict v;
+        test_time = T0;
+        if (rows[i].changed == NULL) {
+            assert_true(stint_decide(limiter, &own, STINT_NOW, &v));
+        } else {
+            assert_int_equal(ask(limiter, id, 7, 9, 0).granted, 9);
+            v = ask(limiter, id, 7, 1, 0);
+            struct stint_policy changed = parsed(rows[i].changed);
+            change_made(limiter, id, &changed);
+        }
+        assert_true(v.unit == (rows[i].changed == NULL ? S : S / 10));
+        assert_int_equal(stint_refund(limiter, 7, &v, 1), 1);
+        assert_true(ask(limiter, id, 7, 0, STINT_PEEK).reset_after == rows[i].left);
+        stint_close(limiter);
+    }
+}
+
+/* A group gives a bucket back what it took by a limit of its own, as the last window's key finds
+ * the table full. */
+TEST(test_group_on_a_full_table) {
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
+    const uint64_t slots = get_stats(limiter).slots;
+    const struct stint_request group[3] = {{.key = {7}, .policy = 0, .cost = 1, .limit = 1},
+                                           {.key = {7}, .policy = 1, .cost = 1},
+                                           {.key = {7}, .policy = 2, .cost = 1}};
+    struct stint_verdict v[3];
+    test_time = T0;
+    add_text(limiter, "10/s burst=10 name=b");
+    add_text(limiter, "2/h name=h");
+    add_text(limiter, "2/d name=d");
+    assert_int_equal(ask(limiter, 0, 7, 1, 0).granted, 1);
+    test_time = T0 + S / 10; /* it is full again, and has a slot */
+    for (uint64_t key = 0; key + 2 < slots; key++)
+        assert_int_equal(ask(limiter, 2, number_key(limiter, key), 1, 0).granted, 1);
+    assert_false(stint_decide_all(limiter, group, 3, STINT_NOW, v));
+    assert_int_equal(v[2].flags, STINT_UNTRACKED);
+    assert_true(v[0].allowed && v[1].allowed);
+    assert_int_equal(used_of(limiter, 1, 7), 0);
+    assert_true(ask(limiter, 0, 7, 0, STINT_PEEK).reset_after < 100);
+    test_time += 100; /* the clock moves whenever it is read */
+    assert_int_equal(ask(limiter, 0, 7, 10, 0).granted, 10);
+    stint_close(limiter);
 }
 
 TEST(test_case_by_case) {
@@ -583,7 +660,7 @@ TEST(test_shared) {
     assert_true(stint_decide_all(limiter, group, 2, STINT_NOW, v));
     assert_true(v[1].used == 10 && v[1].window == T0 + 11 * S);
 
-    assert_int_equal(stint_refund(limiter, ids[1], key, 1, v[0].window), 1);
+    assert_int_equal(stint_refund(limiter, key, &v[0], 1), 1);
     assert_int_equal(stint_each(limiter, keep, &entry), 0);
     assert_true(entry.policy == ids[0] && entry.used == 10 && entry.end == T0 + 11 * S);
     assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &ids[0], &v[1], 1, text, sizeof text) >

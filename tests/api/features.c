@@ -148,14 +148,13 @@ static const struct script scripts[] = {
         no(T0, 0, 0, PEEK, 0, 10, 26, E, 4 * W),
         reset(),
         ok(T0, 0, 0, PEEK, 0, 10, 0, 0, E)}},
-    {"roll-over: begun and ended by a change",
-     policy(W, .limit = 10), {
+    {"roll-over: by capacity or reservation, as a change has it",
+     policy(W, .limit = 9, .capacity = 10), {
         ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
         change(4, 5, 0),
         no(T0, 1, 0, 0, FIRST, 5, 10, E, 2 * W),
         no(E, 1, 0, 0, FIRST, 5, 6, E2, W),
-        change(4, 0, 0),
-        ok(E2, 4, 0, 0, 0, 4, 4, 4, E2 + W),
+        ok(E2, 2, 0, 0, 0, 5, 4, 2, E2 + W),
         change(3, 0, 1),
         no(E2, 1, 0, RESERVE, FIRST, 3, 4, E2 + W, W),
         ok(E2 + W, 2, 0, 0, 0, 3, 3, 2, E2 + 2 * W)}},
@@ -287,9 +286,9 @@ static const struct script scripts[] = {
         change(10, 12, 0),
         ok(T0, 1, 0, CHARGE, 0, 12, 20, 0, E),
         ok(E, 5, 0, CHARGE, 0, 12, 12, 2, E2),
-        change(10, 0, 0),
-        ok(E, 50, 0, CHARGE, 0, 10, 62, 50, E2),
-        ok(E2, 10, 0, 0, 0, 10, 10, 10, E2 + W)}},
+        change(10, 0, 3),
+        ok(E, 50, 0, CHARGE, 0, 10, 13, 1, E2),
+        ok(E2, 7, 0, 0, 0, 10, 10, 7, E2 + W)}},
     {"charge: a smooth count holds 16,383 of each window",
      policy(W, .limit = 10, .flags = STINT_SMOOTH), {
         ok(T0, 16000, 0, CHARGE, 0, 10, 16000, 16000, E),
@@ -844,8 +843,8 @@ TEST(test_stripes_of_a_full_table) {
 
 /* ---- Requests that make no sense ------------------------------------------------------------ */
 
-static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
-                                                 .retry_after = STINT_NEVER};
+static const struct stint_verdict bad_request = {
+    .flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
 
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
  * number `i`. */

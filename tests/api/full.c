@@ -88,7 +88,7 @@ TEST(test_line_without_room) {
             assert_verdict(&told[0], &expected, __LINE__);
         }
         /* There is nothing to give back or to reset. */
-        assert_int_equal(stint_refund(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);
+        assert_int_equal(refund_by(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);
         stint_reset(limiter, id, number_key(limiter, 100));
         USED(limiter, id, 5, 3, 4, 6);
         assert_table(limiter, LINE, LINE, 50, 0);
@@ -243,11 +243,11 @@ TEST(test_untracked_is_not_given_back) {
         assert_int_equal(v.flags, 0);
         stint_key key = number_key(limiter, 100);
         struct stint_request request = {.key = key, .policy = id, .cost = 1};
-        assert_int_equal(stint_refund(limiter, id, key, 1, let_through.window), 0);
+        assert_int_equal(stint_refund(limiter, key, &let_through, 1), 0);
         assert_true(stint_refund_all(limiter, &request, &let_through, 1) == 0);
         assert_false(take(limiter, id, 100, 1).allowed);
         assert_int_equal(look(limiter, id, 100, 0).used, capacity);
-        assert_int_equal(stint_refund(limiter, id, key, 1, v.window), 1);
+        assert_int_equal(stint_refund(limiter, key, &v, 1), 1);
         stint_close(limiter);
     }
 }
@@ -278,6 +278,7 @@ TEST(test_untracked_stripes) {
                         assert_true(expected.granted <= 100);
                         request.policy = striped;
                         stint_decide(limiter, &request, STINT_NOW, &got);
+                        expected.policy = striped;
                         if (!same_verdict(&got, &expected))
                             print_error("cost %" PRIu32 ", flags %" PRIu32 ", limit %" PRIu32
                                         ", on_full %d, shadow %" PRIu32 "\n",

@@ -3,6 +3,8 @@
  *
  * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
  * and forgotten by itself if nobody does. */
+#include <sched.h>
+
 #include "children.h"
 #include "script.h"
 #include "told.h"
@@ -134,7 +136,8 @@ TEST(test_scripts) {
 /* What nobody would hold is refused. */
 TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
     static const uint32_t bad[] = {DRAIN, CHARGE, LOOK, DRAIN | PEEK, DRAIN | PARTIAL};
-    const struct stint_verdict expected = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    const struct stint_verdict expected = {
+        .flags = STINT_BAD_REQUEST, .policy = UINT32_MAX, .retry_after = STINT_NEVER};
     const size_t kinds = sizeof bad / sizeof bad[0];
     for (size_t i = 0; i < kinds; i++) {
         struct stint_verdict got = ask(limiter, id, 7, 1, bad[i]), parts[2];
@@ -200,28 +203,75 @@ TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
                      0);
     assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
     assert_true(other != id);
-    assert_int_equal(ask(limiter, id, 7, 4, 0).granted, 4);
-    assert_int_equal(stint_refund(limiter, id, 7, 5, verdict.window), 0);
+    struct stint_verdict by_old_id = ask(limiter, id, 7, 4, 0);
+    assert_int_equal(by_old_id.granted, 4);
+    assert_int_equal(stint_refund(limiter, 7, &verdict, 5), 0);
     assert_int_equal(used_of(limiter, other, 7), 4);
+    assert_int_equal(stint_refund(limiter, 7, &by_old_id, 5), 4);
+    assert_int_equal(used_of(limiter, id, 7), 0);
 }
 
 /* A refund that gives nothing back of granted tokens is counted. */
 TEST_OF(test_lost_refunds, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
-    struct stint_verdict verdict = ask(limiter, id, 7, 2, 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 2);
-    assert_int_equal(stint_refund(limiter, id, 7, 0, verdict.window), 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 2, 0), 0); /* of a key without a slot */
+    struct stint_verdict verdict = ask(limiter, id, 7, 2, 0), copy = verdict, none = verdict;
+    assert_int_equal(stint_refund(limiter, 7, &verdict, 0), 0);
+    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 2);
+    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 0); /* it has nothing to give */
+    none.window = 0;                                            /* of a key without a slot */
+    assert_int_equal(stint_refund(limiter, 7, &none, 2), 0);
     assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 0); /* once more */
+    assert_int_equal(stint_refund(limiter, 7, &copy, 2), 0);
     assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 1);
     verdict = ask(limiter, id, 7, 2, 0);
     test_time += 2 * MINUTE; /* the lease is over */
     assert_int_equal(ask(limiter, id, 7, 1, 0).used, 1);
-    assert_int_equal(stint_refund(limiter, id, 7, 2, verdict.window), 0);
+    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 0);
     assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
+
+/* Four workers hold one each while the limit and the lease change. Nobody is refused, as no more
+ * than four are held; and nothing is held in the end. */
+TEST(test_workers_while_the_lease_changes) {
+    static const char *const leases[] = {"4/m in-flight name=p", "4/15s in-flight name=p",
+                                         "8/2m in-flight name=p", "4/30s in-flight name=p"};
+    enum { WORKERS = 4, CHANGES = 48 };
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter;
+    size_t size = stint_memory_size(&options);
+    assert_int_equal(stint_open_in(&options, shared_memory(size), size, &limiter), 0);
+    uint32_t *const done = shared_memory((WORKERS + 1) * sizeof *done), *const taken = done + 1;
+    const uint32_t id = add_text(limiter, leases[3]);
+    test_time = T0;
+    pid_t workers[WORKERS];
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i] = forked();
+        if (workers[i] != 0)
+            continue;
+        while (__atomic_load_n(done, __ATOMIC_SEQ_CST) == 0) {
+            struct stint_verdict v;
+            if (!stint_take(limiter, id, 7, 1, STINT_NOW, &v)) {
+                __atomic_store_n(&taken[i], UINT32_MAX, __ATOMIC_SEQ_CST);
+                _exit(1);
+            }
+            stint_refund(limiter, 7, &v, v.granted);
+            __atomic_fetch_add(&taken[i], 1, __ATOMIC_SEQ_CST);
+        }
+        _exit(0);
+    }
+    for (unsigned i = 0; i < CHANGES; i++) {
+        for (unsigned j = 0; j < WORKERS; j++)
+            while (__atomic_load_n(&taken[j], __ATOMIC_SEQ_CST) < 10 * i)
+                sched_yield();
+        assert_int_equal(stint_policies_apply(limiter, leases[i % 4], 0, NULL, NULL, NULL), 0);
+    }
+    __atomic_store_n(done, 1, __ATOMIC_SEQ_CST);
+    for (unsigned i = 0; i < WORKERS; i++)
+        assert_good(workers[i]);
+    assert_int_equal(used_of(limiter, id, 7), 0);
+    stint_close(limiter);
+}
 
 /* Each of two processes gives back what the other holds. */
 TEST(test_processes_release_each_other) {
@@ -236,7 +286,7 @@ TEST(test_processes_release_each_other) {
     pid_t child = forked();
     if (child == 0) {
         struct stint_verdict verdict;
-        bool good = stint_refund(limiter, id, 7, 2, parents) == 2;
+        bool good = refund_by(limiter, id, 7, 2, parents) == 2;
         test_time += MINUTE;
         good = good && stint_take(limiter, id, 7, 3, STINT_NOW, &verdict);
         *window = verdict.window;
@@ -245,8 +295,8 @@ TEST(test_processes_release_each_other) {
     assert_good(child);
     test_time += MINUTE;
     assert_false(ask(limiter, id, 7, 1, 0).allowed);
-    assert_int_equal(stint_refund(limiter, id, 7, 3, parents), 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 3, *window), 3);
+    assert_int_equal(refund_by(limiter, id, 7, 3, parents), 0);
+    assert_int_equal(refund_by(limiter, id, 7, 3, *window), 3);
     assert_int_equal(ask(limiter, id, 7, 3, 0).granted, 3);
     stint_close(limiter);
 }

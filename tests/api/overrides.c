@@ -295,7 +295,7 @@ TEST(test_errors) {
     assert_int_equal(stint_policy_find(limiter, "", NULL), -ENOENT);
     assert_false(stint_take(limiter, hidden, 1, 1, STINT_NOW, &verdict));
     assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
-    assert_int_equal(stint_refund(limiter, hidden, 1, 1, T0 + 366 * DAY), 0);
+    assert_int_equal(refund_by(limiter, hidden, 1, 1, T0 + 366 * DAY), 0);
     stint_reset(limiter, hidden, 1);
     assert_override(limiter, id, 1, 1, T0 + 366 * DAY);
     assert_int_equal(stint_headers(limiter, 0, &hidden, &verdict, 1, NULL, 0), -ENOENT);
@@ -830,7 +830,7 @@ TEST(test_replaced) {
     assert_int_equal(stint_override_clear(limiter, id, 4), 0);
 
     /* One without overrides takes its companion away. */
-    apply(limiter, "1/hour capacity=2 overrides name=p\n1/day name=q overrides");
+    apply(limiter, "1/hour near=50% overrides name=p\n1/day name=q overrides");
     assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
     apply(limiter, "4/minute stripes=2 name=p\n1/day name=q overrides");
     assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -EINVAL);
@@ -913,6 +913,67 @@ TEST(test_replaced_meanwhile) {
                 assert_override(limiter, id, 1, call == SET ? 6 : 5, T0 + HOUR);
             stint_close(limiter);
         }
+    }
+}
+
+/* The last token of the policy 1 is taken; then the policy 0, a bucket, is changed to this, or the
+ * key has an override of that. NULL: neither. */
+static const char *rate_then;
+
+static void change_text(struct stint_limiter *limiter, uint32_t id, const char *text) {
+    const struct stint_policy changed = parsed(text);
+    change_made(limiter, id, &changed);
+}
+
+static void take_the_last(void) {
+    (void)ask(meanwhile.limiter, 1, 7, 1, 0);
+    if (rate_then != NULL && rate_then[1] != '\0')
+        change_text(meanwhile.limiter, 0, rate_then);
+    else if (rate_then != NULL)
+        assert_int_equal(stint_override(meanwhile.limiter, 0, 7, 1, T0 + HOUR), 0);
+}
+
+/* A group whose window refuses it after all gives the bucket back what it took, to the ns: by a
+ * limit of its own, and though the rate or the key's override has become another since. */
+TEST(test_refused_group) {
+    static const struct {
+        const char *policy, *then;
+        uint32_t used, limit; /* before; the group's own */
+        uint64_t least, most; /* to the time at which the bucket is full */
+    } rows[] = {
+        {"10/s burst=10", NULL, 0, 1, 0, 100},
+        {"10/s burst=10", NULL, 9, 0, 900 * MS, 900 * MS},
+        {"10/s burst=10", "1/s burst=1", 9, 0, 900 * MS, 900 * MS},
+        {"10/s burst=10", "100/s burst=100", 9, 0, 900 * MS, 900 * MS},
+        /* What is more than one is forgotten. */
+        {"10/s burst=10 overrides", "1", 9, 0, 900 * MS, SECOND + 100},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        unsigned refused = 0;
+        meanwhile.happened = true;
+        for (uint64_t step = 0; meanwhile.happened; step++) {
+            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+            struct stint_verdict v[2];
+            const struct stint_request group[2] = {
+                {.key = {7}, .policy = 0, .cost = 1, .limit = rows[i].limit},
+                {.key = {7}, .policy = 1, .cost = 1}};
+            test_time = T0;
+            add_text(limiter, rows[i].policy);
+            add_text(limiter, "2/h");
+            ask(limiter, 1, 7, 1, 0);
+            if (rows[i].used != 0)
+                ask(limiter, 0, 7, rows[i].used, 0);
+            rate_then = rows[i].then;
+            meanwhile_begin(limiter, take_the_last, step);
+            const bool all = stint_decide_all(limiter, group, 2, STINT_NOW, v);
+            stint_test_step = NULL;
+            const uint64_t left = ask(limiter, 0, 7, 0, STINT_PEEK).reset_after;
+            refused += !all && v[0].allowed;
+            if (!all && (left < rows[i].least || left > rows[i].most))
+                fail_msg("row %zu, step %" PRIu64 ": %" PRIu64 " ns", i, step, left);
+            stint_close(limiter);
+        }
+        assert_true(refused != 0);
     }
 }
 

@@ -474,9 +474,9 @@ TEST(test_window_of_id_0) {
     stint_key key = number_key(limiter, 1);
     test_time = end - 1;
     assert_true(take_one(limiter, id, key, STINT_NOW).window == end);
-    assert_int_equal(stint_refund(limiter, id, key, 1, 0), 0);
+    assert_int_equal(refund_by(limiter, id, key, 1, 0), 0);
     assert_int_equal(used_of(limiter, id, key), 1);
-    assert_int_equal(stint_refund(limiter, id, key, 1, end), 1);
+    assert_int_equal(refund_by(limiter, id, key, 1, end), 1);
     stint_close(limiter);
 }
 

@@ -88,7 +88,7 @@ static int decide(void *shared) {
         bool fits = stint_take(limiter, policy, key, 1 + i % 3, now, &verdicts[0]);
         fits ? allowed++ : refused++;
         if (fits && i % 5 == 0)
-            stint_refund(limiter, policy, key, 1, verdicts[0].window);
+            stint_refund(limiter, key, &verdicts[0], 1);
         for (uint32_t n = 0; n < 20; n++)
             requests[n] = (struct stint_request){.key = {key.hash + n % 7},
                                                  .policy = n % KINDS,

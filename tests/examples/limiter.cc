@@ -50,8 +50,8 @@ class Limiter {
         return verdict;
     }
 
-    void refund(std::uint32_t policy, stint_key key, const stint_verdict &verdict) noexcept {
-        stint_refund(limiter.get(), policy, key, verdict.granted, verdict.window);
+    void refund(stint_key key, stint_verdict &verdict) noexcept {
+        stint_refund(limiter.get(), key, &verdict, verdict.granted);
     }
 
   private:
@@ -68,14 +68,14 @@ class Grant {
         stint_verdict verdict = limiter.take(policy, key);
         if (!verdict.allowed)
             return std::nullopt;
-        return std::optional<Grant>(std::in_place, Private(), limiter, policy, key, verdict);
+        return std::optional<Grant>(std::in_place, Private(), limiter, key, verdict);
     }
 
     void keep() noexcept { kept = true; }
 
     ~Grant() {
         if (!kept)
-            limiter.refund(policy, key, verdict);
+            limiter.refund(key, verdict);
     }
 
     Grant(const Grant &) = delete;
@@ -85,13 +85,11 @@ class Grant {
     struct Private {};
 
   public:
-    Grant(Private, Limiter &limiter, std::uint32_t policy, stint_key key,
-          const stint_verdict &verdict)
-        : limiter(limiter), policy(policy), key(key), verdict(verdict) {}
+    Grant(Private, Limiter &limiter, stint_key key, const stint_verdict &verdict)
+        : limiter(limiter), key(key), verdict(verdict) {}
 
   private:
     Limiter &limiter;
-    std::uint32_t policy;
     stint_key key;
     stint_verdict verdict;
     bool kept = false;

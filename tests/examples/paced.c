@@ -25,8 +25,8 @@ enum { WAITING_MAX = 1000, NAME_SIZE = 64 };
 /* A place in a client's queue: from when on a job may be done. */
 struct place {
     stint_key client;
-    uint64_t due;    /* ns since the epoch */
-    uint64_t window; /* by which the token is given back */
+    uint64_t due;                 /* ns since the epoch */
+    struct stint_verdict verdict; /* by which the token is given back */
     char job[NAME_SIZE];
 };
 
@@ -57,7 +57,7 @@ static void ask(stint_key client, const char *job, uint64_t now) {
         printf("%s: done\n", job);
     } else {
         struct place *place = &places[count++];
-        *place = (struct place){client, now + verdict.retry_after, verdict.window, ""};
+        *place = (struct place){client, now + verdict.retry_after, verdict, ""};
         memcpy(place->job, job, strlen(job) + 1);
         printf("%s: waits %.1f s\n", job, (double)verdict.retry_after / 1e9);
     }
@@ -84,7 +84,7 @@ static void cancel(stint_key client, const char *job) {
         memcpy(places[at].job, places[next].job, NAME_SIZE);
         at = next;
     }
-    stint_refund(limiter, policy, client, 1, places[at].window);
+    stint_refund(limiter, client, &places[at].verdict, 1);
     remove_place(at);
     printf("%s: cancelled\n", job);
 }

@@ -407,7 +407,8 @@ TEST_IN_DIRECTORY(test_each_named) {
 /* ---- Read only ------------------------------------------------------------------------------- */
 
 static void assert_bad(const struct stint_verdict *verdict) {
-    const struct stint_verdict bad = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    const struct stint_verdict bad = {
+        .flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
     assert_verdict(verdict, &bad, __LINE__);
 }
 
@@ -467,7 +468,7 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     assert_false(stint_take(reader, request->policy, request->key, request->cost, now, &verdict));
     assert_bad(&verdict);
     assert_int_equal(
-        stint_refund(reader, request->policy, request->key, 1, now / MINUTE * MINUTE + MINUTE), 0);
+        refund_by(reader, request->policy, request->key, 1, now / MINUTE * MINUTE + MINUTE), 0);
     stint_reset(reader, request->policy, request->key);
     stint_prefetch(reader, request->key);
 }

@@ -559,7 +559,7 @@ TEST(test_nothing_after_open) {
         uint64_t now = T0 + i / 500 * 20 * SECOND;
         stint_key key = stint_key_join(limiter, number_key(limiter, i % 3000), "part", 4);
         if (stint_take(limiter, minute, key, 1, now, &verdict))
-            stint_refund(limiter, minute, key, 1, verdict.window);
+            stint_refund(limiter, key, &verdict, 1);
         for (uint32_t n = 0; n < 20; n++)
             requests[n] = (struct stint_request){
                 .key = {key.hash + n}, .policy = n % 3, .cost = n, .flags = STINT_PEEK * (n % 16)};

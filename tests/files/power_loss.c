@@ -77,7 +77,7 @@ static void step(struct stint_limiter *limiter, enum load load, struct random *r
         stint_take(limiter, id, key, 1, STINT_NOW, &verdict)) {
         __atomic_fetch_add(&shared->granted[p][number], 1, __ATOMIC_SEQ_CST);
         if (load != DECIDES && rare < 20)
-            stint_refund(limiter, id, key, 1, verdict.window);
+            stint_refund(limiter, key, &verdict, 1);
     }
     __atomic_fetch_add(&shared->done, 1, __ATOMIC_SEQ_CST);
     if (rare < 3)

@@ -115,8 +115,8 @@ static void decide_alike(struct stint_limiter *one, struct stint_limiter *other,
     assert_verdict(&got, &expected, line);
     if (expected.granted > 0 && below(8) == 0) {
         uint32_t back = 1 + below(expected.granted);
-        stint_refund(one, request->policy, request->key, back, expected.window);
-        stint_refund(other, request->policy, request->key, back, expected.window);
+        stint_refund(one, request->key, &expected, back);
+        stint_refund(other, request->key, &got, back);
     }
 }
 
@@ -207,8 +207,15 @@ static uint32_t fill_table(struct stint_limiter *limiter, uint32_t max_policies)
         struct stint_request request = draw_request(limiter, policies + (below(500) == 0));
         draw_time();
         (void)stint_decide(limiter, &request, STINT_NOW, NULL);
-        if (below(300) == 0)
-            change_limit(limiter, below(policies), 64 + below(2000)); /* above any stripes */
+        if (below(300) == 0) { /* above any stripes */
+            struct stint_policy policy = STINT_POLICY_INIT;
+            const uint32_t id = below(policies);
+            assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
+            const bool carries = policy.capacity > policy.limit;
+            policy.limit = 64 + below(2000);
+            policy.capacity = carries ? policy.limit + 1 + below(20) : 0;
+            change_made(limiter, id, &policy);
+        }
         if (below(20) == 0)
             (void)stint_label(limiter, request.key, &request.key, 1 + below(8));
         if (below(200) == 0)

@@ -474,7 +474,7 @@ TEST_IN_DIRECTORY(test_rule_of_no_policy) {
         assert_false(stint_decide(limiter, requests, STINT_NOW, NULL));
         assert_false(stint_decide(two, requests, STINT_NOW, NULL));
         assert_false(stint_decide_all(two, requests, 2, STINT_NOW, NULL));
-        assert_int_equal(stint_refund(two, 9, 5, 1, T0 + MINUTE), 0);
+        assert_int_equal(refund_by(two, 9, 5, 1, T0 + MINUTE), 0);
         take_granted(two, minute, 5, 1);
         stint_close(two);
     }

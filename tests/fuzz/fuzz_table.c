@@ -448,8 +448,8 @@ static void call(struct input *input, struct stint_limiter *limiter) {
         stint_reset(limiter, requests[0].policy, requests[0].key);
         break;
     case 3:
-        stint_refund(limiter, requests[0].policy, requests[0].key, requests[0].cost,
-                     test_time / DAY * DAY + input_number(input, 6));
+        refund_by(limiter, requests[0].policy, requests[0].key, requests[0].cost,
+                  test_time / DAY * DAY + input_number(input, 6));
         break;
     case 4:
         stint_decide_batch(limiter, requests, n + 1, STINT_NOW, verdicts);
@@ -485,8 +485,7 @@ static void call(struct input *input, struct stint_limiter *limiter) {
         stint_decide(limiter, &requests[0], STINT_NOW, verdicts);
         check_verdict(&requests[0], verdicts);
         if ((which & 8) != 0)
-            stint_refund(limiter, requests[0].policy, requests[0].key, verdicts[0].granted,
-                         verdicts[0].window);
+            stint_refund(limiter, requests[0].key, &verdicts[0], verdicts[0].granted);
     }
 }
 

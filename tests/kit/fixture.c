@@ -210,6 +210,15 @@ uint32_t(used_of)(struct stint_limiter *limiter, uint32_t id, stint_key key) {
     return ask(limiter, id, key, 0, STINT_PEEK).used;
 }
 
+uint32_t(refund_by)(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t tokens,
+                    uint64_t window) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_verdict verdict = {.policy = id, .granted = tokens, .window = window};
+    if (stint_policy_get(limiter, id, &policy) == 0 && policy.burst != 0 && policy.limit != 0)
+        verdict.unit = (policy.window + policy.limit - 1) / policy.limit;
+    return stint_refund(limiter, key, &verdict, tokens);
+}
+
 void assert_reason(const char *part) {
     if (strstr(stint_reason(), part) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", stint_reason(), part);
@@ -219,8 +228,8 @@ bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) 
     return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
            a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
            a->window == b->window && a->reset_after == b->reset_after &&
-           a->retry_after == b->retry_after && a->reserved[0] == b->reserved[0] &&
-           a->reserved[1] == b->reserved[1];
+           a->retry_after == b->retry_after && a->policy == b->policy &&
+           a->generation == b->generation && a->unit == b->unit;
 }
 
 const char *policy_text(const struct stint_policy *policy) {
@@ -234,9 +243,11 @@ const char *verdict_text(const struct stint_verdict *v) {
     static char text[300];
     snprintf(text, sizeof text,
              "%s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32 " remaining %" PRIu32
-             " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64 " retry %" PRId64,
+             " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64 " retry %" PRId64
+             " policy %" PRId32 " generation %" PRIu32 " unit %" PRIu64,
              v->allowed ? "allowed" : "refused", v->flags, v->capacity, v->used, v->remaining,
-             v->granted, (int64_t)(v->window - T0), v->reset_after, (int64_t)v->retry_after);
+             v->granted, (int64_t)(v->window - T0), v->reset_after, (int64_t)v->retry_after,
+             (int32_t)v->policy, v->generation, v->unit);
     return text;
 }
 

@@ -73,8 +73,7 @@ static inline stint_key key_of_number(uint64_t hash) {
 #define stint_decide_batch(limiter, ...)  stint_decide_batch(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_decide_all(limiter, ...)    stint_decide_all(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_decide_groups(limiter, ...) stint_decide_groups(BEGIN_CALL(limiter), __VA_ARGS__)
-#define stint_refund(limiter, policy, key, ...)                                                    \
-    stint_refund(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
+#define stint_refund(limiter, k, ...)     stint_refund(BEGIN_CALL(limiter), KEY_OF(k), __VA_ARGS__)
 #define stint_refund_all(limiter, ...)    stint_refund_all(BEGIN_CALL(limiter), __VA_ARGS__)
 #define stint_reset(limiter, policy, key) stint_reset(BEGIN_CALL(limiter), policy, KEY_OF(key))
 #define stint_override(limiter, policy, key, ...)                                                  \
@@ -141,8 +140,13 @@ void fenced_free(void *memory, size_t size);
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
                          uint32_t flags);
 uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
-#define ask(limiter, id, key, ...) ask(limiter, id, KEY_OF(key), __VA_ARGS__)
-#define used_of(limiter, id, key)  used_of(limiter, id, KEY_OF(key))
+/* Gives back by a verdict that granted so many in the window with that end: by one that the test
+ * does not have, or by a copy. A bucket's tokens took the policy's T. */
+uint32_t refund_by(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t tokens,
+                   uint64_t window);
+#define refund_by(limiter, id, key, ...) refund_by(limiter, id, KEY_OF(key), __VA_ARGS__)
+#define ask(limiter, id, key, ...)       ask(limiter, id, KEY_OF(key), __VA_ARGS__)
+#define used_of(limiter, id, key)        used_of(limiter, id, KEY_OF(key))
 
 /* The reason of the last error has this part. */
 void assert_reason(const char *part);

@@ -682,14 +682,23 @@ static uint32_t estimate_off(const struct model_by *by, const struct stint_reque
                                  : (uint32_t)(capacity_of(by->policy) * (stripes - 1) / stripes);
 }
 
+/* What a verdict says whatever becomes of the request. */
+static struct model_answer answer_by(const struct model_by *by,
+                                     const struct stint_request *request) {
+    return (struct model_answer){
+        .near_limit = by->near_limit,
+        .verdict = {.flags = ruling_flags(by),
+                    .capacity = model_capacity(by, request),
+                    .policy = request->policy,
+                    .unit = is_bucket(by->policy) ? token_by(by, request) : 0}};
+}
+
 struct model_answer model_decide(const struct model_by *by, const struct stint_request *request,
                                  uint64_t now, struct model_key *key) {
     const bool peek = takes_nothing(request), charge = makes_charge(request);
     const bool endless = is_endless(by), banned = by->ruling && by->ruling->banned;
-    struct model_answer answer = {.near_limit = by->near_limit};
+    struct model_answer answer = answer_by(by, request);
     struct stint_verdict *v = &answer.verdict;
-    v->capacity = model_capacity(by, request);
-    v->flags = ruling_flags(by);
 
     const uint64_t room = room_in(by, request, v->capacity);
     uint64_t sum = sum_by(by, request, key, now);
@@ -760,10 +769,9 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
-    struct model_answer answer = {.near_limit = by->near_limit};
+    struct model_answer answer = answer_by(by, request);
     struct stint_verdict *v = &answer.verdict;
-    v->capacity = model_capacity(by, request);
-    v->flags = ruling_flags(by) | STINT_UNTRACKED;
+    v->flags |= STINT_UNTRACKED;
     v->reset_after = key.window - now;
 
     const bool charge = makes_charge(request), bucket = is_bucket(by->policy);
@@ -872,8 +880,8 @@ void model_ban(struct model_answer *answer, uint64_t now, uint64_t until) {
 static bool same_but_wait(const struct stint_verdict *a, const struct stint_verdict *b) {
     return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
            a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
-           a->window == b->window && a->reset_after == b->reset_after && a->reserved[0] == 0 &&
-           b->reserved[0] == 0 && a->reserved[1] == 0 && b->reserved[1] == 0;
+           a->window == b->window && a->reset_after == b->reset_after && a->policy == b->policy &&
+           a->generation == b->generation && a->unit == b->unit;
 }
 
 void model_settle(struct model_answer *answer, const struct stint_verdict *got) {
@@ -906,21 +914,20 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
     return true;
 }
 
-/* "A bucket is given back what has not come back by itself, by the limiter's clock: the time tokens
- * * T, but no more than what is left to `window`, and no more than makes it full. T (TOKEN BUCKETS)
- * goes by the limit, or the override, of now. A token of which a part was given back counts as
- * one." */
-static uint32_t bucket_refund(const struct model_by *by, uint32_t tokens, uint64_t window,
-                              uint64_t now, struct model_key *key) {
-    const struct stint_request request = {0};
-    const uint64_t token = token_by(by, &request), from = key->window;
-    if (window <= now || from <= now)
+/* "A bucket is given back the time that the tokens took (verdict->unit for each), as far as it has
+ * not come back by itself by the limiter's clock: no more than what is left to `window`, and no
+ * more than makes it full. A token of which a part was given back counts as one." */
+static uint32_t bucket_refund(const struct stint_policy *policy,
+                              const struct stint_verdict *verdict, uint32_t tokens, uint64_t now,
+                              struct model_key *key) {
+    const uint64_t from = key->window;
+    if (verdict->window <= now || from <= now)
         return 0;
-    const wide back = (wide)tokens * token;
-    const uint64_t most = least_of(window, from) - now;
+    const wide back = (wide)tokens * verdict->unit;
+    const uint64_t most = least_of(verdict->window, from) - now;
     key->window -= back < most ? (uint64_t)back : most;
-    key->refused = mark_moved(by->policy, key->refused, from, key->window);
-    return (uint32_t)ceil_div(from - key->window, token);
+    key->refused = mark_moved(policy, key->refused, from, key->window);
+    return (uint32_t)ceil_div(from - key->window, verdict->unit);
 }
 
 /* "A call that sets, changes or lifts an override ... keeps the tokens that are used". "A part of a
@@ -942,16 +949,15 @@ void model_ruled(const struct stint_policy *policy, const struct model_ruling *f
     key->refused = mark_moved(policy, key->refused, full, key->window);
 }
 
-/* "Once the key has begun another window, nothing is given back. (By a smooth or in-flight policy
- * the last window still counts, and is given back to.)" */
-uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
-                      struct model_key *key) {
-    const struct stint_policy *policy = by->policy;
-    const bool before = looks_back(policy) && window + policy->window == key->window;
+/* "Once the key has begun another one, nothing is given back. (By a smooth or in-flight policy the
+ * last window still counts, and is given back to.)" */
+uint32_t model_refund(const struct stint_policy *policy, const struct stint_verdict *verdict,
+                      uint32_t tokens, uint64_t now, struct model_key *key) {
+    const bool before = looks_back(policy) && verdict->window + policy->window == key->window;
     uint32_t *count = before ? &key->previous : &key->used;
     if (key->known && is_bucket(policy))
-        return bucket_refund(by, tokens, window, now, key);
-    if (!key->known || (!before && window != key->window))
+        return bucket_refund(policy, verdict, tokens, now, key);
+    if (!key->known || (!before && verdict->window != key->window))
         return 0;
     const uint32_t back = (uint32_t)least_of(tokens, *count);
     *count -= back;

@@ -202,9 +202,10 @@ uint64_t model_wait(const struct model_answer *answer, uint64_t jitter);
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known);
 
-/* Gives back tokens, when the limiter's clock says `now`. Returns how many. */
-uint32_t model_refund(const struct model_by *by, uint32_t tokens, uint64_t window, uint64_t now,
-                      struct model_key *key);
+/* Gives back tokens that a verdict with this window, and this unit, granted, when the limiter's
+ * clock says `now`. Returns how many. */
+uint32_t model_refund(const struct stint_policy *policy, const struct stint_verdict *verdict,
+                      uint32_t tokens, uint64_t now, struct model_key *key);
 
 /* The key's ruling goes from one to another by stint_override or stint_override_clear; NULL: none
  * is in force. What a bucket has used is kept. */

@@ -565,7 +565,7 @@ static void knows(struct named *named, const struct stint_policy *policy) {
         knows_rate(named, token_time(policy), count_most(policy) * token_time(policy));
 }
 
-/* A4: "for each such call, as many tokens as the bucket then holds". */
+/* A2: "for each such call, as many tokens as the bucket then holds". */
 static void knows_kept(struct named *named) {
     named->kept += named->rates && is_bucket(&named->policy);
 }
@@ -716,14 +716,13 @@ static bool ask(const struct act *act, uint64_t now) {
     return allowed;
 }
 
-static void refund(const struct act *act, uint32_t tokens, uint64_t window) {
+static void refund(const struct act *act, struct stint_verdict verdict) {
     const struct part *part = &act->parts[0];
     struct logged *logged = log_call(part, s.time);
-    logged->verdict.window = window;
-    logged->given_back = tokens; /* if it is killed */
+    logged->verdict.window = verdict.window;
+    logged->given_back = verdict.granted; /* if it is killed */
     logged->quiet = act->quiet;
-    logged->given_back = (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id,
-                                                (stint_key){part->key}, tokens, window);
+    logged->given_back = stint_refund(s.limiter, (stint_key){part->key}, &verdict, verdict.granted);
     expect_part(act, part, logged);
 }
 
@@ -735,7 +734,7 @@ static void give_back(const struct act *act) {
         if (logged->role != s.role || logged->policy != part->policy || logged->key != part->key)
             continue;
         if (logged->verdict.granted != 0)
-            refund(act, logged->verdict.granted, logged->verdict.window);
+            refund(act, logged->verdict);
         return;
     }
 }
@@ -925,7 +924,11 @@ static int make(const struct act *act, uint64_t now) {
     case HOLD:
         return ask(act, now);
     case REFUND:
-        refund(act, part->cost, tick_time(act->tick));
+        refund(act, (struct stint_verdict){
+                        .policy = named->id,
+                        .granted = part->cost,
+                        .window = tick_time(act->tick),
+                        .unit = is_bucket(&named->policy) ? token_time(&named->policy) : 0});
         break;
     case BACK:
         give_back(act);

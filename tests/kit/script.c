@@ -24,6 +24,20 @@ static bool ask_in_way(const struct play *play, const struct stint_request *requ
     return stint_decide(play->limiter, request, now, verdict);
 }
 
+/* A bucket's T: by the policy, the key's override or the request's own limit. */
+static uint64_t unit_of(const struct play *play, const struct step *step) {
+    const struct stint_policy *policy = &play->policy;
+    uint32_t limit = policy->limit;
+    if (policy->burst == 0)
+        return 0;
+    if ((step->marks & (OVER | BANNED)) == OVER && play->ruled != 0 && play->ruled != MOST)
+        limit = play->ruled;
+    else if ((step->marks & OVER) == 0 && step->limit != 0 && step->limit < limit)
+        limit = step->limit;
+    const uint64_t unit = (policy->window + limit - 1) / limit;
+    return unit > 100 ? unit : 100;
+}
+
 static void decide(const struct play *play, const struct step *step) {
     /* The clock is right; only the argument may be late. Whoever is later than the allowance is
      * told by the clock. */
@@ -42,6 +56,8 @@ static void decide(const struct play *play, const struct step *step) {
         .window = step->window,
         .reset_after = step->window - now,
         .retry_after = step->retry_after,
+        .policy = play->id,
+        .unit = unit_of(play, step),
     };
     const struct stint_request request = {.key = play->key,
                                           .policy = play->id,
@@ -81,7 +97,7 @@ void play_step(struct play *play, const struct step *step) {
         change_made(play->limiter, play->id, &play->policy);
         break;
     case REFUND: {
-        uint32_t back = stint_refund(play->limiter, play->id, play->key, step->cost, step->window);
+        uint32_t back = refund_by(play->limiter, play->id, play->key, step->cost, step->window);
         if (back != step->granted)
             fail_msg("\"%s\", step %u: %" PRIu32 " given back, not %" PRIu32, play->name,
                      play->steps, back, step->granted);
@@ -95,6 +111,7 @@ void play_step(struct play *play, const struct step *step) {
         const uint64_t step_ns = test_step;
         if (test_time < T0) /* nobody has asked yet */
             test_time = T0;
+        play->ruled = step->limit;
         test_step = 0; /* what a bucket has used goes by the clock, to the ns */
         int error = step->action == CLEAR ? stint_override_clear(play->limiter, play->id, play->key)
                                           : stint_override(play->limiter, play->id, play->key,

@@ -94,6 +94,7 @@ struct play {
     struct stint_policy policy;
     uint32_t id;
     stint_key key;
+    uint32_t ruled; /* the last override's limit */
     unsigned steps;
 };
 

@@ -33,7 +33,6 @@ static struct twin {
     struct stint_limiter *limiter;
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
-    bool refusals_counted[POLICIES]; /* at some time */
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     bool ruled_is_placed; /* there is room for an override of each pair */
@@ -459,7 +458,7 @@ static void check_whole(const struct whole *whole, bool all, const struct stint_
 }
 
 /* Gives back what a whole has taken. */
-static void give_back(const struct whole *whole, const struct stint_verdict *got) {
+static void give_back(const struct whole *whole, struct stint_verdict *got) {
     uint64_t back = 0;
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
@@ -468,9 +467,8 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
     }
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-        const struct model_by by = by_of(&s);
         const uint32_t gives =
-            model_refund(&by, got[i].granted, got[i].window, test_time, &s.pair->key);
+            model_refund(s.policy, &got[i], got[i].granted, test_time, &s.pair->key);
         m.counts[s.id].refunded += gives;
         m.counts[s.id].refunds_lost += gives == 0 && got[i].granted != 0 && got[i].window != 0;
         back += gives;
@@ -501,7 +499,7 @@ static void do_groups(void) {
         groups == 1 && once_in(2)
             ? stint_decide_all(m.limiter, requests, n, pick_now(), got)
             : stint_decide_groups(m.limiter, requests, n, sizes, groups, pick_now(), got);
-    const struct stint_verdict *of_group = got;
+    struct stint_verdict *of_group = got;
     for (size_t g = 0; g < groups; of_group += sizes[g++]) {
         bool all = true;
         for (size_t i = 0; i < wholes[g].n; i++)
@@ -525,11 +523,14 @@ static void do_refund(void) {
         window = window_end(&s) - longest_window(s.policy) * below(2);
     if (is_bucket(s.policy)) /* of an earlier take, or of none */
         window += below(6 * token_time(s.policy)) - 5 * token_time(s.policy);
-    uint32_t tokens = pick_tokens(capacity_of(s.policy));
+    struct stint_verdict verdict = {.policy = id,
+                                    .granted = pick_tokens(capacity_of(s.policy)),
+                                    .window = window,
+                                    .unit = is_bucket(s.policy) ? token_time(s.policy) : 0};
+    const uint32_t tokens = verdict.granted;
     left = *had;
-    const struct model_by by = by_of(&s);
-    uint32_t back = model_refund(&by, tokens, window, test_time, &left);
-    uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
+    uint32_t back = model_refund(s.policy, &verdict, tokens, test_time, &left);
+    uint32_t got = stint_refund(m.limiter, m.keys[key], &verdict, tokens);
 
     /* A stripe may be in an older window than the key. */
     bool stale_stripe =
@@ -645,12 +646,11 @@ static void do_change(void) {
             is_far_ahead(&policy, s.pair->key.window, test_time))
             return;
     }
-    /* Counted refusals would become debts. */
-    bool to_debts = m.refusals_counted[id] && carries(&policy);
-    int error = model_valid(&policy) && !to_debts && once_in(3)
+    const bool turns = !is_bucket(&policy) && carries(&policy) != carries(&old);
+    int error = model_valid(&policy) && !turns && once_in(3)
                     ? apply_one(policy, old.name)
                     : stint_policy_change(m.limiter, id, &policy);
-    if (!model_valid(&policy) || to_debts) {
+    if (!model_valid(&policy) || turns) {
         assert_int_equal(error, -EINVAL);
         return;
     }
@@ -658,7 +658,6 @@ static void do_change(void) {
         fail_msg("change: %s", stint_reason());
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
-    m.refusals_counted[id] |= (policy.flags & STINT_COUNT_REFUSED) != 0;
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
         if (policy.limit < old.limit || s.pair->key.used > capacity_of(&old))
@@ -778,7 +777,6 @@ static void add_policies(uint32_t most_stripes) {
         int id = policy_added(m.limiter, &m.policies[p]);
         if (id != (int)p)
             fail_msg("add: %s", stint_reason());
-        m.refusals_counted[p] = (m.policies[p].flags & STINT_COUNT_REFUSED) != 0;
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }

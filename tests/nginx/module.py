@@ -597,6 +597,8 @@ class Reloads(Case):
         for old, new, why in (
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
                 ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change"),
+                ("3/day", "3/day capacity=9", "capacity above the limit, and reserve, by which tokens carry over, "
+                 "cannot come to a policy that has neither, nor both leave one"),
                 ("3/day", "3/day burst=3", "a token bucket cannot become a window, nor the other way round")):
             with self.subTest(why=why, new=new):
                 with self.serve(self.policy(old), self.LIMIT) as server:
@@ -615,20 +617,6 @@ class Reloads(Case):
                         self.ZONE + f"stint_policy z {new} name=q;",
                         location("/", "stint_limit z q $remote_addr;")).reload()
                     self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
-
-    def test_what_a_policy_once_did_is_known(self):
-        """A third reload finds what the second cannot show: that refusals were counted."""
-        def use(options):
-            server.configure(self.policy(f"3{PER_LONG} {options}"), self.LIMIT)
-        with self.serve(self.policy(f"3{PER_LONG} count-refused"), self.LIMIT) as server:
-            use("")
-            server.reload()
-            use("capacity=9")
-            [line] = server.reload_refused()
-            self.assertIn('cannot become "3/52 weeks capacity=9", because capacity above the limit, and '
-                          "reserve, cannot come to a policy that has ever counted refusals, which would be "
-                          "carried over as debts: give it another name", line)
-            self.assertEqual(server.logged(r"\[alert\]"), [])
 
     def test_a_changed_size_is_refused(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:

@@ -156,8 +156,8 @@ int main(void) {
     }
     WANT(stint_decide_batch(limiter, requests, 3, STINT_NOW, verdicts) == 2);
     for (int i = 0; i < 3; i++)
-        WANT(verdicts[i].allowed == (i < 2) && verdicts[i].reserved[0] == 0 &&
-             verdicts[i].reserved[1] == 0);
+        WANT(verdicts[i].allowed == (i < 2) && verdicts[i].generation == 0 &&
+             verdicts[i].unit == 0);
     WANT(stint_stats_get(limiter, stats) == 0);
     WANT(stats->size == sizeof(*stats) && stats->policies == 2 && stats->shards == 1);
     WANT(stint_policy_stats_get(limiter, id, policy_stats) == 0);

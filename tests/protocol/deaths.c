@@ -105,8 +105,7 @@ static void take_batch(const struct scene *scene) {
 static void take_and_refund(const struct scene *scene) {
     struct stint_verdict verdict;
     if (stint_take(scene->limiter, scene->plain, scene->key, COST, STINT_NOW, &verdict))
-        took += COST - (uint32_t)stint_refund(scene->limiter, scene->plain, scene->key, COST,
-                                              verdict.window);
+        took += COST - (uint32_t)stint_refund(scene->limiter, scene->key, &verdict, COST);
 }
 
 static void add_another_policy(const struct scene *scene) {

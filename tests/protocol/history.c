@@ -112,9 +112,10 @@ struct call {
     enum call_kind kind;
     unsigned thread, key, policy, change;
     struct stint_request request;
-    uint64_t argument; /* its now: STINT_NOW, or a time */
-    uint32_t tokens;   /* of a refund */
-    bool of_charge;    /* the refund is of one */
+    uint64_t argument;          /* its now: STINT_NOW, or a time */
+    uint32_t tokens;            /* of a refund */
+    struct stint_verdict grant; /* of a refund: by which it gives back */
+    bool of_charge;             /* the refund is of one */
     uint64_t window;
     uint32_t limit; /* of an override that is set, or got */
     uint64_t until;
@@ -480,6 +481,7 @@ static void pick_call(struct thread *thread, struct call *call) {
         call->key = taken->key;
         call->policy = taken->policy;
         call->window = taken->verdict.window;
+        call->grant = taken->verdict;
         call->of_charge = charges(taken);
         call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
         thread->refundable = CALLS_MAX;
@@ -500,6 +502,7 @@ static void make_call(struct thread *thread, struct call *call) {
     const struct stint_request *request = &call->request;
     stint_key key = h.keys[call->key];
     const uint32_t id = h.ids[call->policy];
+    struct stint_verdict grant;
 
     call->ended = NEVER;
     call->began = next_event();
@@ -512,7 +515,8 @@ static void make_call(struct thread *thread, struct call *call) {
         stint_decide(h.limiter, request, call->argument, &call->verdict);
         break;
     case REFUND:
-        call->given_back = stint_refund(h.limiter, id, key, call->tokens, call->window);
+        grant = call->grant;
+        call->given_back = stint_refund(h.limiter, key, &grant, call->tokens);
         break;
     case RESET:
         stint_reset(h.limiter, id, key);
@@ -1120,7 +1124,6 @@ static void decide_filled(unsigned index, const struct node *from, uint64_t now,
  * another key may have ended that had a slot (the watermark). */
 static void bucket_back(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
-    const struct model_by by = model_by(v.policy);
     if (call->reading_count == 0)
         return;
     for (uint64_t now = call->readings[call->reading_count - 1]; now != UINT64_MAX;
@@ -1130,7 +1133,7 @@ static void bucket_back(unsigned index, const struct node *from, struct nexts *n
         if (call->kind == RESET)
             model_reset(v.policy, now, &next.key);
         else
-            back = model_refund(&by, call->tokens, call->window, now, &next.key);
+            back = model_refund(v.policy, &call->grant, call->tokens, now, &next.key);
         next.done |= UINT32_C(1) << index;
         if (call->ended == NEVER || back == call->given_back)
             add_next(nexts, &next);
@@ -1187,8 +1190,7 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
 static void refund_known(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node next = *from;
-    const struct model_by by = model_by(v.policy);
-    const uint32_t back = model_refund(&by, call->tokens, call->window, 0, &next.key);
+    const uint32_t back = model_refund(v.policy, &call->grant, call->tokens, 0, &next.key);
     next.done |= UINT32_C(1) << index;
     if (call->ended == NEVER || back == call->given_back)
         add_next(nexts, &next);

@@ -103,6 +103,16 @@ static const struct scene scenes[] = {
      .a = "take long key cost 10 = yes; change long 4/100s; refund long key 1 of 10000 = back 1;"
           "change long 10/100s; take long key = yes; take long key = no"},
 
+    /* A lease that is changed while work is in flight leaves no hold, and refuses nobody. */
+    {"a longer lease", .stops = 1, .before = "add p 1/3000ms in-flight; take p key; back p key",
+     .a = "take p key quiet = yes; back p key", .b = "apply 1/6000ms in-flight name=p",
+     .after = "take p key look quiet = used 0 yes"},
+    {"a shorter lease, and a higher limit", .stops = 1,
+     .before = "add p 1/3000ms in-flight",
+     .a = "take p key quiet = yes; back p key; take p key quiet = yes; back p key",
+     .b = "apply 1/1500ms in-flight name=p; apply 2/12s in-flight name=p",
+     .after = "take p key look quiet = used 0 yes"},
+
     /* A refund is under way when the limit is raised and more is granted: none of that is lost. */
     {"a refund while the limit is raised", .stops = 1,
      .before = "take long key cost 10", .a = "refund long key 1 of 10000 = back 1",
@@ -111,12 +121,9 @@ static const struct scene scenes[] = {
 
     /* A group's requests that carry over are taken last. A policy that changes in between is still
      * charged once. */
-    {"a group whose policy carries no more", .stops = 1, .of_policies = true,
+    {"a group whose policy carries otherwise", .stops = 1, .of_policies = true,
      .before = "add p 10/100s capacity=20", .a = "all p key cost 3 + once key = yes + yes",
-     .b = "change p 10/100s", .after = "take p key look = used 3"},
-    {"a group whose policy carries now", .stops = 1, .of_policies = true,
-     .before = "add p 10/100s", .a = "all p key cost 3 + once key = yes + yes",
-     .b = "change p 10/100s capacity=20", .after = "take p key look = used 3"},
+     .b = "change p 10/100s reserve=1", .after = "take p key look = used 3"},
 
     /* The last of its requests gets no slot. Nothing is taken of the first, which carries: after a
      * boundary it could not be given back. */
@@ -455,9 +462,9 @@ TEST(test_by_one_rule) {
         unsigned held;
         const char *request, *expected;
     } rows[] = {
-        {"10/100s capacity=100", "50/100s", 95, "cost 100", "most 0"},
-        {"10/100s capacity=100", "50/100s", 95, "cost 100 partial", "most 50"},
-        {"10/100s", "5/100s reserve=5", 0, "cost 15 reserve", "most 0"},
+        {"10/100s capacity=100", "95/100s capacity=96", 95, "cost 100", "most 0"},
+        {"10/100s capacity=100", "95/100s capacity=96", 95, "cost 100 partial", "most 96"},
+        {"10/100s reserve=1", "5/100s reserve=6", 0, "cost 16 reserve", "most 0"},
         {"4/100s in-flight", "1/100s in-flight shadow", 2, "cost 1", "most 1 yes"},
         {"10/100s reserve=1", "1/100s reserve=1 shadow", 5, "reserve", "most 1 yes"},
         {"4/100s near=50%", "4/100s", 0, "cost 1", "most 1 yes far"},

@@ -170,15 +170,14 @@ static struct row *row_of(struct pair *pair, uint64_t window) {
 
 /* Off the ledger first: from the refund on, others may be granted them. To a bucket they are given
  * back at an instant of their own. */
-static void give_back(struct pair *pair, uint64_t window, uint64_t tokens) {
+static void give_back(struct pair *pair, struct stint_verdict *verdict, uint64_t tokens) {
     const bool bucket = is_bucket(&pair->policy);
-    struct row *row = bucket ? NULL : row_of(pair, window);
+    struct row *row = bucket ? NULL : row_of(pair, verdict->window);
     if (row != NULL) {
         add(&row->held, -tokens);
         add(&row->granted, -tokens);
     }
-    const uint32_t back =
-        stint_refund(self->limiter, pair->id, key_of(pair->key), (uint32_t)tokens, window);
+    const uint32_t back = stint_refund(self->limiter, key_of(pair->key), verdict, (uint32_t)tokens);
     if (row != NULL) {
         add(&row->held, tokens - back);
         add(&row->granted, tokens - back);
@@ -246,15 +245,19 @@ static void decide_one(struct random *random, uint64_t now) {
         random_below(random, is_in_flight(&pair->policy) ? 2 : 8) == 0) {
         uint64_t held = v.window / TICK << 26 | number << 18 | v.granted;
         if (is_bucket(&pair->policy) || random_below(random, 2) == 0) {
-            give_back(pair, v.window, v.granted);
+            give_back(pair, &v, v.granted);
             return;
         }
         /* It may be left to others, or to nobody. */
         held = __atomic_exchange_n(&shared->held[random_below(random, PLACES)], held,
                                    __ATOMIC_SEQ_CST);
-        if (held != 0)
-            give_back(&shared->pairs[held >> 18 & 255], (held >> 26) * TICK,
-                      held & ((1 << 18) - 1));
+        if (held == 0)
+            return;
+        struct pair *of = &shared->pairs[held >> 18 & 255];
+        struct stint_verdict verdict = {.policy = of->id,
+                                        .granted = (uint32_t)held & ((1 << 18) - 1),
+                                        .window = (held >> 26) * TICK};
+        give_back(of, &verdict, verdict.granted);
     }
 }
 
@@ -303,7 +306,7 @@ static void decide_noise(struct random *random) {
         stint_reset(self->limiter, pair->id, key);
         break;
     case 1:
-        add(&pair->told.refunded, stint_refund(self->limiter, pair->id, key, 5, later));
+        add(&pair->told.refunded, refund_by(self->limiter, pair->id, key, 5, later));
         break;
     case 2:
         if ((pair->policy.flags & STINT_OVERRIDES) != 0)

@@ -83,14 +83,8 @@ const struct story stories[] = {
     {WITHOUT(JUDGE_ROOM), {"swap past the capacity", .a = "take near key x4"}},
     {WITHOUT(FOUND_MARK), {"fast refusal that is the first", .a = "take one key x3"}},
 
-    /* Two threads see the last token. What the refused one has added is hidden by the policy as it
-     * is; if the policy lets its keys be in debt, it is nobody's. */
-    {WITHOUT(BACK), {"overshoot that becomes a debt", .stops = 1,
-     .before = "take two key", .a = "take two key", .b = "take two key x2",
-     .after = "change two 2/100ms reserve=2; turn 10; take two key look cost 0 = used 0"}},
-
-    /* The refused one's token is taken back, or it would take room when the limit is raised; or it
-     * is counted, once, where refused requests are. */
+    /* Two threads see the last token. The refused one's is taken back, or it would take room when
+     * the limit is raised; or it is counted, once, where refused requests are. */
     {WITHOUT(BACK), {"overshoot under a limit that is raised", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key",
      .after = "change two 4/100ms; take two key x2 = yes; take two key = no"}},
@@ -304,12 +298,6 @@ const struct story stories[] = {
      .before = "turn wrap; take one key long", .a = "refund one key 1 of zero"}},
 
     /* ---- Policies that are replaced ---- */
-
-    /* Both policies have granted all in windows with the same end. A refund by the old id finds the
-     * new policy's tokens. */
-    {WITHOUT(REFUND_GONE), {"refund to the replacement",
-     .a = "take two key quiet; apply 2/50ms name=two; turn 9; take two key x2 quiet;"
-          "refund two key 1 of 10 quiet; take two key quiet = no"}},
 
     /* A late thread finds the key in a later window, and looks for its slot, which was swept
      * meanwhile. */

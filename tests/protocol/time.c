@@ -510,7 +510,7 @@ TEST(test_refunds_in_2554) {
         for (uint32_t cost = 1; cost <= bed.capacity; cost++) {
             struct stint_verdict v = ask_bed(&bed, 7, cost, 0);
             assert_true(fits(&v));
-            assert_int_equal(stint_refund(bed.limiter, bed.id, 7, cost, v.window), cost);
+            assert_int_equal(stint_refund(bed.limiter, 7, &v, cost), cost);
             assert_int_equal(ask_bed(&bed, 7, 0, STINT_PEEK).used, 0);
         }
         stint_close(bed.limiter);
@@ -632,8 +632,8 @@ static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
             }
         }
         if (i % 16 == 15)
-            assert_int_equal(stint_refund(limiter, ids[0], key, got[0].granted, got[0].window),
-                             stint_refund(twin, told_ids[0], key, told[0].granted, told[0].window));
+            assert_int_equal(stint_refund(limiter, key, &got[0], got[0].granted),
+                             stint_refund(twin, key, &told[0], told[0].granted));
         if (i % 500 == 499)
             assert_int_equal(stint_reset(limiter, ids[0], key),
                              stint_reset(twin, told_ids[0], key));

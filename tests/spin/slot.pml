@@ -35,15 +35,15 @@
  * place.
  *
  * Of the first key's policy: CHANGE: its limit becomes that; OWN: requests may have this limit of their own,
- * or by an override; CHARGE: there are charges, which bring a count up to that; CARRY: it comes to carry what
- * is above its limit, and so much may be reserved.
+ * or by an override; CHARGE: there are charges, which bring a count up to that; CARRY: it carries what is above
+ * its limit, and so much may be reserved.
  *
  * BUCKET: the second key's policy is a token bucket of so many tokens, one of which comes back in each of
  * the STEPS of a tick; the clock goes by steps then, until LAST. AHEAD: nows may be so many steps ahead of the
  * clock. The first thread alone gives back: in another order it is an exception.
  *
- * What the header calls exceptions is found with UNFORGIVEN (a reset, or a window that carries, before a token
- * is back), STRICT (who is refused for one on its way back) and UNPAID (how much of a debt is not paid, at most). */
+ * What the header calls exceptions is found with UNFORGIVEN (a reset before a token is back) and STRICT (who
+ * is refused for one on its way back). */
 
 #ifndef HOME
 #define HOME SLOTS
@@ -126,7 +126,7 @@
 #define VARIES (CHANGE || OWN || CHARGE || CARRY)
 #if VARIES
 #define CAPACITY(t) call[t].capacity
-byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
+byte limit = LIMIT, hot_limit = (CARRY -> 0 : LIMIT); /* of the first key's policy */
 #else
 #define CAPACITY(t) LIMIT
 #endif
@@ -152,14 +152,12 @@ byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #define TICK_OF(time)          (time)
 #endif
 #if CARRY /* of the first key's policy: count_carry */
-bit carries;
 #define OVER(used, windows)  ((used) > LIMIT * (windows) -> (used) - LIMIT * (windows) : 0)
 /* From when on the key of a slot that is over is judged the same without it: slot_done. */
 #define OVER_BY(holder, state, now)                                                                \
-    (carries && STATE_USED(state) > LIMIT                                                          \
+    (STATE_USED(state) > LIMIT                                                                     \
          -> END_OF(holder, state) + (STATE_USED(state) - 1) / LIMIT * LENGTH(0) : END_OF(holder, state))
-#define CARRIED(state, used, now)                                                                  \
-    (carries -> OVER(used, (WINDOW_END(0, now) - STATE_ID(state)) / LENGTH(0)) : 0)
+#define CARRIED(state, used, now) OVER(used, (WINDOW_END(0, now) - STATE_ID(state)) / LENGTH(0))
 #else
 #define OVER_BY(holder, state, now) END_OF(holder, state)
 #endif
@@ -299,11 +297,11 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #endif
 
 /* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
-#if defined(UNPAID) /* what one window had of the next is not had there, but for so many */
+#if CARRY /* what one window had of the next is not had there */
 #define PROMISE_A_within_limit(k, end)                                                             \
     (GRANTED_IN(k, end) <= CAPACITY(me) &&                                                         \
      GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <=                           \
-         LIMIT + CAPACITY(me) + UNPAID)
+         LIMIT + CAPACITY(me))
 #else
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
 #endif
@@ -334,11 +332,6 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
      STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
 #endif
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
-#ifdef UNFORGIVEN /* a token on its way back may be carried */
-#define PROMISE_B_no_debt(i) (slot[i].state != state || held == CARRIED(state, charged[i], NOW))
-#else
-#define PROMISE_B_no_debt(i) true
-#endif
 #define PROMISE_G_was_crowded(t)                                                                   \
     (OVERRIDES || GONE || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
@@ -667,7 +660,7 @@ decision_begin: /* or what take reads of the policy */
         :: call[me].key == 0 -> hot = 0; charge = 1; call[me].capacity = CHARGE
 #endif
 #if CARRY /* STINT_RESERVE */
-        :: call[me].key == 0 && carries -> hot = 0; call[me].capacity = LIMIT + CARRY
+        :: call[me].key == 0 -> hot = 0; call[me].capacity = LIMIT + CARRY
 #endif
         fi;
         NOTE_FULL_OF(me)
@@ -813,7 +806,6 @@ decide_carry: /* count_carry */
 #if CARRY
     atomic {
         held = (call[me].key == 0 -> CARRIED(state, STATE_USED(state), NOW) : 0);
-        assert(PROMISE_B_no_debt(i));
         goto decide_cas
     }
 #define BEGINS_WITH held
@@ -1500,16 +1492,12 @@ done:
 #endif
 
 
-#if CHANGE || CARRY
+#if CHANGE
 /* policy.c, rule_write */
 proctype changer() {
     atomic { hot_limit = 0 }
-#if CARRY
-    atomic { carries = 1 } /* and is hot no more */
-#else
     atomic { limit = CHANGE }
     atomic { hot_limit = CHANGE }
-#endif
 }
 #endif
 
@@ -1881,7 +1869,7 @@ init {
 #if GONE
         run sweeper();
 #endif
-#if CHANGE || CARRY
+#if CHANGE
         run changer();
 #endif
 #if OVERRIDES

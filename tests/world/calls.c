@@ -339,19 +339,20 @@ static void call_refund(struct actor *actor) {
             : &actor->taken[random_below(&actor->random, actor->taken_count) % TAKEN_MAX];
     if (taken == NULL || taken->left == 0) {
         struct asked none = ask_draw(actor, false);
+        struct stint_verdict nothing = {.policy = none.request.policy, .granted = 3};
         call_begin(actor, F_REFUND, &none, 0);
-        must(stint_refund(actor->limiter, none.request.policy, none.request.key, 3, 0) == 0,
+        must(stint_refund(actor->limiter, none.request.key, &nothing, 3) == 0,
              "a window of 0 gives nothing back");
         call_end(actor);
         return;
     }
     const uint32_t tokens = 1 + (uint32_t)random_below(&actor->random, taken->left);
-    const struct taken given = *taken;
+    struct taken given = *taken;
     taken->left -= tokens;
     call_begin(actor, F_REFUND, &given.asked, 1);
     ledger_refund_begins(&given, tokens);
-    const uint32_t back = stint_refund(actor->limiter, given.asked.request.policy,
-                                       given.asked.request.key, tokens, given.verdict.window);
+    const uint32_t back =
+        stint_refund(actor->limiter, given.asked.request.key, &given.verdict, tokens);
     trace(actor, "  %c key %u: %u of %u tokens of %" PRIu64, 'a' + given.asked.name,
           given.asked.key, back, tokens, given.verdict.window);
     must(!actor->reads || back == 0, "a reader gives nothing back");

@@ -609,8 +609,12 @@ static void check_bucket_refusal(const struct actor *actor, const struct asked *
 static void check_flags(struct actor *actor, const struct asked *asked,
                         const struct stint_verdict *v) {
     static const enum event full[] = {E_ADMIT, E_REFUSE, E_REPLACE};
-    holds((v->flags & ~UINT32_C(0x1ff)) == 0 && v->reserved[0] == 0 && v->reserved[1] == 0,
-          "unknown flags, or what is reserved");
+    const struct named *named = &world->names[asked->name];
+    const bool none = (v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
+    holds((v->flags & ~UINT32_C(0x1ff)) == 0, "unknown flags");
+    holds((v->policy == UINT32_MAX) == none, "no policy decided, or a void verdict names one");
+    holds(named->mixed || (v->unit != 0) == (is(named, A_BURST) && !none),
+          "a token of a bucket without a time, or of a window with one");
     if ((v->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0)
         event_met(actor, full[world->options.on_full]);
 }
@@ -738,7 +742,7 @@ void ledger_refunded(const struct actor *actor, const struct taken *taken, uint3
                               .back = true,
                               .began = actor->began,
                               .tokens = given,
-                              .token = world->names[taken->asked.name].token_most});
+                              .token = taken->verdict.unit});
     world->names[taken->asked.name].counted.refunded += given;
 }
 
@@ -910,7 +914,7 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
 
 /* A: in every span from the now of one grant to that of another "at most burst + d * limit /
  * window", but for what was given back beside them, for what calls that raise an override may
- * grant once more (A4: not the first, if the rate did not change otherwise), and for the times by
+ * grant once more (A2: not the first, if the rate did not change otherwise), and for the times by
  * which the clocks of such calls differ. */
 static void check_spans(const struct named *named, const struct of_key *of_key,
                         const struct move *moves, unsigned count) {

@@ -660,6 +660,11 @@ impl Verdict {
         self.raw.granted
     }
 
+    /// The policy that decided; none, if none did.
+    pub fn policy(&self) -> Option<PolicyId> {
+        (self.raw.policy != u32::MAX).then_some(PolicyId(self.raw.policy))
+    }
+
     /// End of the window charged, ns since the epoch; 0: none was. Of a bucket, when it is full.
     pub fn window(&self) -> u64 {
         self.raw.window
@@ -881,17 +886,17 @@ impl Limiter {
 
     /// Gives back tokens for work that was not done, in the window in which they were taken.
     /// Returns how many.
-    ///   verdict  of the take
-    pub fn refund(&self, policy: PolicyId, key: Key, verdict: &Verdict) -> u32 {
-        self.refund_tokens(policy, key, verdict.granted(), verdict.window())
+    ///   verdict  of the take: what is given back is taken off [`Verdict::granted`]
+    pub fn refund(&self, key: Key, verdict: &mut Verdict) -> u32 {
+        let granted = verdict.granted();
+        self.refund_tokens(key, verdict, granted)
     }
 
     /// [`refund`](Limiter::refund) of a part.
-    ///   tokens  at most [`Verdict::granted`]
-    ///   window  [`Verdict::window`]
-    pub fn refund_tokens(&self, policy: PolicyId, key: Key, tokens: u32, window: u64) -> u32 {
+    ///   tokens  no more than [`Verdict::granted`] are given back
+    pub fn refund_tokens(&self, key: Key, verdict: &mut Verdict, tokens: u32) -> u32 {
         // SAFETY: all may be any numbers.
-        unsafe { sys::stint_refund(self.raw.as_ptr(), policy.0, key.0, tokens, window) }
+        unsafe { sys::stint_refund(self.raw.as_ptr(), key.0, &mut verdict.raw, tokens) }
     }
 
     /// Gives back all that [`decide_all`](Limiter::decide_all) or
@@ -899,14 +904,14 @@ impl Limiter {
     ///
     /// # Panics
     /// If there is not a verdict for each request.
-    pub fn refund_all(&self, requests: &[Request], verdicts: &[Verdict]) -> u64 {
+    pub fn refund_all(&self, requests: &[Request], verdicts: &mut [Verdict]) -> u64 {
         same_length(requests, verdicts);
         // SAFETY: as in decide_batch.
         unsafe {
             sys::stint_refund_all(
                 self.raw.as_ptr(),
                 requests.as_ptr().cast(),
-                verdicts.as_ptr().cast(),
+                verdicts.as_mut_ptr().cast(),
                 requests.len(),
             )
         }

@@ -114,7 +114,9 @@ pub struct stint_verdict {
     pub window: u64,
     pub reset_after: u64,
     pub retry_after: u64,
-    pub reserved: [u64; 2],
+    pub policy: u32,
+    pub generation: u32,
+    pub unit: u64,
 }
 
 #[repr(C)]
@@ -340,15 +342,14 @@ extern "C" {
     ) -> usize;
     pub fn stint_refund(
         limiter: *mut stint_limiter,
-        policy: u32,
         key: stint_key,
+        verdict: *mut stint_verdict,
         tokens: u32,
-        window: u64,
     ) -> u32;
     pub fn stint_refund_all(
         limiter: *mut stint_limiter,
         requests: *const stint_request,
-        verdicts: *const stint_verdict,
+        verdicts: *mut stint_verdict,
         n: usize,
     ) -> u64;
     pub fn stint_reset(limiter: *mut stint_limiter, policy: u32, key: stint_key) -> bool;

@@ -41,7 +41,7 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_policy: size name limit capacity max_reserved stripes window start flags
             near_limit jitter calendar offset ban_after ban burst reserved ban_within),
         layout!(stint_verdict: allowed flags capacity used remaining granted window reset_after
-            retry_after reserved),
+            retry_after policy generation unit),
         layout!(stint_key: hash),
         layout!(stint_request: key policy cost limit flags reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps

@@ -40,8 +40,9 @@ fn takes_looks_and_gives_back() {
     let id = limiter.add_text("3/day near=50%").unwrap();
     let key = limiter.key("ann");
     assert_eq!(limiter.now(), noon());
-    let verdict = limiter.take(id, key, 2);
+    let mut verdict = limiter.take(id, key, 2);
     assert!(verdict.allowed() && verdict.has(Verdict::NEAR_LIMIT));
+    assert_eq!(verdict.policy(), Some(id));
     assert_eq!((verdict.capacity(), verdict.used(), verdict.remaining()), (3, 2, 1));
     assert_eq!(verdict.granted(), 2);
     let day = Duration::from_secs(86400);
@@ -49,21 +50,21 @@ fn takes_looks_and_gives_back() {
     assert_eq!(verdict.reset_after(), left);
     assert_eq!(verdict.retry_after(), Some(Duration::ZERO));
 
-    let verdict = limiter.take(id, key, 2);
-    assert!(!verdict.allowed() && verdict.has(Verdict::FIRST_REFUSAL));
-    assert_eq!(verdict.retry_after(), Some(left));
+    let refused = limiter.take(id, key, 2);
+    assert!(!refused.allowed() && refused.has(Verdict::FIRST_REFUSAL));
+    assert_eq!(refused.retry_after(), Some(left));
     assert_eq!(limiter.take(id, key, 4).retry_after(), None);
     assert!(!limiter.decide(&Request::new(id, key, 2).peek()).allowed());
     assert_eq!(limiter.decide(&Request::new(id, key, 9).partial()).granted(), 1);
     assert!(!limiter.allows(id, key, 1));
-    let window = verdict.window();
-    assert_eq!(limiter.refund_tokens(id, key, 1, window), 1);
+    assert_eq!(limiter.refund_tokens(key, &mut verdict, 1), 1);
     assert!(!limiter.decide(&Request::new(id, key, 2).drain()).allowed());
     assert!(!limiter.allows(id, key, 1));
     limiter.reset(id, key);
-    let verdict = limiter.take_at(id, key, 3, noon() + day.as_nanos() as u64);
+    let mut verdict = limiter.take_at(id, key, 3, noon() + day.as_nanos() as u64);
     assert!(verdict.allowed());
-    assert_eq!(limiter.refund(id, key, &verdict), 3);
+    assert_eq!(limiter.refund(key, &mut verdict), 3);
+    assert_eq!(limiter.refund(key, &mut verdict), 0);
     assert!(!limiter.decide(&Request::new(id, key, 2).limit(1)).allowed());
     let charged = limiter.decide(&Request::new(id, key, 5).charge());
     assert_eq!((charged.granted(), charged.used()), (5, 5));
@@ -87,14 +88,14 @@ fn a_bucket_fills_continuously() {
     let id = limiter.add_text("10/s burst=20 reserve=5").unwrap();
     let key = limiter.key("ann");
     assert_eq!(limiter.policy(id).unwrap().burst(), 20);
-    let verdict = limiter.take(id, key, 20);
+    let mut verdict = limiter.take(id, key, 20);
     assert_eq!((verdict.granted(), verdict.capacity()), (20, 20));
     assert_eq!(verdict.window(), noon() + 2_000_000_000);
     assert_eq!(verdict.reset_after(), Duration::from_secs(2));
     let wait = Duration::from_millis(100);
     assert_eq!(limiter.take(id, key, 1).retry_after(), Some(wait));
     assert_eq!(limiter.decide(&Request::new(id, key, 1).reserve()).retry_after(), Some(wait));
-    assert_eq!(limiter.refund(id, key, &verdict), 20);
+    assert_eq!(limiter.refund(key, &mut verdict), 20);
     assert!(limiter.allows(id, key, 19) && !limiter.allows(id, key, 1));
 }
 
@@ -160,7 +161,7 @@ fn many_requests_at_once() {
 
     let groups = [pair[0], pair[1], Request::new(id, bob, 1), Request::new(second, bob, 1)];
     assert_eq!(limiter.decide_groups(&groups, &[2, 0, 2], &mut verdicts), 2);
-    assert_eq!(limiter.refund_all(&groups[2..], &verdicts[2..]), 2);
+    assert_eq!(limiter.refund_all(&groups[2..], &mut verdicts[2..]), 2);
     assert_eq!(limiter.decide_batch(&groups, &mut verdicts), 3);
     assert_eq!(limiter.decide_groups(&[], &[], &mut []), 0);
 }
