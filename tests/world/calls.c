@@ -168,8 +168,7 @@ static void take_remember(struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *verdict) {
     if (verdict->granted == 0 || actor->reads)
         return;
-    actor->taken[actor->taken_count++ % TAKEN_MAX] =
-        (struct taken){*asked, *verdict, verdict->granted};
+    actor->taken[actor->taken_count++ % TAKEN_MAX] = (struct taken){*asked, *verdict, *verdict};
 }
 
 static void decided(struct actor *actor, const struct asked *asked,
@@ -260,11 +259,23 @@ static void requests_of(const struct asked *asked, unsigned count, struct stint_
         requests[i] = asked[i].request;
 }
 
+/* What a look tells of each part's key now: how much was used. */
+static void looks_aside(struct actor *actor, const struct asked *asked, unsigned count,
+                        uint64_t now, struct stint_verdict *looks) {
+    for (unsigned i = 0; i < count; i++) {
+        struct stint_request look = asked[i].request;
+        look.cost = look.limit = 0;
+        look.flags = STINT_PEEK;
+        looks[i] = look_aside(actor, &look, now);
+    }
+}
+
 /* Of a batch, or of one group. */
 static void call_several(struct actor *actor, enum function function) {
     struct asked asked[ASKED_MAX] = {0};
     struct stint_request requests[ASKED_MAX];
     BOXED(struct stint_verdict, ASKED_MAX) box;
+    struct stint_verdict before[ASKED_MAX], after[ASKED_MAX];
     const bool whole = function == F_ALL;
     const unsigned count = asks_draw(actor, asked, whole);
     const bool told = !chance(actor, 8);
@@ -274,6 +285,8 @@ static void call_several(struct actor *actor, enum function function) {
     requests_of(asked, count, requests);
     call_begin(actor, function, asked, count);
     const uint64_t now = now_draw(actor);
+    if (whole)
+        looks_aside(actor, asked, count, now, before);
     const size_t allowed = whole ? stint_decide_all(actor->limiter, first, count, now, verdicts)
                                  : stint_decide_batch(actor->limiter, first, count, now, verdicts);
     size_t found = 0;
@@ -282,6 +295,10 @@ static void call_several(struct actor *actor, enum function function) {
         found += box.is[i].allowed;
     must(!told || allowed == (whole ? found == count : found), "as many as were allowed");
     decided(actor, asked, verdicts, count, whole);
+    if (whole && told && allowed == 0) {
+        looks_aside(actor, asked, count, now, after);
+        group_back_check(actor, asked, verdicts, before, after, count);
+    }
     call_end(actor);
 }
 
@@ -337,7 +354,7 @@ static void call_refund(struct actor *actor) {
         actor->taken_count == 0
             ? NULL
             : &actor->taken[random_below(&actor->random, actor->taken_count) % TAKEN_MAX];
-    if (taken == NULL || taken->left == 0) {
+    if (taken == NULL || taken->left.granted == 0) {
         struct asked none = ask_draw(actor, false);
         struct stint_verdict nothing = {.policy = none.request.policy, .granted = 3};
         call_begin(actor, F_REFUND, &none, 0);
@@ -346,13 +363,12 @@ static void call_refund(struct actor *actor) {
         call_end(actor);
         return;
     }
-    const uint32_t tokens = 1 + (uint32_t)random_below(&actor->random, taken->left);
-    struct taken given = *taken;
-    taken->left -= tokens;
+    const uint32_t tokens = 1 + (uint32_t)random_below(&actor->random, taken->left.granted);
+    const struct taken given = *taken;
     call_begin(actor, F_REFUND, &given.asked, 1);
     ledger_refund_begins(&given, tokens);
     const uint32_t back =
-        stint_refund(actor->limiter, given.asked.request.key, &given.verdict, tokens);
+        stint_refund(actor->limiter, given.asked.request.key, &taken->left, tokens);
     trace(actor, "  %c key %u: %u of %u tokens of %" PRIu64, 'a' + given.asked.name,
           given.asked.key, back, tokens, given.verdict.window);
     must(!actor->reads || back == 0, "a reader gives nothing back");
@@ -368,14 +384,13 @@ static void call_refund_all(struct actor *actor) {
     unsigned count = 0;
     for (unsigned i = 0; i < TAKEN_MAX && i < actor->taken_count; i++) {
         struct taken *taken = &actor->taken[i];
-        if (taken->left == 0 || chance(actor, 2))
+        if (taken->left.granted == 0 || chance(actor, 2))
             continue;
         given[count] = *taken;
-        verdicts[count] = taken->verdict;
-        verdicts[count].granted = taken->left;
+        verdicts[count] = taken->left;
         asked[count] = taken->asked;
         requests[count++] = taken->asked.request;
-        taken->left = 0;
+        taken->left.granted = 0;
     }
     call_begin(actor, F_REFUND_ALL, asked, count);
     uint64_t most = 0;
@@ -386,7 +401,7 @@ static void call_refund_all(struct actor *actor) {
     const uint64_t back = stint_refund_all(actor->limiter, requests, verdicts, count);
     trace(actor, "  %" PRIu64 " of %" PRIu64 " tokens, %u parts", back, most, count);
     must(back <= most && (!actor->reads || back == 0), "more was given back than told to");
-    ledger_refunded_all(actor, given, verdicts, count, back, most);
+    ledger_refunded_all(actor, given, count, back, most);
     call_end(actor);
 }
 

@@ -689,8 +689,8 @@ static uint64_t full_least(unsigned name, unsigned key) {
     return least;
 }
 
-/* What a bucket is given back is what has not come back by itself: "the time tokens * T, but no
- * more than what is left to `window`, and no more than makes it full". */
+/* What a bucket is given back is "the time that the tokens took ..., as far as it has not come back
+ * by itself ...: no more than what is left to `window`, and no more than makes it full". */
 static void check_refund(const struct actor *actor, const struct taken *taken, uint32_t tokens,
                          uint32_t given) {
     const unsigned name = taken->asked.name, key = taken->asked.key;
@@ -705,7 +705,7 @@ static void check_refund(const struct actor *actor, const struct taken *taken, u
         of_key->dead > 0 || world->options.on_full == STINT_FULL_REPLACE ||
         !is_alone(actor, name, key))
         return;
-    const uint64_t token = token_time(&named->policy), window = taken->verdict.window;
+    const uint64_t token = taken->left.unit, window = taken->left.window;
     const uint64_t full = full_least(name, key);
     if (full <= world->latest_clock) /* its slot may be another's */
         return;
@@ -746,17 +746,52 @@ void ledger_refunded(const struct actor *actor, const struct taken *taken, uint3
     world->names[taken->asked.name].counted.refunded += given;
 }
 
-void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
-                         const struct stint_verdict *verdicts, unsigned count, uint64_t given,
-                         uint64_t most) {
+void ledger_refunded_all(const struct actor *actor, const struct taken *taken, unsigned count,
+                         uint64_t given, uint64_t most) {
     for (unsigned i = 0; i < count; i++) {
         if (given == 0 || given == most) {
-            ledger_refunded(actor, &taken[i], verdicts[i].granted,
-                            given == 0 ? 0 : verdicts[i].granted);
+            ledger_refunded(actor, &taken[i], taken[i].left.granted,
+                            given == 0 ? 0 : taken[i].left.granted);
             continue;
         }
         books->keys[taken[i].asked.name][taken[i].asked.key].given_by_dead = true;
         world->names[taken[i].asked.name].uncounted = true;
+    }
+}
+
+/* Whether a part of a group took nothing for good: no part of its count was refused. */
+static bool part_fits(const struct asked *all, const struct stint_verdict *verdicts, unsigned count,
+                      unsigned part) {
+    for (unsigned i = 0; i < count; i++)
+        if (all[i].name == all[part].name && all[i].key == all[part].key &&
+            (!verdicts[i].allowed || (verdicts[i].flags & STINT_SHADOWED) != 0))
+            return false;
+    return true;
+}
+
+void group_back_check(const struct actor *actor, const struct asked *all,
+                      const struct stint_verdict *verdicts, const struct stint_verdict *before,
+                      const struct stint_verdict *after, unsigned count) {
+    /* A bucket is given nothing back that came back by itself, by whatever clock or now. */
+    const uint64_t early = world->latest_clock + ALLOWANCE;
+    const uint64_t latest = world->latest < early ? world->latest : early;
+    for (unsigned i = 0; i < count; i++) {
+        const struct named *named = &world->names[all[i].name];
+        const struct of_key *of_key = &books->keys[all[i].name][all[i].key];
+        if (named->mixed || named->moved || actor->reads || actor->stale || world->far ||
+            world->options.on_full == STINT_FULL_REPLACE || of_key->dead > 0 ||
+            of_key->changes > 0 || before[i].window == 0 || after[i].window == 0 ||
+            before[i].policy != after[i].policy || !part_fits(all, verdicts, count, i) ||
+            !is_alone(actor, all[i].name, all[i].key))
+            continue;
+        if (is(named, A_BURST))
+            must(most_of(after[i].window, latest) == most_of(before[i].window, latest),
+                 "a refused group: bucket %c, key %u is full %" PRId64 " ns later",
+                 'a' + all[i].name, all[i].key, (int64_t)(after[i].window - before[i].window));
+        else if (before[i].window == after[i].window)
+            must(after[i].used == before[i].used,
+                 "a refused group: policy %c, key %u: %u used, %u before", 'a' + all[i].name,
+                 all[i].key, after[i].used, before[i].used);
     }
 }
 
@@ -791,7 +826,7 @@ static void forget_taken(unsigned name, unsigned key) {
         for (unsigned j = 0; j < TAKEN_MAX; j++) {
             struct taken *taken = &world->actors[i].taken[j];
             if (taken->asked.name == name && taken->asked.key == key)
-                taken->left = 0;
+                taken->left.granted = 0;
         }
 }
 

@@ -182,8 +182,8 @@ struct asked {
 /* What an actor was granted, and may give back. */
 struct taken {
     struct asked asked;
-    struct stint_verdict verdict;
-    uint32_t left;
+    struct stint_verdict verdict; /* as it was given */
+    struct stint_verdict left;    /* less what was given back */
 };
 
 /* A thread of a process of its own, or (IN_PRIVATE) of the one. */
@@ -304,10 +304,13 @@ void ledger_call_ends(const struct actor *actor);
 void ledger_refund_begins(const struct taken *taken, uint32_t tokens);
 void ledger_refunded(const struct actor *actor, const struct taken *taken, uint32_t tokens,
                      uint32_t given);
-/* Of several: of each verdict's `granted`, `given` of `most` in all. */
-void ledger_refunded_all(const struct actor *actor, const struct taken *taken,
-                         const struct stint_verdict *verdicts, unsigned count, uint64_t given,
-                         uint64_t most);
+/* Of several: of all that each has left, `given` of `most` in all. */
+void ledger_refunded_all(const struct actor *actor, const struct taken *taken, unsigned count,
+                         uint64_t given, uint64_t most);
+/* A refused group left its parts' keys as looks at the group's time told them before it. */
+void group_back_check(const struct actor *actor, const struct asked *all,
+                      const struct stint_verdict *verdicts, const struct stint_verdict *before,
+                      const struct stint_verdict *after, unsigned count);
 void ledger_asked(const struct asked *asked);  /* before it is decided */
 void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
 void ledger_reset_begins(unsigned name, unsigned key);
