@@ -10,6 +10,7 @@
 #include "slot.h"
 
 struct decision {
+    words_2 identity; /* of the policy, read before anything is charged */
     struct stint_limiter *limiter;
     struct policy *policy;
     uint64_t hash;
@@ -18,7 +19,6 @@ struct decision {
     uint64_t over; /* by which a slot that may be taken over is over (search.c) */
     tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
-    words_2 identity;  /* of the policy, read before anything is charged */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {
@@ -627,10 +627,9 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = wait;
-    words_2 by = decision->identity;
+    memcpy(&verdict->policy, &decision->identity, sizeof(decision->identity));
     if (bucket)
-        by[1] = terms->unit;
-    memcpy(&verdict->policy, &by, sizeof(by));
+        verdict->unit = terms->unit;
 }
 
 /* Ends a decision: counts it and tells it. Returns verdict.allowed. */

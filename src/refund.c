@@ -19,15 +19,12 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
     return (uint64_t)verdict->generation << 32 | verdict->policy;
 }
 
-/* Of a verdict whose policy is below `deciding`. */
-static ALWAYS_INLINE struct giving giving_of(const struct stint_limiter *limiter, uint64_t hash,
-                                             const struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[verdict->policy];
-
+static ALWAYS_INLINE struct giving giving_of(const struct policy *policy, uint32_t traits,
+                                             uint64_t tag, const struct stint_verdict *verdict) {
     return (struct giving){.policy = policy,
-                           .traits = (uint32_t)policy_traits(policy),
+                           .traits = traits,
                            .identity = verdict_identity(verdict),
-                           .tag = table_tag(&limiter->table, hash, verdict->policy),
+                           .tag = tag,
                            .id = id_of(tick_of_end(verdict->window))};
 }
 
@@ -212,46 +209,57 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
            LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
 }
 
-/* Gives back what is not in one count near its key's home. `slot` is there; NULL: none is. */
-static NOINLINE uint32_t refund_left(const struct stint_limiter *limiter, uint64_t key,
-                                     struct stint_verdict *verdict, uint32_t tokens,
-                                     struct slot *slot) {
-    const struct giving giving = giving_of(limiter, key, verdict);
-    uint32_t back = tokens;
+/* Gives back by a policy of two counts. */
+static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag,
+                                   const struct stint_verdict *verdict, struct slot *slot,
+                                   uint32_t *back) {
+    const struct giving giving = giving_of(policy, TWO_COUNTS, tag, verdict);
+    return refund_in(&giving, slot, back);
+}
 
-    if (slot != NULL && (giving.traits & TWO_COUNTS) != 0 && refund_in(&giving, slot, &back))
-        return back;
-    back = stint_key_refund(limiter, key, verdict, tokens);
-    if ((giving.traits & RULE_BUCKET) != 0) {
-        const uint64_t time = time_of(verdict, tokens);
-        verdict->window -= time < verdict->window ? time : verdict->window;
-    }
+/* Gives back what is not in a slot near its key's home. */
+static NOINLINE uint32_t refund_far(const struct stint_limiter *limiter, uint64_t key,
+                                    struct stint_verdict *verdict, uint32_t tokens) {
+    const uint32_t back = stint_key_refund(limiter, key, verdict, tokens);
+    const uint64_t time = time_of(verdict, tokens);
+
+    verdict->window -= time < verdict->window ? time : verdict->window; /* of a window's it is 0 */
     return back;
 }
 
 uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint_verdict *verdict,
                       uint32_t tokens) {
-    const uint32_t granted = verdict->granted;
+    const uint32_t policy_id = verdict->policy, granted = verdict->granted;
 
     tokens = tokens < granted ? tokens : granted;
     verdict->granted = granted - tokens;
-    if (UNLIKELY(tokens == 0) || UNLIKELY(verdict->policy >= limiter->deciding) ||
+    if (UNLIKELY(tokens == 0) || UNLIKELY(policy_id >= limiter->deciding) ||
         GUARD(REFUND_NONE, verdict->window == 0)) /* 0: nothing was counted */
         return 0;
-    struct giving giving = giving_of(limiter, key.hash, verdict);
-    struct slot *slot = slot_near_charged(&limiter->table, key.hash, giving.tag);
-    uint32_t back = tokens;
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint32_t traits = (uint32_t)policy_traits(policy);
+    const uint64_t tag = table_tag(&limiter->table, key.hash, policy_id);
+    struct slot *slot = slot_near_charged(&limiter->table, key.hash, tag);
+    uint32_t back = tokens, of_two = tokens;
 
     INSTANT(INSTANT_REFUND);
-    const bool one = (giving.traits & (TWO_COUNTS | RULE_BUCKET | TRAIT_EXISTS)) == TRAIT_EXISTS &&
-                     !traits_striped(giving.traits);
-    giving.traits = 0; /* so the compiler folds what is asked of two counts */
-    if (UNLIKELY(slot == NULL) || !one || UNLIKELY(!refund_in(&giving, slot, &back)))
-        back = refund_left(limiter, key.hash, verdict, tokens, slot);
+    /* One slot near its home, with one count or two; else the long way. */
+    if (UNLIKELY(slot == NULL) ||
+        (traits & (TWO_COUNTS | RULE_BUCKET | TRAIT_EXISTS)) != TRAIT_EXISTS ||
+        traits_striped(traits)) {
+        back = slot != NULL && (traits & TWO_COUNTS) != 0 &&
+                       refund_in_two(policy, tag, verdict, slot, &of_two)
+                   ? of_two
+                   : refund_far(limiter, key.hash, verdict, tokens);
+    } else {
+        const struct giving giving = giving_of(policy, 0, tag, verdict);
+        if (UNLIKELY(!refund_in(&giving, slot, &back)))
+            back = refund_far(limiter, key.hash, verdict, tokens);
+    }
     if (LIKELY(back != 0))
-        limiter_add(limiter, verdict->policy, COUNT_REFUNDED, back);
+        limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
     else
-        stint_limiter_count_rare(limiter, verdict->policy, RARE_REFUND_LOST);
+        stint_limiter_count_rare(limiter, policy_id, RARE_REFUND_LOST);
     return back;
 }
 
