@@ -195,7 +195,7 @@ raises("a key is a string", limit.take, limit, "a", nil)
 local nan, charged = 0 / 0, limit:stats "a"
 limit:take("a", "kept")
 for _, id in ipairs{0.9, nan, 2^32, -1, math.huge} do
-    for _, method in ipairs{"take", "allows", "decide", "refund", "reset", "override", "overridden", "clear",
+    for _, method in ipairs{"take", "allows", "decide", "reset", "override", "overridden", "clear",
                             "text", "change", "remove", "stats", "headers"} do
         raises("a policy's id is a whole number", limit[method], limit, id, "x")
     end
@@ -222,7 +222,7 @@ for _, prefix in ipairs{-1, 129, 64.5} do
     raises("prefix6 is a whole number", limit.address, limit, "\192\0\2\1", 24, prefix)
 end
 for _, tokens in ipairs{0.5, -1, nan, 2^32} do
-    raises("tokens is a whole number", limit.refund, limit, "a", "kept", limit.verdict, tokens)
+    raises("tokens is a whole number", limit.refund, limit, "kept", limit.verdict, tokens)
     raises("tokens is a whole number", limit.override, limit, "a", "x", tokens, 1)
 end
 for _, seconds in ipairs{-0.5, nan, math.huge, "60"} do
