@@ -123,15 +123,18 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
  * one that decided, and was replaced since. */
 static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32_t next) {
     const uint32_t *alias = &limiter->records[id].alias;
-    uint64_t *version = &limiter->policies[next].version;
-    const uint64_t asleep = atomic_load_acquire(version); /* M15 */
+    struct policy *policy = &limiter->policies[next];
+    const uint64_t asleep = atomic_load_acquire(&policy->version); /* M15 */
+    /* 0: the table has lost a page. */
+    const uint64_t to_be =
+        atomic_load_acquire(&policy->rules[(asleep + 1) % 2][RULE_TRAITS]); /* M15 */
 
-    if (limiter->memory.read_only || asleep == 0 || policy_traits(&limiter->policies[next]) != 0)
+    if (limiter->memory.read_only || asleep == 0 || to_be == 0 || policy_traits(policy) != 0)
         return;
     const bool wakes = atomic_load_relaxed_32(alias) == ((next + 1) | ALIAS_WAKES); /* M13 */
     atomic_fence_acquire();
     if (wakes && policy_gone(&limiter->policies[id]))
-        (void)atomic_cas_seq(version, asleep, asleep + 1); /* M12 */
+        (void)atomic_cas_seq(&policy->version, asleep, asleep + 1); /* M12 */
 }
 
 /* More steps than an id leads on while it is looked up: only a damaged table has so many. */

@@ -461,27 +461,23 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
 
 /* Says that no id is left for what a policy needs, and how ids become free. */
 static int no_room(const struct stint_limiter *limiter, const char *what) {
-    const int file = limiter->memory.file;
-    char holders[HOLDERS_SIZE];
+    const bool file = limiter->memory.file >= 0;
+    char holders[HOLDERS_SIZE] = "";
     unsigned gone = 0;
 
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
         gone += policy_gone(&limiter->policies[id]);
     if (gone == 0)
         return stint_failed_with(ENOSPC, "%s. All are in use: %s", what,
-                                 file < 0 ? "open a limiter with more of them"
-                                          : "stint_resize gives the table more of them");
-    if (file < 0)
-        return stint_failed_with(ENOSPC,
-                                 "%s. %u of %u are of removed and replaced policies. These stay "
-                                 "taken, as the table has no file: open it anew",
-                                 what, gone, (unsigned)limiter->max_policies);
-    return stint_failed_with(ENOSPC,
-                             "%s. %u of %u are of removed and replaced policies. These are free "
-                             "again when a process opens the table's file and nobody else has it "
-                             "open. It is open in %s: end all, then start one",
-                             what, gone, (unsigned)limiter->max_policies,
-                             stint_memory_file_holders(file, holders));
+                                 file ? "stint_resize gives the table more of them"
+                                      : "open a limiter with more of them");
+    return stint_failed_with(
+        ENOSPC, "%s. %u of %u are of removed and replaced policies. These %s%s", what, gone,
+        (unsigned)limiter->max_policies,
+        file ? "are free again when a process opens the table's file and nobody else has it open: "
+               "end all that have, and then start one. It is open in "
+             : "stay taken, as the table has no file: open it anew",
+        file ? stint_memory_file_holders(limiter->memory.file, holders) : "");
 }
 
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -665,27 +661,14 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     return 0;
 }
 
-/* Prepares a policy that is gone, as it is to be woken: the table may have lost a page. */
-static void policy_prepare(struct stint_limiter *limiter, uint32_t id) {
-    const struct rule rule = policy_rule(&limiter->policies[id]);
-
-    (void)rule_prepare(limiter, id, &rule, traits_of(limiter, id, &rule),
-                       bucket_window(limiter, id), limiter_ban(limiter, id));
-}
-
 /* Finishes what a death left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
-    const uint32_t next = limiter_policy_after(limiter, id);
 
     policy_raise(limiter, id, &rule, bucket_window(limiter, id));
     identity_write(limiter, id); /* 0.3 wrote none */
     policy_heat(policy, policy_traits(policy));
-    if (policy_gone(policy) && (limiter->records[id].alias & ALIAS_WAKES) != 0 &&
-        next < limiter_policy_count(limiter) && !is_companion(limiter, next) &&
-        policy_gone(&limiter->policies[next]))
-        policy_prepare(limiter, next);
 }
 
 void stint_policies_link(struct stint_limiter *limiter) {
@@ -719,10 +702,10 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
             id_free(limiter, id);
     }
+    stint_policies_link(limiter); /* wakes what is to be woken */
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
             policy_mend(limiter, id);
-    stint_policies_link(limiter);
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
             companion_mend(limiter, id);

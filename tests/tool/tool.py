@@ -714,7 +714,7 @@ class Looking(Tool):
             self.assertEqual(notes, 2 * (i >= 4)) # of five and four: 80% and more
             self.good("apply", self.table, "-", stdin=f"9/{window} name=p\n")
             server.ask("label", f"{i + 1:016x}", b"name".hex())
-        self.fails(1, f"open. It is open in this process and process {server.process.pid}: end all, then start one",
+        self.fails(1, f"and then start one. It is open in this process and process {server.process.pid}",
                    "apply", self.table, "-", stdin="9/s name=p\n")
         self.good("apply", self.table, "-", stdin="9/h name=p\n") # it is back
         status = self.json("status", "--interval=0", self.table)
