@@ -517,6 +517,25 @@ TEST(test_claim_by_a_policy_that_goes) {
                                    .b = others[i], .after = "tidy"});
 }
 
+/* While a request is stopped its policy is replaced, comes back under its id, and is used up. A key
+ * finds all of its limit there, and no more, whatever was counted before. */
+TEST(test_policy_that_comes_back) {
+    static const char *const kinds[] = {
+        "8/20000s",         "8/20000s stripes=2",     "8/20000s smooth",    "8/20000s start=first",
+        "8/20000s burst=8", "8/20000s count-refused", "8/20000s overrides", "8/20000s in-flight"};
+    static const char *const requests[] = {"take s key quiet", "take s key cost 2 quiet",
+                                           "take s key cost 3 partial quiet",
+                                           "all s key cost 3 + two other quiet"};
+    for (size_t i = 0; i < 4 * sizeof kinds / sizeof kinds[0]; i++) {
+        char before[FORM_MAX], b[FORM_MAX];
+        FORM(before, "add s %s; take s key x6 quiet", kinds[i / 4]);
+        FORM(b, "apply 8/10000s name=s; apply %s name=s; turn 2; take s key x8 quiet = yes",
+             kinds[i / 4]);
+        (void)play(&(struct scene){kinds[i / 4], .stops = 1, .of_policies = true, .before = before,
+                                   .a = requests[i % 4], .b = b, .after = "take s key quiet = no"});
+    }
+}
+
 /* ---- Pairs of calls -------------------------------------------------------------------------- */
 
 /* What a thread does: the time is 2, and 12 is in the next window. */
