@@ -1640,13 +1640,16 @@ static bool same_in_order(unsigned raised, uint64_t raised_to) {
     return same;
 }
 
-/* The time that a call tells to have been decided by, if it is between these; else `least`. */
+/* The time that a call tells to have been decided by, or by which its key's window began, if that
+ * is between these; else `least`. */
 static uint64_t decided_by(unsigned call, uint64_t least, uint64_t most) {
     for (unsigned i = 0; i < told.logged; i++) {
         const struct stint_verdict *v = &told.log[i].verdict;
-        if (told.log[i].call == call && v->window - v->reset_after > least &&
-            v->window - v->reset_after < most)
-            return v->window - v->reset_after;
+        const struct stint_policy *policy = &s.policies[told.log[i].policy].policy;
+        const uint64_t by =
+            v->window - (is_bucket(policy) ? v->reset_after : longest_window(policy));
+        if (told.log[i].call == call && by > least && by < most)
+            return by;
     }
     return least;
 }

@@ -53,10 +53,10 @@ static const struct scene deaths[] = {
      .after = "add q 1/100s; find p 5/100s or 4/100s; take p key rest;"
               "take p key look = capacity 5 or 4; change p 8/100s; find p 8/100s;"
               "take p key rest; take p key look = used 8"},
-    {"a policy that carries no more", DIES, .before = "add p 5/100s capacity=10; take p key x10",
-     .a = "change p 15/100s", /* a debt by one rule */
-     .after = "turn 10000; take p key rest; take p key look = used 10 or 15; add q 1/100s;"
-              "find p 5/100s capacity=10 or 15/100s"},
+    {"a policy that carries more", DIES, .before = "add p 5/100s capacity=10; take p key x10",
+     .a = "change p 15/100s capacity=20", /* a debt by one rule */
+     .after = "turn 10000; take p key rest; take p key look = used 10 or 20; add q 1/100s;"
+              "find p 5/100s capacity=10 or 15/100s capacity=20"},
 
     /* Of each policy that another one takes the place of, or none, there is the old one or the new
      * one at any instant, and applying again finishes. */
