@@ -19,15 +19,6 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
     return (uint64_t)verdict->generation << 32 | verdict->policy;
 }
 
-static ALWAYS_INLINE struct giving giving_of(const struct policy *policy, uint32_t traits,
-                                             uint64_t tag, const struct stint_verdict *verdict) {
-    return (struct giving){.policy = policy,
-                           .traits = traits,
-                           .identity = verdict_identity(verdict),
-                           .tag = tag,
-                           .id = id_of(tick_of_end(verdict->window))};
-}
-
 /* Gives back `back` tokens in a slot of the key that was seen with this state, if that is of their
  * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
  * changed since.
@@ -213,7 +204,8 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
 static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag,
                                    const struct stint_verdict *verdict, struct slot *slot,
                                    uint32_t *back) {
-    const struct giving giving = giving_of(policy, TWO_COUNTS, tag, verdict);
+    const struct giving giving = {policy, TWO_COUNTS, verdict_identity(verdict), tag,
+                                  id_of(tick_of_end(verdict->window))};
     return refund_in(&giving, slot, back);
 }
 
@@ -229,7 +221,8 @@ static NOINLINE uint32_t refund_far(const struct stint_limiter *limiter, uint64_
 
 uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint_verdict *verdict,
                       uint32_t tokens) {
-    const uint32_t policy_id = verdict->policy, granted = verdict->granted;
+    const uint64_t identity = verdict_identity(verdict);
+    const uint32_t policy_id = (uint32_t)identity, granted = verdict->granted;
 
     tokens = tokens < granted ? tokens : granted;
     verdict->granted = granted - tokens;
@@ -252,7 +245,8 @@ uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint
                    ? of_two
                    : refund_far(limiter, key.hash, verdict, tokens);
     } else {
-        const struct giving giving = giving_of(policy, 0, tag, verdict);
+        const struct giving giving = {policy, 0, identity, tag,
+                                      id_of(tick_of_end(verdict->window))};
         if (UNLIKELY(!refund_in(&giving, slot, &back)))
             back = refund_far(limiter, key.hash, verdict, tokens);
     }
