@@ -87,9 +87,9 @@
  *      - How much: for each such call, as many tokens as the bucket then holds.
  *      - Why: a bucket is one instant. It does not know by which rates it came to be.
  *  A3  A call sleeps while its policy is removed or replaced, and comes back under the same id
- *      (stint_policies_apply). It may take a token of the key by the limit or the override that it
- *      has read before. What it gives back may then be another's, if the key has used as many
- *      tokens, in a window with the same end, as when the call looked.
+ *      (stint_policies_apply). It may take tokens of the key by the limit or the override that it
+ *      has read before; its verdict gives none of them back. What it gives back may be another's,
+ *      if the key has used as many tokens, in a window with the same end, as when the call looked.
  *      - How much: one request for each such call.
  *      - Why: a slot does not say how often its policy has come back.
  *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
