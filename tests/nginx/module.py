@@ -597,7 +597,7 @@ class Reloads(Case):
         for old, new, why in (
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
                 ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change"),
-                ("3/day", "3/day capacity=9", "capacity above the limit, and reserve, by which tokens carry over, "
+                ("3/day", "3/day capacity=9", "capacity above the limit, and reserve, by which requests carry over, "
                  "cannot come to a policy that has neither, nor both leave one"),
                 ("3/day", "3/day burst=3", "a token bucket cannot become a window, nor the other way round")):
             with self.subTest(why=why, new=new):
