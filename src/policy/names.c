@@ -126,6 +126,15 @@ uint32_t stint_names_find(const struct stint_limiter *limiter, const char *name)
     return id;
 }
 
+bool stint_names_had(const struct stint_limiter *limiter, const char *name) {
+    index_lock(limiter->names);
+    catch_up(limiter);
+    const uint32_t *place = place_of(limiter, name);
+    const bool had = place == NULL || *place != 0;
+    stint_limiter_process_unlock();
+    return had;
+}
+
 uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);

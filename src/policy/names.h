@@ -11,6 +11,9 @@ struct names *stint_names_make(uint32_t max_policies);
 /* The id of the policy with that name that decides, or POLICY_NONE. */
 uint32_t stint_names_find(const struct stint_limiter *limiter, const char *name);
 
+/* Whether a policy has or had this name, of those whose ids are not free. */
+bool stint_names_had(const struct stint_limiter *limiter, const char *name);
+
 /* An id for another policy: the first that is free; max_policies: there is none. Under the table's
  * lock. */
 uint32_t stint_names_free_id(const struct stint_limiter *limiter);

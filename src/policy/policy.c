@@ -444,7 +444,8 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
         ids.companion = limiter_companion(limiter, old);
     /* It cannot change, but of a bucket, and tells most policies apart at once. */
     const tick_t length = policy->burst != 0 ? 0 : longest_of(policy);
-    const bool all = ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE);
+    const bool all = (ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE)) ||
+                     !stint_names_had(limiter, name);
     for (uint32_t id = 0; !all && id < limiter_policy_count(limiter); id++) {
         if (ids.id == POLICY_NONE && (length == 0 || limiter->policies[id].length == length) &&
             was_named(limiter, id, name, false) &&
