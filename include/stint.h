@@ -1612,7 +1612,8 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) 
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
- * are no key's. Of a calendar policy, whose windows have no one length, w is left out. q is what a
+ * are no key's. One that no policy decided, or whose policy is there no more, is left out of all.
+ * Of a calendar policy, whose windows have no one length, w is left out. q is what a
  * key can hold, and w the time in which all of it comes back: of a token bucket its burst, of a
  * policy with a capacity above the limit that, and several windows. t is the time until there is
  * more: of a token bucket, a token. It is never later than Retry-After.
@@ -1625,13 +1626,14 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) 
  *     RateLimit: "conns";r=0
  *
  *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
- *   policies  [policies, policies+n): their ids
  *   verdicts  [verdicts, verdicts+n): one of each policy
- * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell; -EINVAL,
- * -ENOENT. */
+ *   size      bytes of the buffer: STINT_HEADERS_SIZE(n) are enough for n verdicts
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell;
+ * -EINVAL. */
 STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
-                            const uint32_t *policies, const struct stint_verdict *verdicts,
-                            size_t n, char *buffer, size_t size);
+                            const struct stint_verdict *verdicts, size_t n, char *buffer,
+                            size_t size);
+#define STINT_HEADERS_SIZE(n) (256 + 512 * (size_t)(n))
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 

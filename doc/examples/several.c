@@ -20,7 +20,7 @@ int main(void) {
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_verdict verdicts[2];
     uint32_t ids[2];
-    char fields[500];
+    char fields[STINT_HEADERS_SIZE(2)];
 
     options.max_entries = 100000;
     if (stint_open(&options, &limiter) != 0)
@@ -42,7 +42,7 @@ int main(void) {
     }
     printf("tightest: %s\n", limits[stint_tightest(verdicts, 2)]);
 
-    if (stint_headers(limiter, STINT_HEADERS_DRAFT, ids, verdicts, 2, fields, sizeof(fields)) > 0)
+    if (stint_headers(limiter, STINT_HEADERS_DRAFT, verdicts, 2, fields, sizeof(fields)) > 0)
         printf("%.49s...\n", fields); /* of RateLimit-Policy, RateLimit and Retry-After */
     stint_close(limiter);
     return 0;

@@ -190,7 +190,7 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
 int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes, size_t length);
 int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *options,
                   char *buffer, size_t size);
-int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,
+int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                   const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size);
 const char *stint_strerror(int error);
 const char *stint_reason(void);
@@ -869,17 +869,17 @@ end
 
 -- ---- Telling ------------------------------------------------------------------------------------
 
-local function fields(self, style, ids, verdicts, n)
+local function fields(self, style, verdicts, n)
     local number = STYLES[style or "draft"]
     if not number then
         error('the style is "draft", "legacy", "both" or "none", not ' .. tostring(style), 3)
     end
-    local length = C.stint_headers(self.limiter, number, ids, verdicts, n, nil, 0)
+    local length = C.stint_headers(self.limiter, number, verdicts, n, nil, 0)
     if length < 0 then
         return failure(length)
     end
     local text = buffer_t(length + 1)
-    C.stint_headers(self.limiter, number, ids, verdicts, n, text, length + 1)
+    C.stint_headers(self.limiter, number, verdicts, n, text, length + 1)
     local found = {}
     for name, value in str(text, length):gmatch "([^:\r\n]+): ([^\r\n]*)\r\n" do
         found[name] = value
@@ -891,18 +891,13 @@ end
 --   style  "draft" (RateLimit), "legacy" (X-RateLimit), "both", "none" (Retry-After alone); nil:
 --          "draft"
 -- Returns a table; nil, the reason, the errno.
-function limit:headers(policy, verdict, style)
-    local id, why, number = id_of(self, policy)
-    if not id then
-        return nil, why, number
-    end
-    self.id[0] = id
-    return fields(self, style, self.id, verdict, 1)
+function limit:headers(verdict, style)
+    return fields(self, style, verdict, 1)
 end
 
 -- The same of all verdicts of the group.
 function group:headers(style)
-    return fields(self.limit, style, self.ids, self.verdicts, self.n)
+    return fields(self.limit, style, self.verdicts, self.n)
 end
 
 local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replaced", "clock_steps",

@@ -3,8 +3,6 @@
 #include "ngx_http_stint.h"
 
 #define SECOND      UINT64_C(1000000000) /* ns */
-#define FIELDS_TEXT 1024 /* bytes; fields of a few limits. More are formatted twice */
-
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 
 static ngx_str_t ngx_http_stint_outcomes[] = {
@@ -232,42 +230,26 @@ static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
 }
 
 static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
-    const struct stint_limiter *limiter = ctx->zone->limiter;
-    uint32_t style = (uint32_t)ctx->headers;
-    uint32_t policies[STINT_ALL_MAX];
     struct stint_verdict verdicts[STINT_ALL_MAX];
-    char buffer[FIELDS_TEXT];
-    char *text = buffer;
-    size_t n = 0, size = sizeof(buffer);
     u_char *fields;
+    size_t n = 0;
     int length;
 
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         /* A shadow is tried out unseen. */
         if ((ctx->policies[i]->policy.flags & STINT_SHADOW) == 0) {
-            policies[n] = ctx->policies[i]->id;
             verdicts[n++] = ctx->verdicts[i];
         }
     }
-    for (;;) {
-        length = stint_headers(limiter, style, policies, verdicts, n, text, size);
-        if (length < 0) { /* a policy was removed since, and nobody can tell of it */
-            return NGX_OK;
-        }
-        if ((size_t)length < size) {
-            break;
-        }
-        size = (size_t)length + FIELDS_TEXT; /* it may be replaced by one of a longer rate */
-        text = ngx_pnalloc(r->pool, size);
-        if (text == NULL) {
-            return NGX_ERROR;
-        }
-    }
-    fields = ngx_pnalloc(r->pool, (size_t)length + 1);
+    fields = ngx_pnalloc(r->pool, STINT_HEADERS_SIZE(n));
     if (fields == NULL) {
         return NGX_ERROR;
     }
-    ngx_memcpy(fields, text, (size_t)length);
+    length = stint_headers(ctx->zone->limiter, (uint32_t)ctx->headers, verdicts, n, (char *)fields,
+                           STINT_HEADERS_SIZE(n));
+    if (length < 0) { /* the zone's file was cut off */
+        return NGX_OK;
+    }
     return ngx_http_stint_push_fields(r, fields, fields + length);
 }
 

@@ -12,35 +12,33 @@
 
 #define SECOND UINT64_C(1000000000) /* ns */
 
-/* More than one verdict takes in both fields: its name has 63 letters, each escaped. */
-#define TEXT_MAX  512
-#define COUNT_MAX (INT_MAX / TEXT_MAX - 1)
+#define COUNT_MAX (INT_MAX / 512 - 1) /* STINT_HEADERS_SIZE is an int */
 
 static uint64_t seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);
 }
 
 /* Checks the arguments, before anything is written. */
-static int check(const struct stint_limiter *limiter, const uint32_t *policies,
-                 const struct stint_verdict *verdicts, size_t n, const char *buffer, size_t size) {
+static int check(const struct stint_limiter *limiter, const struct stint_verdict *verdicts,
+                 size_t n, const char *buffer, size_t size) {
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    if (n != 0 && (policies == NULL || verdicts == NULL))
-        return stint_failed(EINVAL, "policies or verdicts is NULL");
+    if (n != 0 && verdicts == NULL)
+        return stint_failed(EINVAL, "verdicts is NULL");
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
-    for (size_t i = 0; i < n; i++) {
-        const bool told = !verdicts[i].allowed || (verdicts[i].flags & STINT_UNTRACKED) == 0;
-        if (told && stint_limiter_policy_now(limiter, policies[i]) == POLICY_NONE) {
-            const int error = stint_limiter_whole(limiter);
-            return error != 0
-                       ? error
-                       : stint_failed(ENOENT, "there is no policy of one of the ids in policies");
-        }
-    }
     return 0;
+}
+
+/* Reads the policy that decided. Returns false if none did, or it is there no more. */
+static bool policy_of(const struct stint_limiter *limiter, const struct stint_verdict *verdict,
+                      struct stint_policy *policy) {
+    if (stint_limiter_policy_now(limiter, verdict->policy) == POLICY_NONE)
+        return false;
+    *policy = stint_policy_told(limiter, verdict->policy);
+    return true;
 }
 
 /* 0: the table was written over. */
@@ -115,15 +113,14 @@ static bool is_in_flight(const struct stint_policy *policy) {
 /* The longest wait of the refusals. (In flight it is only a bound.) A client that can never be
  * served must not come back. */
 static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
-                            const uint32_t *policies, const struct stint_verdict *verdicts,
-                            size_t n) {
+                            const struct stint_verdict *verdicts, size_t n) {
+    struct stint_policy policy;
     uint64_t longest = 0;
     bool refused = false;
 
     for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed)
+        if (verdicts[i].allowed || !policy_of(limiter, &verdicts[i], &policy))
             continue;
-        const struct stint_policy policy = stint_policy_told(limiter, policies[i]);
         if (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER)
             continue;
         refused = true;
@@ -136,14 +133,13 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
 
 /* RateLimit-Policy (`quotas`), or RateLimit. */
 static void add_draft(struct text *text, const struct stint_limiter *limiter,
-                      const uint32_t *policies, const struct stint_verdict *verdicts, size_t n,
-                      bool quotas) {
+                      const struct stint_verdict *verdicts, size_t n, bool quotas) {
     const char *before = quotas ? "RateLimit-Policy: " : "RateLimit: ";
+    struct stint_policy policy;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]))
+        if (!is_told(&verdicts[i]) || !policy_of(limiter, &verdicts[i], &policy))
             continue;
-        const struct stint_policy policy = stint_policy_told(limiter, policies[i]);
         add_text(text, before);
         before = ", ";
         add_quoted(text, policy.name);
@@ -189,15 +185,14 @@ size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) {
 
 /* The X-RateLimit trio, of the verdicts whose policy has a reset to tell. */
 static void add_legacy(struct text *text, const struct stint_limiter *limiter,
-                       const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
+                       const struct stint_verdict *verdicts, size_t n) {
     const struct stint_verdict *tightest = NULL;
-    struct stint_policy policy = STINT_POLICY_INIT; /* the tightest one's */
+    struct stint_policy policy = STINT_POLICY_INIT, its; /* policy: the tightest one's */
 
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
             continue;
-        const struct stint_policy its = stint_policy_told(limiter, policies[i]);
-        if (is_in_flight(&its))
+        if (!policy_of(limiter, &verdicts[i], &its) || is_in_flight(&its))
             continue;
         tightest = &verdicts[i];
         policy = its;
@@ -210,9 +205,9 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
               seconds_up(tightest->window - tightest->reset_after + more_after(&policy, tightest)));
 }
 
-int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,
+int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                   const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
-    int error = check(limiter, policies, verdicts, n, buffer, size);
+    int error = check(limiter, verdicts, n, buffer, size);
     if (error != 0)
         return error;
     if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
@@ -221,11 +216,11 @@ int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uin
 
     struct text text = {.buffer = buffer, .size = size};
     if ((style & STINT_HEADERS_DRAFT) != 0) {
-        add_draft(&text, limiter, policies, verdicts, n, true);
-        add_draft(&text, limiter, policies, verdicts, n, false);
+        add_draft(&text, limiter, verdicts, n, true);
+        add_draft(&text, limiter, verdicts, n, false);
     }
     if ((style & STINT_HEADERS_LEGACY) != 0)
-        add_legacy(&text, limiter, policies, verdicts, n);
-    add_retry_after(&text, limiter, policies, verdicts, n);
+        add_legacy(&text, limiter, verdicts, n);
+    add_retry_after(&text, limiter, verdicts, n);
     return end_text(&text);
 }

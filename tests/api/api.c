@@ -947,11 +947,10 @@ TEST(test_null_watching) {
     WITH_NULL(-EINVAL, stint_metrics(limiter, &options, NULL, sizeof(text)));
     WITH_NULL(stint_metrics(limiter, NULL, text, sizeof(text)),
               stint_metrics(limiter, &options, NULL, 0));
-    WITH_NULL(-EINVAL, stint_headers(NULL, 0, &id, &verdict, 1, text, sizeof(text)));
-    WITH_NULL(-EINVAL, stint_headers(limiter, 0, NULL, &verdict, 1, text, sizeof(text)));
-    WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, NULL, 1, text, sizeof(text)));
-    WITH_NULL(-EINVAL, stint_headers(limiter, 0, &id, &verdict, 1, NULL, sizeof(text)));
-    WITH_NULL(0, stint_headers(limiter, 0, NULL, NULL, 0, NULL, 0));
+    WITH_NULL(-EINVAL, stint_headers(NULL, 0, &verdict, 1, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_headers(limiter, 0, NULL, 1, text, sizeof(text)));
+    WITH_NULL(-EINVAL, stint_headers(limiter, 0, &verdict, 1, NULL, sizeof(text)));
+    WITH_NULL(0, stint_headers(limiter, 0, NULL, 0, NULL, 0));
     stint_close(limiter);
 }
 
@@ -967,7 +966,6 @@ static int give(struct stint_limiter *limiter, enum given given, uint32_t flags)
     struct stint_metrics_options metrics = STINT_METRICS_OPTIONS_INIT;
     struct stint_verdict verdict;
     struct stint_limiter *other;
-    const uint32_t id = 0;
 
     options.flags = metrics.flags = flags;
     switch (given) {
@@ -984,7 +982,7 @@ static int give(struct stint_limiter *limiter, enum given given, uint32_t flags)
     case TO_METRICS:
         return stint_metrics(limiter, &metrics, NULL, 0);
     case TO_HEADERS:
-        return stint_headers(limiter, flags, &id, &(struct stint_verdict){0}, 1, NULL, 0);
+        return stint_headers(limiter, flags, &(struct stint_verdict){0}, 1, NULL, 0);
     }
     return 0;
 }

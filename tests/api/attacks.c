@@ -232,7 +232,7 @@ static void call_watching(struct attack *attack) {
             (void)stint_policy_find(limiter, policy.name, NULL);
             assert_true(stint_policy_format(&policy, text, sizeof text) != 0);
         }
-        length = stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id,
+        length = stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY,
                                attack->verdicts, 1, text, sizeof text);
         if (length <= 0)
             continue;
@@ -604,8 +604,8 @@ static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id
         (void)stint_policy_format(&policy, text, sizeof text);
         return;
     case 9:
-        if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, verdicts, 1,
-                          text, sizeof text) > 0)
+        if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, verdicts, 1, text,
+                          sizeof text) > 0)
             assert_printable(text, "\r\n");
         return;
     default:

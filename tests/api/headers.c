@@ -24,14 +24,20 @@ enum { RETRY, DRAFT = STINT_HEADERS_DRAFT, LEGACY = STINT_HEADERS_LEGACY, BOTH =
 /* The whole text, on the heap, its end the end of its memory. */
 static char *whole(uint32_t style, const uint32_t *policies, const struct stint_verdict *verdicts,
                    size_t n) {
-    int length = stint_headers(limiter, style, policies, verdicts, n, NULL, 0);
+    struct stint_verdict *by = malloc((n + 1) * sizeof *by);
+    for (size_t i = 0; i < n; i++) {
+        by[i] = verdicts[i];
+        by[i].policy = policies[i];
+    }
+    int length = stint_headers(limiter, style, by, n, NULL, 0);
     if (length < 0)
         fail_msg("%s", stint_reason());
+    assert_true((size_t)length < STINT_HEADERS_SIZE(n));
     char *text = malloc((size_t)length + 1);
     assert_non_null(text);
-    assert_int_equal(stint_headers(limiter, style, policies, verdicts, n, text, (size_t)length + 1),
-                     length);
+    assert_int_equal(stint_headers(limiter, style, by, n, text, (size_t)length + 1), length);
     assert_int_equal(strlen(text), length);
+    free(by);
     return text;
 }
 
@@ -509,16 +515,16 @@ TEST(test_tightest) {
 TEST_WITH(test_cut, set_up, tear_down) {
     const uint32_t policies[] = {add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0),
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
-    const struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
-                                             granted(1000, 580, 1800 * SECOND)};
+    struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
+                                       granted(1000, 580, 1800 * SECOND)};
+    verdicts[1].policy = policies[1];
     for (uint32_t style = RETRY; style <= BOTH; style += DRAFT) {
         for (size_t n = 0; n <= 2; n++) {
             char *text = whole(style, policies, verdicts, n);
             size_t length = strlen(text);
             for (size_t size = 0; size <= length + 3; size++) {
                 char *buffer = cut_buffer(size);
-                assert_int_equal(stint_headers(limiter, style, policies, verdicts, n, buffer, size),
-                                 length);
+                assert_int_equal(stint_headers(limiter, style, verdicts, n, buffer, size), length);
                 assert_cut(buffer, size, text, length);
                 free(buffer);
             }
@@ -527,40 +533,55 @@ TEST_WITH(test_cut, set_up, tear_down) {
     }
 }
 
-TEST_WITH(test_errors, set_up, tear_down) {
-    uint32_t ids[] = {add_policy(limiter, "p", 1, SECOND, 0, 0), 0};
-    const struct stint_verdict verdicts[] = {granted(1, 1, SECOND), granted(1, 1, SECOND)};
+/* Verdicts that no policy decided, or whose policy is gone, are told of by nobody. */
+TEST_WITH(test_of_no_policy, set_up, tear_down) {
     static const uint32_t unknown[] = {1, 63, 64, 65535, UINT32_MAX};
+    const uint32_t p = add_policy(limiter, "p", 3, MINUTE, 0, 0);
+    struct stint_verdict verdict = granted(1, 1, SECOND);
+    char buffer[STINT_HEADERS_SIZE(2)];
+
+    (void)stint_take(limiter, 7, 7, 1, STINT_NOW, &verdict);
+    assert_true((verdict.flags & STINT_UNKNOWN_POLICY) != 0 && verdict.policy == UINT32_MAX);
+    assert_int_equal(stint_headers(limiter, BOTH, &verdict, 1, buffer, sizeof buffer), 0);
+    struct stint_verdict both[] = {refused(1, SECOND, SECOND), granted(3, 1, SECOND)};
+    both[1].policy = p;
+    for (size_t j = 0; j < sizeof unknown / sizeof unknown[0]; j++) {
+        both[0].policy = unknown[j];
+        assert_true(stint_headers(limiter, DRAFT, both, 2, buffer, sizeof buffer) > 0);
+        assert_string_equal(buffer,
+                            "RateLimit-Policy: \"p\";q=3;w=60\r\nRateLimit: \"p\";r=2;t=1\r\n");
+    }
+    assert_int_equal(stint_policy_remove(limiter, p), 0);
+    assert_int_equal(stint_headers(limiter, BOTH, both, 2, buffer, sizeof buffer), 0);
+    assert_string_equal(buffer, "");
+}
+
+TEST_WITH(test_errors, set_up, tear_down) {
+    (void)add_policy(limiter, "p", 1, SECOND, 0, 0);
+    const struct stint_verdict verdict = granted(1, 1, SECOND);
     char buffer[8] = "before";
 
     const struct {
         struct stint_limiter *limiter;
-        const uint32_t *policies;
         const struct stint_verdict *verdicts;
         size_t n;
         char *buffer;
         const char *reason;
     } wrong[] = {
-        {NULL, ids, verdicts, 1, buffer, "limiter"},
-        {limiter, NULL, verdicts, 1, buffer, "policies"},
-        {limiter, ids, NULL, 1, buffer, "verdicts"},
-        {limiter, ids, verdicts, 1, NULL, "buffer"},
-        {limiter, ids, verdicts, SIZE_MAX, buffer, "n is"},
+        {NULL, &verdict, 1, buffer, "limiter"},
+        {limiter, NULL, 1, buffer, "verdicts"},
+        {limiter, &verdict, 1, NULL, "buffer"},
+        {limiter, &verdict, SIZE_MAX, buffer, "n is"},
     };
     for (uint32_t style = RETRY; style <= BOTH; style += DRAFT) {
-        for (size_t j = 0; j < sizeof unknown / sizeof unknown[0]; j++) {
-            ids[1] = unknown[j];
-            assert_int_equal(stint_headers(limiter, style, ids, verdicts, 2, buffer, 8), -ENOENT);
-            assert_reason("policies");
-        }
         for (size_t j = 0; j < sizeof wrong / sizeof wrong[0]; j++) {
-            assert_int_equal(stint_headers(wrong[j].limiter, style, wrong[j].policies,
-                                           wrong[j].verdicts, wrong[j].n, wrong[j].buffer, 8),
+            assert_int_equal(stint_headers(wrong[j].limiter, style, wrong[j].verdicts, wrong[j].n,
+                                           wrong[j].buffer, 8),
                              -EINVAL);
             assert_reason(wrong[j].reason);
         }
         assert_string_equal(buffer, "before");
-        assert_int_equal(stint_headers(limiter, style, ids, verdicts, 0, buffer, 8), 0);
+        assert_int_equal(stint_headers(limiter, style, &verdict, 0, buffer, 8), 0);
         assert_string_equal(buffer, "");
         strcpy(buffer, "before");
     }

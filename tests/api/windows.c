@@ -378,7 +378,7 @@ TEST(test_texts) {
     test_time = MARCH - 10 * SECOND;
     for (int i = 0; i < 2; i++)
         v[i] = ask(limiter, ids[i], 5, 1, 0);
-    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, ids, v, 2, text,
+    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, v, 2, text,
                               sizeof text) > 0);
     assert_string_equal(text, "RateLimit-Policy: \"quota\";q=3, \"2/minute\";q=2;w=60\r\n"
                               "RateLimit: \"quota\";r=2;t=10, \"2/minute\";r=1;t=60\r\n"

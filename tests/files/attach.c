@@ -491,7 +491,6 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     struct stint_stats stats = get_stats(reader), others = get_stats(writer);
     struct stint_verdict verdict = {.capacity = 5, .window = test_time + SECOND};
     static char text[2][32768];
-    const uint32_t id = 0;
     struct told told = {0};
 
     assert_memory_equal(&stats, &others, sizeof stats);
@@ -513,7 +512,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     assert_true(stint_metrics(reader, NULL, text[0], sizeof text[0]) > 1000);
     (void)stint_metrics(writer, NULL, text[1], sizeof text[1]);
     assert_string_equal(text[0], text[1]);
-    assert_true(stint_headers(reader, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, &verdict, 1,
+    assert_true(stint_headers(reader, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &verdict, 1,
                               text[0], sizeof text[0]) > 0);
     each(reader, &told);
     assert_true(stint_key_equal(stint_key_of(reader, "a", 1), stint_key_of(writer, "a", 1)));

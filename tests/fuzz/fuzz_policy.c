@@ -119,7 +119,6 @@ struct response {
     uint32_t style;
     const char *names[POLICIES];
     const char *told[POLICIES]; /* by what clients know them */
-    uint32_t ids[POLICIES];
     bool calendar[POLICIES]; /* there is no one length of its windows to be told */
     uint64_t windows[POLICIES];
     bool in_flight[POLICIES], several[POLICIES], bucket[POLICIES];
@@ -129,8 +128,8 @@ struct response {
 
 static int write_headers(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_headers(response->limiter, response->style, response->ids, response->verdicts,
-                         response->n, buffer, size);
+    return stint_headers(response->limiter, response->style, response->verdicts, response->n,
+                         buffer, size);
 }
 
 static void expect_retry_after(const char *at, const struct response *response) {
@@ -373,9 +372,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             unnamed = given.policy.name[0] == '\0';
             overridable = (got[0].flags & STINT_OVERRIDES) != 0;
         }
-        response.ids[n] = (uint32_t)id;
         know(&response, n, &got[n]);
         response.verdicts[n] = read_verdict(&input);
+        response.verdicts[n].policy = (uint32_t)id;
         /* To one policy's rule from another's: either that, or nothing changes. */
         struct stint_policy after = STINT_POLICY_INIT, *first = &got[0];
         struct stint_policy rule = got[n];

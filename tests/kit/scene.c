@@ -900,10 +900,10 @@ static bool ignore_entry(void *context, const struct stint_entry *entry) {
 }
 
 static int headers(const struct named *named) {
-    const struct stint_verdict verdict = {0};
+    const struct stint_verdict verdict = {.policy = named->id};
     char text[1000];
-    return stint_headers(s.limiter, STINT_HEADERS_DRAFT, &named->id, &verdict, 1, text,
-                         sizeof(text)) < (int)sizeof(text);
+    return stint_headers(s.limiter, STINT_HEADERS_DRAFT, &verdict, 1, text, sizeof(text)) <
+           (int)sizeof(text);
 }
 
 static void close_handle(void) {

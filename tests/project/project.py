@@ -331,7 +331,7 @@ int serve{number}(void) {{
                 ("stint_tightest(NULL, 2);", "nonnull", True),
                 ("stint_tightest(NULL, 0);", None, True),
                 ("stint_close(NULL);", None, False),
-                ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None, False)):
+                ("stint_headers(NULL, 0, NULL, 0, NULL, 0);", None, False)):
             for compiler in compilers:
                 with self.subTest(call=call, compiler=compiler):
                     told = warning if not (array and "clang" in compiler) else None

@@ -76,7 +76,7 @@ static bool count_entry(void *context, const struct stint_entry *entry) {
 }
 
 static void read_all(struct crowd *crowd, struct random *random) {
-    static const uint32_t id = 0, ids[] = {0, 1, 2, 3, POLICIES - 1}; /* the last is never given */
+    static const uint32_t ids[] = {0, 1, 2, 3, POLICIES - 1}; /* the last is never given */
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_stats stats = STINT_STATS_INIT;
     struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
@@ -99,8 +99,8 @@ static void read_all(struct crowd *crowd, struct random *random) {
     assert_int_equal(stint_policy_get(crowd->reader, 0, &policy), 0);
     assert_true(policy.limit == 5 || policy.limit == 4);
     assert_true(stint_metrics(crowd->reader, NULL, text, sizeof text) > 0);
-    assert_true(stint_headers(crowd->reader, STINT_HEADERS_DRAFT, &id, &verdict, 1, text,
-                              sizeof text) >= 0);
+    assert_true(stint_headers(crowd->reader, STINT_HEADERS_DRAFT, &verdict, 1, text, sizeof text) >=
+                0);
     assert_int_equal(stint_policy_add(crowd->reader, &policy, NULL), -EROFS);
 }
 

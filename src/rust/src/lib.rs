@@ -1163,22 +1163,12 @@ impl Limiter {
 
     /// The fields of a response that tell of the verdicts of one request, each a line that ends in
     /// CR LF.
-    ///
-    /// # Panics
-    /// If there is not a policy for each verdict.
-    pub fn headers(
-        &self,
-        style: Style,
-        policies: &[PolicyId],
-        verdicts: &[Verdict],
-    ) -> Result<String> {
-        assert_eq!(policies.len(), verdicts.len(), "there is a policy for each verdict");
-        // SAFETY: both slices have that length, and are of C's types.
+    pub fn headers(&self, style: Style, verdicts: &[Verdict]) -> Result<String> {
+        // SAFETY: the slice has that length, and is of C's type.
         text_of(|buffer, size| unsafe {
             sys::stint_headers(
                 self.raw.as_ptr(),
                 style as u32,
-                policies.as_ptr().cast(),
                 verdicts.as_ptr().cast(),
                 verdicts.len(),
                 buffer,

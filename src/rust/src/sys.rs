@@ -415,7 +415,6 @@ extern "C" {
     pub fn stint_headers(
         limiter: *const stint_limiter,
         style: u32,
-        policies: *const u32,
         verdicts: *const stint_verdict,
         n: usize,
         buffer: *mut c_char,
