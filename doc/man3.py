@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The manual's section 3, made of the comments of include/stint.h and of the programs in doc/examples.
+And stint-promises(7), made of doc/promises.md.
 
-    man3.py --list HEADER                     the names of all pages
+    man3.py --list HEADER                     the names of all pages of section 3
     man3.py DIRECTORY HEADER [EXAMPLE...]     writes them
+    man3.py --promises DIRECTORY HEADER PAGE  writes stint-promises.7
 
 The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
 header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
@@ -37,6 +39,9 @@ ABOUT = {  # what each part's page says of itself in its NAME
     "Telling the client": "response fields of HTTP",
     "Messages": "errors as sentences, and the version",
 }
+
+
+SECTIONS = "TOKEN BUCKETS", "WHAT TO KNOW", "SHARED TABLES", "READERS", "FORK", "STRUCTS"  # of doc/promises.md
 
 
 class Declaration:
@@ -140,9 +145,9 @@ def argument(text):
 class Writer:
     """Writes a page. `functions` are the names that are set as such."""
 
-    def __init__(self, functions, name, about, version):
+    def __init__(self, functions, name, about, version, section=3):
         self.functions, self.lines = functions, []
-        self.head(name, about, version)
+        self.head(name, about, version, section)
 
     def macro(self, *words):
         self.lines.append("." + " ".join(words))
@@ -250,19 +255,20 @@ class Writer:
     def comment(self, comment):
         self.block(comment_lines(comment))
 
-    def head(self, name, about, version):
+    def head(self, name, about, version, section):
         self.lines.append('.\\" SPDX-License-Identifier: MIT')
-        self.lines.append('.\\" Made of include/stint.h by doc/man3.py.')
+        self.lines.append(f'.\\" Made of {"include/stint.h" if section == 3 else "doc/promises.md"} by doc/man3.py.')
         self.macro("Dd", DATE)
         self.macro("ds", "doc-volume-operating-system", "stint")  # groff says BSD there, and at the foot
-        self.macro("Dt", argument(name.upper()), "3")
+        self.macro("Dt", argument(name.upper()), str(section))
         self.macro("Os")
         self.macro("ds", "doc-operating-system", "stint", version)
         self.macro("Sh", "NAME")
         self.macro("Nm", name)
         self.macro("Nd", literal(about))
-        self.macro("Sh", "SYNOPSIS")
-        self.macro("In", "stint.h")
+        if section == 3:
+            self.macro("Sh", "SYNOPSIS")
+            self.macro("In", "stint.h")
 
     def prototype(self, text):
         kind, name, arguments = re.fullmatch(r"(.*?)(\w+)\((.*)\)", text).groups()
@@ -395,9 +401,9 @@ class Manual:
 
     def where_letters_stand(self, page, lines):
         """A paragraph for pages that cite a promise, or a part of the top comment."""
-        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(self.sections)
+        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(SECTIONS)
         if re.search(cited, " ".join(lines)):
-            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint 3 ."]
+            page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint-promises 7 ."]
 
     def neighbours(self, part, one):
         """The pages of what a declaration speaks of, and of enums that speak of it."""
@@ -459,7 +465,24 @@ class Manual:
         page.block(errors)
         page.see_also(*sorted(page_of(title) for title, _ in self.parts))
         page.lines.insert(page.lines.index(".Sh SEE ALSO") + 1, ".Xr stint 1 ,")
+        page.lines += [page.lines.pop() + " ,", ".Xr stint-promises 7"]
         return page
+
+    def promises_page(self, text):
+        """stint-promises(7), of Markdown whose sections, lists and lines are as in comments."""
+        before, *sections = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+        page = Writer(self.functions, "stint-promises", "what a limiter promises, and the exceptions",
+                      self.version, 7)
+        page.macro("Sh", "DESCRIPTION")
+        page.block(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", before.split("\n", 1)[1]).split("\n"))
+        for title, body in zip(sections[::2], sections[1::2]):
+            page.macro("Sh", title)
+            if "- **" in body:  # letters: tags of a list, whose text begins in one column
+                body = re.sub(r"^  ", "     ", body, flags=re.MULTILINE)
+                body = re.sub(r"^- \*\*(\w+)\*\* ", lambda match: f" {match[1]:<4}", body, flags=re.MULTILINE)
+            page.block(body.split("\n"))
+        page.see_also("stint")
+        return "\n".join(page.lines) + "\n"
 
     def types(self, page):
         page.macro("Sh", "CONSTANTS")
@@ -499,6 +522,10 @@ def names(header):
 def main(arguments):
     if arguments[0] == "--list":
         print("\n".join(sorted(names(Path(arguments[1]).read_text()))))
+        return
+    if arguments[0] == "--promises":
+        directory, header, page = map(Path, arguments[1:])
+        (directory / "stint-promises.7").write_text(Manual(header.read_text(), []).promises_page(page.read_text()))
         return
     directory, header, *examples = map(Path, arguments)
     for name, text in Manual(header.read_text(), [path.read_text() for path in examples]).pages().items():

@@ -20,180 +20,19 @@
  *     if (!stint_take(limiter, api, key, 1, STINT_NOW, &verdict))
  *         refuse_with_retry_after(verdict.retry_after);
  *
- * WHAT IT PROMISES (tests and comments cite the letters)
+ * WHAT IT PROMISES. doc/promises.md, stint-promises(7), has each promise in full, with its
+ * exceptions (A1 to A3, B1 to B5), and what is named here in capitals: TOKEN BUCKETS, WHAT TO KNOW,
+ * SHARED TABLES, READERS, FORK, STRUCTS. Tests and comments cite the letters.
  *
- *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
- *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. This holds for a key that has a slot (see G). What STINT_CHARGE charges is no grant. A
- *     token bucket (TOKEN BUCKETS) has spans of time instead of windows. In every span of d ns the
- *     tokens granted, less those given back, are at most burst + d * limit / window, and
- *     max_reserved more if requests reserve. The time of a request is the `now` that it is decided
- *     by: verdict.window - verdict.reset_after. The exceptions are A1 to A3 below.
- *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
- *     during the call. With cost 1 and a demand of at least the limit, a window admits exactly
- *     `limit` requests, and a full bucket exactly `burst` at once. A smooth window admits one less
- *     after a full one (STINT_SMOOTH). It holds for buckets as for windows, among callers whose
- *     limiters have the same kind of clock (STINT_PRECISE_CLOCK, options.clock). The exceptions are
- *     B1 to B5 below. None of them admits anything extra.
- *  C  A refused request costs nothing: it consumes nothing and touches no slot. There is one
- *     exception. A key's first refusal in a window sets one bit in its slot (striped: in the first
- *     of its slots). A key without a slot is given one for that bit, if there is room. (TOKEN
- *     BUCKETS says what it does to a bucket that is full.) If the policy bans, the first refusal
- *     also counts a strike in a slot of its own. Refusals of a banned key only read. (With
- *     STINT_COUNT_REFUSED or STINT_DRAIN a refusal takes tokens.)
- *  D  Bounded. All memory is taken at open: 32 bytes per entry plus a fixed header, 64 for each of
- *     options.labels, and 144 for each note (stint_override_note). So that its slots tell their
- *     keys, a table in a file takes at least 1.5 KB for each policy that a tag can name. That is
- *     the power of two above max_policies: 128, so 192 KB, for 64 policies. A decision looks at a
- *     bounded number of cache lines, whatever the keys are. It reads the clock a bounded number of
- *     times, whatever the clock says.
- *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
- *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
- *     nothing; it may be called from a signal handler.
+ *  A  Never over-admits: a key is granted no more in a window than its policy allows.
+ *  B  Never refuses for nothing: what is refused did not fit at some instant during the call.
+ *  C  A refused request costs nothing, but for one bit at a key's first refusal in a window.
+ *  D  Bounded: all memory is taken at open; a decision looks at a bounded number of cache lines.
+ *  E  Lock-free: no lock, no system call, nothing allocated; who stops or dies holds up nobody.
  *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
- *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
- *     the verdict and counted.
- *  H  Time is an argument. The core reads a clock if it is told to (STINT_NOW). It reads one in
- *     four more cases: a `now` begins a window, or is in none that decisions were made in before; a
- *     slot's time looks too old or too new; a key takes over another key's slot; a bucket has no
- *     room at the time that was given. A `now` that is further than 366 days from the clock is
- *     decided at the clock's time: seconds, ms or us do not switch a limit off. A slot's window
- *     never goes back because of a late thread. A real backward step of the clock adds at most 60 s
- *     to what the policy may ask of a key anyway. The longest waits are then
- *       - for its window and 60 s. A calendar policy's window counts as 31 or 366 days;
- *       - by a smooth or an in-flight policy, for two windows and 60 s;
- *       - by a bucket, until all of burst and max_reserved is back (or a window, if that is
- *         longer), 60 s and two ticks (20 ms);
- *       - with max_reserved, for (max_reserved + 1) / limit windows, rounded up, and 60 s:
- *         201 windows by `5/s capacity=1000 reserve=1000`, by which a key owes up to 2,000 tokens
- *         and pays 5 a window.
- *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
- *     The secret is random per table. All 64 bits count in a table in a file, and in one of at
- *     least 6,144 keys (with more than 64 max_policies: at least 96 keys for each). In a smaller
- *     one the top bits count for little: 7 of the 64, or as many as max_policies has.
- *
- * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it is the price of.
- *
- *  A1  A key is reset. Tokens that were granted before can be given back after it, and are then
- *      granted once more. The same goes for a token of B1 that its thread takes back after the
- *      reset.
- *      - How much: as many as were given back, and one for each such thread.
- *      - Why: a reset is one swap. It knows of no request that is under way.
- *  A2  A call raises the limit of a bucket's key (stint_override, stint_override_clear) that had a
- *      higher one before, in the same span; or that is given tokens back which it took before the
- *      end of the call; or two such calls for a key run at once. What the key has used counts by
- *      the present rate (TOKEN BUCKETS). Some of it may have been taken at a faster one, and what
- *      is given back is the time that it took at first.
- *      - How much: for each such call, as many tokens as the bucket then holds.
- *      - Why: a bucket is one instant. It does not know by which rates it came to be.
- *  A3  A call sleeps while its policy is removed or replaced, and comes back under the same id
- *      (stint_policies_apply). It may take tokens of the key by the limit or the override that it
- *      has read before; its verdict gives none of them back. What it gives back may be another's,
- *      if the key has used as many tokens, in a window with the same end, as when the call looked.
- *      - How much: one request for each such call.
- *      - Why: a slot does not say how often its policy has come back.
- *  B1  Threads race for the last tokens of a key, or its window turns between a thread's look and
- *      its add. A thread that added its token too late takes it back. Until then others can be
- *      refused for it, also after a refund or a raised limit. Such a refusal is one as any other:
- *      it can be a FIRST_REFUSAL, and a strike.
- *      - How much: one for each such thread, until it takes its token back. If it is killed before
- *        that, until the window ends. Of a striped key a refund may take that token: then it is
- *        one token of another stripe, until the window ends.
- *      - Why: one token is one atomic add, which never has to be tried again.
- *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
- *      ended and another key has the slot. That key is charged the token. Or the thread's own key
- *      is charged it in its next window. That happens if the slot's end went back meanwhile: a
- *      policy was removed, an override was set, lifted or shortened, a key was replaced, or a
- *      bucket was given tokens back or was reset.
- *      - How much: one, until that window ends (or it is paid back). stint_stats.stray_tokens
- *        counts those that are seen.
- *      - Why: nobody waits for a thread that sleeps.
- *  B3  A thread sleeps in the middle of a look, while all that B2 names happens. The count of the
- *      key that had the slot can then refuse it.
- *      - How much: one request.
- *      - Why: a refusal writes nothing.
- *  B4  stint_decide_all, and a request for several tokens of a striped key, take one by one. If
- *      others were faster, they give back what they took. Until then others can be refused for it.
- *      - How much: what they had taken, for an instant.
- *      - Why: nothing is locked, however many slots a request needs.
- *  B5  The slots of a striped key are read one after the other, while tokens move between them.
- *      - How much: see STRIPED POLICIES in stint-deciding(3).
- *      - Why: a hot key scales with the cores.
- *
- * TOKEN BUCKETS. `10/s burst=20` (stint_policy.burst) is a bucket of 20 tokens that fills by ten a
- * second: a token each T = window / limit, rounded up to a whole ns. So it may fill slower than
- * asked, by at most one part in T, and never faster. A key that was never seen has a full bucket.
- *
- *  - A bucket is one instant, at which it is full again (GCRA). A request of cost c moves it ahead
- *    by c * T (from now, if that is later), and fits if it is then at most burst * T ahead of now.
- *  - Each request brings its own time, and requests may come in any order. A request that does not
- *    fit at its own time is asked once more, at a later one: by the clock, or by the time at which
- *    another key was done with the slot, each if it is within 60 s; or by the latest time at which
- *    the limiter's buckets have decided for the same thread, if it is within 100 ms. A group is
- *    asked once more as a whole, if it is refused. (What a shadow would have refused of a group
- *    that is let through is not asked again.) So nobody is refused because its clock was read a
- *    moment ago, or goes back a little. A request that does not fit then, either, is refused at its
- *    own time.
- *  - So a caller that gives one old `now` for long is decided by the clock, if the two differ by 60
- *    s at most. What fits at the old time is told by that: the bucket is further from full. If
- *    clocks differ by D, callers get D / T tokens more in one instant than by one clock, and D / T
- *    more are given back (stint_refund), or no longer used once an override is set. The default
- *    clock stands still for 1 to 10 ms (STINT_PRECISE_CLOCK). No more than `burst` is granted in
- *    such a step, so burst should be at least what 20 ms bring.
- *  - A full bucket refuses what never fits (in a group: beside the key's other parts), and all if
- *    its key is barred. Its first refusal (C) says that it is full at that time, and no more that
- *    it was full before. So where clocks differ by D, who is behind finds up to D / T tokens used
- *    that nobody took, for as long as D.
- *  - Where this header speaks of windows, read for a bucket: verdict.window is the instant at which
- *    it is full, reset_after the time to it. A refusal is a first one (STINT_FIRST_REFUSAL, a
- *    strike) unless there was one since that instant last passed a multiple of `window`. If the
- *    bucket was full in between, there may be another. The part of `window` that `jitter` adds is
- *    another for each instant.
- *  - Its rate and its burst change at once, for all keys (stint_policy_change): a key keeps the
- *    instant at which it is full. So what it has used counts fewer tokens after the limit was
- *    lowered, and more after it was raised: 5 of 5 by `5/week burst=5` are 50 of 50 by `50/week
- *    burst=50`. A key that is refused is not let through at once by a higher limit, but by a higher
- *    burst, an override or a reset. In a span with such a change, A holds with the longer burst * T
- *    of the two and the shorter T. Its window may change, too: `600/m burst=20` is
- *    `10/s burst=20`, but an override of 5, or a request's own limit, is then 5 a minute.
- *  - A limit of the request's own, or an override, changes T to T2. The bucket lasts as long as
- *    before: it holds burst * T / T2 tokens, rounded down, but one at least. The same goes for
- *    max_reserved. A request's own limit above the policy's is taken as the policy's. An override
- *    of more than 10 million a second counts as 10 million. A key that is barred, banned or never
- *    refused counts by the policy's T.
- *  - A call that sets, changes or lifts an override (stint_override, stint_override_clear) keeps
- *    the tokens that are used: 5 used of 5, raised to 50, are 5 of 50. A part of a token stays that
- *    part, rounded up to a ns. What is more than the bucket and its reserve then hold is forgotten.
- *    The limit changes first, then the instant: requests between the two go by the new limit and
- *    the old instant, and so do all if the thread is killed there. In a span with one such call, A
- *    holds as with a change of the rate; with more, see A2.
- *  - An override that is over by itself keeps the instant: 5 used of 50 are then 1 of 5.
- *  - What is given back (stint_refund) is the time that the tokens took: verdict.unit for each, the
- *    T by which they were charged. Where the key's other tokens have a shorter T, A counts what is
- *    given back as that many more of these: 3 tokens that took 1 s each as 30 of 100 ms.
- *
- * WHAT TO KNOW BEFORE YOU DEPEND ON IT
- *
- *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
- *    crosses a boundary. That is what "fixed window" means. A token bucket does not.
- *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
- *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
- *    the source).
- *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
- *    learns the secret, can make keys collide. The random secret stops all others.
- *  - A slot knows its end by 33 bits of 10 ms ticks, which repeat after 994 days. So a key that
- *    nobody touched for so long, less what its policy looks ahead and 60 s, may be judged as if 994
- *    days less had passed: by its old count, debt, strikes, or ban. A policy looks ahead by a
- *    window; a bucket by the time in which all of it comes back; a ban by its length; an override
- *    by 366 days. So it is from 628 days on by windows of 366 days, from 993 days on by windows of
- *    a day. That is over within the same time: a window and 60 s. (By another key that finds the
- *    table full: a week and 60 s.) A debt is paid for each window that passed until then.
- *  - A thread that sleeps in the middle of a decision, until the clock is 1.36 years (2^32 ticks)
- *    later, is not recognised as late, and may open a window again that was counted. That takes a
- *    clock that is set from 1970 to today meanwhile.
- *  - A token bucket that would be full after 2^64 ns, in the year 2554, refuses nothing.
- *  - After a real backward step of the clock, windows that were already counted are counted again.
- *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
+ *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE.
+ *  H  Time is an argument: late threads take no window back, a clock set back costs 60 s at most.
+ *  I  Keys are full 64-bit keyed hashes.
  *
  * THREADS. Any number of threads may call every function at once. There are two exceptions. What
  * stint_open gives belongs to its caller until the caller shares it. After stint_close nobody may
@@ -222,78 +61,6 @@
  *    size      bytes of it
  *    context   handed to the callback
  *
- * SHARED TABLES. With options.path the table is a file. Any number of processes may use it at once.
- * A process that is started again finds it as it was: a daily quota survives a deploy.
- * stint_open_in does the same in memory that the caller shares.
- *
- *  - The file is made whole or not at all, with options.mode and all its blocks reserved, and is
- *    on the disk before it has its name. Put it on a tmpfs such as /run (it then lasts until the
- *    machine restarts) or on a local disk, into a directory that only the server's user may write
- *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do). Where there is no /proc,
- *    the file is called .NAME.resize until it is whole. If a killed process has left such a file,
- *    the next one that makes or resizes the table removes it.
- *  - Options that shape the table (max_entries, shards, max_policies, labels, and a secret if one
- *    is given) must be those that it was made with; on_full, flags and clock are each process's
- *    own. stint_attach takes the table's shape, whatever it is. A file that is not a whole table
- *    for these options, of this version's layout and this machine's byte order, is refused with
- *    -EPROTO and never written to. stint_reason() says what is wrong and what to do. stint_resize
- *    gives a table another shape, and makes this version's of one of the version before (0.3).
- *    Writers have the same C library: glibc's and musl's locks differ. Who only reads may have
- *    either, and stint_resize makes a table its own.
- *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
- *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
- *    for all. They stay when nobody uses them, until they are removed.
- *  - Windows that ended while nobody ran are over, as if somebody had watched. Windows that a wrong
- *    clock has left far ahead are ended when a file is opened that nobody else has open. (If most
- *    of those that are not over are far ahead, this clock is the wrong one, and none is ended.)
- *  - A process that is killed anywhere holds up no decision of another. What it had just taken
- *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
- *  - After a loss of power each page of a file on a disk is as old as when it was last written (on
- *    Linux 35 s, as a rule). Such a table may be refused with -EPROTO: then remove it. Else it is
- *    used. What was granted after the oldest page was written may be granted once more, but from
- *    there on no key is granted more than its limit in a window. Until its window is over, a key
- *    may be refused for what others have used. Overrides, bans, labels, statistics and changes of
- *    policies may be lost, or be back.
- *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If
- *    they differ by more, windows that one process counts are over for the other. Each in turn
- *    begins them anew.
- *  - Whoever can write to the file can bring its users down, by writing nonsense into it. Removing
- *    it does no harm: its users go on with what they have, and the next to open the path makes
- *    another.
- *  - If the file is cut off (`: > FILE`), a look at what is gone is a SIGBUS, as with any mapped
- *    file. It kills, unless the process has a handler that calls stint_on_sigbus. Then the limiter
- *    is lost, and the call goes on. (If the file has grown again before anybody looked, there is no
- *    SIGBUS. The limiter is lost at the first request that finds no policy. That decision makes one
- *    system call.) A lost limiter counts nothing for any key. It lets every request through, marked
- *    STINT_UNTRACKED, whatever on_full is, and gives nothing back. stint_stats_get and
- *    stint_metrics tell of it (stint_stats.lost). All else that returns an error returns -EPROTO.
- *    Close it, remove the file, and open the path again. Memory that was given (stint_open_in) is
- *    the caller's, and never lost.
- *
- * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
- * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
- * nothing. A process that may read the file learns the table's secret (with which it can make keys
- * that collide), the hashes of the keys, the labels, and the notes. It can also hold the file's
- * lock (flock), which keeps others from opening the file. Let only those read that you trust with
- * that. By such a limiter
- *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE),
- *    and stint_decide_all and _groups answer groups of these; all other requests and groups are
- *    refused (STINT_BAD_REQUEST); refunds give back nothing, and a reset does nothing;
- *  - stint_policy_find and _get, stint_policies_apply with STINT_DRY_RUN, stint_stats_get,
- *    stint_policy_stats_get, stint_metrics, stint_headers, stint_each, stint_each_of and all that
- *    makes keys work as ever. But a reader keeps no id: if no process that decides has the table
- *    open, the next one may give an id to a policy of another name. So find a policy by its name
- *    before each use, and once more if it is unknown (it may be replaced at that very instant);
- *  - calls that would change the table are -EROFS.
- *
- * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
- * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
- * child may use the handle that it inherited. (The fork itself looks for free counters in the
- * table.) Other threads of the parent may be in the middle of any call. The child does not have
- * these threads: what they were doing in private memory is left as a killed process leaves it. The
- * descriptor of the file is the limiter's for as long as it is open: a daemon that closes all
- * descriptors opens its limiters after that.
- *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
  * says which argument it was, and why. A NULL that is not allowed is -EINVAL, but for pointers that
  * are marked STINT_NONNULL, STINT_READS or STINT_CHANGES: by these the function would crash.
@@ -317,24 +84,7 @@
  *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
  *             options.path, such as EACCES, EMFILE, ENAMETOOLONG, EOPNOTSUPP
  *
- * Out pointers are written only on success.
- *
- * STRUCTS. A struct that begins with `size` grows at its end in later versions. Its _INIT macro
- * sets the size, and all else to 0. So a program goes with a library of an earlier or a later
- * version, if the two versions go together (STINT_VERSION):
- *
- *  - If the program's struct is smaller, the library takes the fields that it lacks for 0, and
- *    writes no further than its size. stint_policy_parse refuses a text that sets such a field.
- *    stint_policy_get leaves the field out, and stint_policy_change by that struct sets it to 0.
- *  - If the program's struct is larger, the fields that the library does not know must be 0. The
- *    library writes 0 to them.
- *  - A size that no version had is -EINVAL: one below the first version's, or above 4,096 bytes.
- *
- * Structs without a size never grow. Only these stand in arrays: requests and verdicts. A request
- * has a reserved word for later versions; so has struct stint_entry. The library writes 0 to
- * reserved words that it does not use, and refuses a request whose reserved word is not 0.
- *
- * Each enum of flags that callers give has bits of its own: a flag of another one is refused. */
+ * Out pointers are written only on success. */
 #ifndef STINT_H
 #define STINT_H
 

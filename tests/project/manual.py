@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The manual's section 3, which doc/man3.py makes of the comments of stint.h and of doc/examples.
+"""The manual's section 3, which doc/man3.py makes of the comments of stint.h and of doc/examples; and
+stint-promises(7), which it makes of doc/promises.md.
 
     manual.py SOURCE BUILD [TEST...]
 """
@@ -26,7 +27,7 @@ def words(text):
 
 class Manual(unittest.TestCase):
     def setUp(self):
-        self.pages = {path.name: path.read_text() for path in (BUILD / "doc").glob("*.3")}
+        self.pages = {path.name: path.read_text() for path in (BUILD / "doc").glob("*.[37]")}
         self.header = (SOURCE / "include" / "stint.h").read_text()
 
     def test_each_function_has_a_page(self):
@@ -65,11 +66,12 @@ class Manual(unittest.TestCase):
     def test_nothing_of_the_comments_is_lost(self):
         """Each word of them is in the pages as often as it was, or more."""
         body = self.header[self.header.index("A  Never over-admits"):]
+        promises = (SOURCE / "doc" / "promises.md").read_text().split("## ", 1)[1]
         comments = re.sub(r"/\* -{4} .*? -+ \*/|^ \* ARGUMENTS.*|^#.*?INIT.*|/\* STINT_H \*/", "", body,
                           flags=re.MULTILINE)
         top, rest = comments.split("#ifndef STINT_H")
         rest = rest.split("/* opaque */")[1]
-        said = words(top + " ".join(re.findall(r"/\*.*?\*/", rest, re.DOTALL)))
+        said = words(promises + top + " ".join(re.findall(r"/\*.*?\*/", rest, re.DOTALL)))
         pages = words(" ".join(self.pages.values()))
         lost = {word: (count, pages[word]) for word, count in said.items() if pages[word] < count}
         lost.pop("sys", None)  # <sys/socket.h>, of a declaration that is not stint's
@@ -81,7 +83,7 @@ class Manual(unittest.TestCase):
             for page, section in re.findall(r"^\.Xr (\S+) (\d)", text, re.MULTILINE):
                 with self.subTest(page=name, reference=page):
                     self.assertTrue((page, section) == ("stint", "1") or
-                                    section == "3" and page + ".3" in self.pages)
+                                    f"{page}.{section}" in self.pages)
         self.assertIn("stint 3", COMMAND.read_text())
 
     @unittest.skipUnless(shutil.which("mandoc"), "needs mandoc")
@@ -95,11 +97,12 @@ class Manual(unittest.TestCase):
     def test_man_finds_them(self):
         """By name and by word; each page begins with its name and ends with stint's."""
         with tempfile.TemporaryDirectory(prefix="stint-manual-") as directory:
-            (Path(directory) / "man3").symlink_to(BUILD / "doc")
+            for section in "man3", "man7":
+                (Path(directory) / section).symlink_to(BUILD / "doc")
             must("mandb", "--quiet", "--user-db", "--create", directory)
             found = must("man", "-M", directory, "-k", "stint")
-            self.assertEqual({f"{name}.3" for name in re.findall(r"^(\S+) \(3\)", found, re.MULTILINE)},
-                             self.pages.keys())
+            self.assertEqual({f"{name}.{section}" for name, section
+                              in re.findall(r"^(\S+) \((\d)\)", found, re.MULTILINE)}, self.pages.keys())
             self.assertIn("stint_take (3)", must("man", "-M", directory, "-k", "tokens.*window"))
             for page in (["-M", directory, "stint_take"], ["-l", COMMAND]):
                 text = must("man", *page, env={**os.environ, "MANWIDTH": "80"})

@@ -505,7 +505,7 @@ class Install(Case):
         pages = must("python3", SOURCE / "doc" / "man3.py", "--list",
                      SOURCE / "include" / "stint.h").split()
         self.assertIn("stint_take.3", pages)
-        self.assertEqual(names, sorted(nginx + tool + pages + [
+        self.assertEqual(names, sorted(nginx + tool + pages + ["stint-promises.7"] + [
             "stint.h", "stint.lua", "stint.pc", "stintConfig.cmake",
             "stintConfigVersion.cmake", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))

@@ -212,7 +212,8 @@ class Model(unittest.TestCase):
         def flat(text):
             return re.sub(r"\s+", " ", re.sub(r"\n *\*", " ", text))
 
-        header = flat((SOURCE / "include" / "stint.h").read_text())
+        header = flat((SOURCE / "include" / "stint.h").read_text() +
+                      (SOURCE / "doc" / "promises.md").read_text())
         texts = [path.read_text() for path in sorted(SOURCE.glob("tests/kit/model.[ch]"))]
         quotes = [part.rstrip(".") for text in texts for comment in re.findall(r"/\*.*?\*/", text, re.DOTALL)
                   for quote in re.findall(r'"([^"]*)"', flat(comment)) for part in quote.split(" ... ")]
