@@ -41,7 +41,7 @@ ABOUT = {  # what each part's page says of itself in its NAME
 }
 
 
-SECTIONS = "TOKEN BUCKETS", "WHAT TO KNOW", "SHARED TABLES", "READERS", "FORK", "STRUCTS"  # of doc/promises.md
+SECTIONS = "TOKEN BUCKETS", "STRIPED POLICIES", "WHAT TO KNOW", "SHARED TABLES", "READERS", "FORK", "STRUCTS"  # of doc/promises.md
 
 
 class Declaration:

@@ -21,8 +21,9 @@
  *         refuse_with_retry_after(verdict.retry_after);
  *
  * WHAT IT PROMISES. doc/promises.md, stint-promises(7), has each promise in full, with its
- * exceptions (A1 to A3, B1 to B5), and what is named here in capitals: TOKEN BUCKETS, WHAT TO KNOW,
- * SHARED TABLES, READERS, FORK, STRUCTS. Tests and comments cite the letters.
+ * exceptions (A1 to A3, B1 to B5), and what is named here in capitals: TOKEN BUCKETS, STRIPED
+ * POLICIES, WHAT TO KNOW, SHARED TABLES, READERS, FORK, STRUCTS. Tests and comments cite the
+ * letters.
  *
  *  A  Never over-admits: a key is granted no more in a window than its policy allows.
  *  B  Never refuses for nothing: what is refused did not fit at some instant during the call.
@@ -764,30 +765,6 @@ struct stint_verdict {
     uint32_t generation; /* of that id, which a later policy may get */
     uint64_t unit;       /* of a bucket: ns that each token took; else 0 */
 };
-
-/* STRIPED POLICIES. A key's tokens are in several slots, which are read one after the other:
- *
- *  - `used` and `remaining` of a granted request are those of its own stripe times the number of
- *    stripes. So the true remainder differs by at most the share of the other stripes, limit *
- *    (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals read
- *    all stripes, and are exact if nobody else decides meanwhile.
- *  - A request for one token takes it from the first stripe that has one, its own first.
- *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit of
- *    its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
- *    slot but for the mark of a first refusal (C). If it fits, it takes from stripe after stripe.
- *    If others were faster and it is short in the end, it gives back what it took. So of two such
- *    requests at once both can be refused though one would have fitted. Others can be refused for
- *    what the two held meanwhile.
- *  - The sum of the stripes is no snapshot. If a token is given back in one stripe and taken in
- *    another while a request looks, the request can see it twice. Then it is refused although it
- *    fits, even if it asks for one token.
- *  - If a window ends in the middle of a request, the request gives back what it had taken in the
- *    old one, and starts over in the new one.
- *  - A request's own limit below the policy's is compared with the sum of the stripes. Concurrent
- *    requests may pass it by what they take meanwhile. One above the policy's is taken as the
- *    policy's.
- *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
- *    enough is it decided as one of a key without a slot. */
 
 /* Reads the limiter's clock.
  * Returns ns since the Unix epoch. */
