@@ -2,7 +2,7 @@
  * Decision -> variables and response fields. */
 #include "ngx_http_stint.h"
 
-#define SECOND      UINT64_C(1000000000) /* ns */
+#define SECOND UINT64_C(1000000000) /* ns */
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 
 static ngx_str_t ngx_http_stint_outcomes[] = {

@@ -119,7 +119,7 @@ struct response {
     uint32_t style;
     const char *names[POLICIES];
     const char *told[POLICIES]; /* by what clients know them */
-    bool calendar[POLICIES]; /* there is no one length of its windows to be told */
+    bool calendar[POLICIES];    /* there is no one length of its windows to be told */
     uint64_t windows[POLICIES];
     bool in_flight[POLICIES], several[POLICIES], bucket[POLICIES];
     struct stint_verdict verdicts[POLICIES];
