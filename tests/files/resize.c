@@ -674,6 +674,8 @@ TEST_IN_DIRECTORY(test_of_version_0_3) {
     uint8_t secret[STINT_SECRET_SIZE];
     uint64_t sum = 0;
 
+    if (sizeof(pthread_mutex_t) != 40) /* of the header: another machine's */
+        skip();
     for (size_t i = 0; i < sizeof layout_4 / sizeof *layout_4; i++)
         memcpy((char *)table.start + layout_4[i][0], &layout_4[i][1], sizeof(uint64_t));
     for (size_t i = 0; i < sizeof secret; i++)
