@@ -29,6 +29,10 @@ static int check(const struct stint_limiter *limiter, const struct stint_verdict
         return stint_failed(EINVAL, "verdicts is NULL");
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
+    for (size_t i = 0; i < n; i++) /* the file was cut off, if a policy is there no more */
+        if (verdicts[i].policy != POLICY_NONE &&
+            stint_limiter_policy_now(limiter, verdicts[i].policy) == POLICY_NONE)
+            return stint_limiter_whole(limiter);
     return 0;
 }
 
