@@ -88,7 +88,7 @@ enum {
     POLICIES_MAX = 3,
     KEYS_MAX = 3,
     FILLERS = 3, /* policies of keys that are there before */
-    READINGS_MAX = 8,
+    READINGS_MAX = 24,
     STRIPES_OF_TEST = 2,
     LINES_MAX = 3,
     BACKS_MAX = 2,     /* of the clock, by more than the allowance */
