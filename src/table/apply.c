@@ -314,12 +314,20 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
 
 /* ---- One policy ------------------------------------------------------------------------------ */
 
+/* Finds the ids that a policy is to have, and whether there is room for them. */
+static int plan(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                uint32_t old, struct policy_ids *ids) {
+    uint32_t room = stint_names_free_ids(limiter);
+
+    *ids = stint_policy_ids(limiter, policy, old);
+    return stint_policy_room(limiter, policy, ids, &room);
+}
+
 /* Adds a policy, or changes the old one, if there is room. */
 static int make(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t old,
                 uint32_t *id) {
-    const struct policy_ids ids = stint_policy_ids(limiter, policy, old);
-    uint32_t room = stint_names_free_ids(limiter);
-    const int error = stint_policy_room(limiter, policy, &ids, &room);
+    struct policy_ids ids;
+    const int error = plan(limiter, policy, old, &ids);
 
     if (error != 0)
         return error;
@@ -346,23 +354,27 @@ static int add(struct stint_limiter *limiter, const struct stint_policy *policy,
     return make(limiter, policy, POLICY_NONE, id);
 }
 
-static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
-                        uint32_t *id) {
+/* Whether the policy of an id, which becomes that of now, may be changed to this. */
+static int may_change(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *id) {
     *id = stint_limiter_policy_now(limiter, *id);
     if (*id == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
         return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
     const char *stays = stint_policy_stays(limiter, *id, policy);
-    if (stays != NULL)
-        return stint_failed(EINVAL, stays);
-    uint32_t room = stint_names_free_ids(limiter);
-    const struct policy_ids ids = stint_policy_ids(limiter, policy, *id);
-    return stint_policy_room(limiter, policy, &ids, &room);
+    return stays == NULL ? 0 : stint_failed(EINVAL, stays);
+}
+
+static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
+                        uint32_t *id) {
+    struct policy_ids ids;
+    const int error = may_change(limiter, policy, id);
+    return error != 0 ? error : plan(limiter, policy, *id, &ids);
 }
 
 static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
-    const int error = change_check(limiter, policy, id);
+    const int error = may_change(limiter, policy, id);
     return error != 0 ? error : make(limiter, policy, *id, id);
 }
 
