@@ -19,10 +19,10 @@
 #include "search.h"
 
 #define NOTE_WORDS     (STINT_NOTE_SIZE / sizeof(uint64_t))
-#define COMPANION_BITS 16 /* of a companion */
+#define COMPANION_BITS 16
 #define LASTS_BITS     6
 #define END_SHIFT      (COMPANION_BITS + LASTS_BITS)
-static_assert(STINT_POLICIES_MAX < 1 << COMPANION_BITS, "a companion's id is below");
+static_assert(STINT_POLICIES_MAX < 1 << COMPANION_BITS, "a companion's id is an id");
 
 static uint64_t whose_of(uint32_t companion, tick_t end, tick_t now) {
     const uint64_t bits = 64 - (uint64_t)__builtin_clzll((uint64_t)(end - now) | 1);
@@ -55,28 +55,34 @@ static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {
     return seen[0] == key && seen[1] != 0 && companion_of(seen[1]) == companion;
 }
 
-/* Whether a place is free at a tick. `ahead`: also if its override was to begin after that. */
-static bool is_free(uint64_t whose, tick_t now, bool ahead) {
-    const tick_t end = place_end(whose), lasts = (tick_t)1 << (whose >> COMPANION_BITS & 63);
-    return end <= now || (ahead && end - lasts > now + ALLOWANCE_TICKS);
+/* How fit a place is for a key's note. */
+enum fit { TAKEN, AHEAD_OF_NOW, OVER, OWN };
+
+static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t key, tick_t now) {
+    const tick_t end = place_end(here[1]),
+                 lasts = (tick_t)1 << (here[1] >> COMPANION_BITS & ((1 << LASTS_BITS) - 1));
+
+    return is_own(here, companion, key)          ? OWN
+           : end <= now                          ? OVER
+           : end - lasts > now + ALLOWANCE_TICKS ? AHEAD_OF_NOW
+                                                 : TAKEN;
 }
 
-/* The place for a key's note: its own, else a free one. NOTES_IN_SET: there is none. `seen`
- * receives what it says. */
+/* The place for a key's note: the fittest. NOTES_IN_SET: all are taken. `seen` receives what it
+ * says. */
 static uint32_t place_find(const struct note_set *set, uint32_t companion, uint64_t key, tick_t now,
                            uint64_t seen[2]) {
-    uint32_t found = NOTES_IN_SET, rank = 0; /* of the one found: 3 its own, 2 free, 1 ahead */
+    uint32_t found = NOTES_IN_SET;
+    enum fit fittest = TAKEN;
 
     for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
         uint64_t here[2];
         place_load(&set->places[i], here);
-        const uint32_t is = is_own(here, companion, key)   ? 3
-                            : is_free(here[1], now, false) ? 2
-                                                           : (uint32_t)is_free(here[1], now, true);
-        if (is <= rank)
+        const enum fit fit = place_fit(here, companion, key, now);
+        if (fit <= fittest)
             continue;
         found = i;
-        rank = is;
+        fittest = fit;
         memcpy(seen, here, sizeof(here));
     }
     return found;
@@ -152,7 +158,9 @@ bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, ui
     const struct note_set *set = set_of(limiter, key);
     uint64_t seen[2];
 
-    for (uint32_t i = 0; i < NOTES_IN_SET && any(limiter); i++) {
+    if (!any(limiter))
+        return false;
+    for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
         place_load(&set->places[i], seen);
         if (is_own(seen, companion, key) && place_end(seen[1]) == end &&
             text_read(set, i, seal_key(companion, key, end, limit), note))
