@@ -141,8 +141,7 @@ static int slots_move(struct move *move) {
     if (move->lost != 0)
         return stint_failed_with(ENOSPC,
                                  "options.max_entries is too small: the table has %llu live keys, "
-                                 "and %llu of them find no "
-                                 "slot",
+                                 "and %llu of them find no slot",
                                  (unsigned long long)move->live, (unsigned long long)move->lost);
     return 0;
 }

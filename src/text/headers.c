@@ -12,7 +12,8 @@
 
 #define SECOND UINT64_C(1000000000) /* ns */
 
-#define COUNT_MAX (INT_MAX / 512 - 1) /* STINT_HEADERS_SIZE is an int */
+#define COUNT_MAX (INT_MAX / 512 - 1)
+static_assert(STINT_HEADERS_SIZE(COUNT_MAX) <= INT_MAX, "the length of a text is an int");
 
 static uint64_t seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);

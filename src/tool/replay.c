@@ -447,8 +447,8 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         result->bans = stats.bans;
         result->banning = added.ban != 0;
         stint_close(limiter);
-        options.max_entries *=
-            2; /* a key found no slot: hardly ever, but then the counts are off */
+        /* A key found no slot: hardly ever, but then the counts are off. */
+        options.max_entries *= 2;
     } while (untracked != 0);
     return EXIT_GOOD;
 }

@@ -173,8 +173,7 @@ static void print_room(struct report *report, const char *name, uint64_t taken, 
 static const char *reach_note(const struct stint_stats *stats) {
     return stats->used < stats->slots / 4
                ? "some keys nearly found no slot, in a table that is nearly empty: they are no "
-                 "hashes "
-                 "(stint_key_of, stint_key_of_id), or each is limited by many policies"
+                 "hashes (stint_key_of, stint_key_of_id), or each is limited by many policies"
                : "some keys nearly found no slot: see stint resize --entries";
 }
 
