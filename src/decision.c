@@ -165,24 +165,6 @@ uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, 
     return now + late;
 }
 
-void stint_bucket_again(struct decision *decision, struct seen *seen) {
-    const struct terms *terms = &decision->terms;
-
-    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 ||
-        (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
-        return;
-    const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
-    const uint64_t late = later - decision->now;
-    const uint64_t count = seen->count > late ? seen->count - late : 0;
-    const struct charge charge = judge(terms, count, 0);
-    if (!charge.fits)
-        return;
-    limiter_raise_latest_begin(decision->limiter, tick_of(later)); /* I7 */
-    decision->charge = charge;
-    decision->now = later;
-    seen->count = count;
-}
-
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
 
 /* The length of the window that is waited for, ns. */

@@ -19,6 +19,7 @@ struct decision {
     uint64_t over; /* by which a slot that may be taken over is over (search.c) */
     tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
+    uint32_t flags;    /* of the verdict */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {
@@ -28,7 +29,6 @@ struct decision {
     struct terms terms;
     /* What came of it, in the window that ends at `end`. */
     struct charge charge;
-    uint32_t flags; /* of the verdict */
 };
 
 /* An internal flag of a decision that has come to nothing: its policy is gone. */
@@ -393,14 +393,31 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
 /* Judges a bucket that has no room at this now once more, at that time. If it has room then, the
- * decision moves there. Else it stays at its own now. */
-void stint_bucket_again(struct decision *decision, struct seen *seen);
+ * decision moves there. Else it stays at its own now. (Were it a call, all structs of the short way
+ * would be in memory, and their zeros written: 40 ns.) */
+static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
+    const struct terms *terms = &decision->terms;
+
+    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 ||
+        (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
+        return;
+    const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
+    const uint64_t late = later - decision->now;
+    const uint64_t count = seen->count > late ? seen->count - late : 0;
+    const struct charge charge = judge(terms, count, 0);
+    if (!charge.fits)
+        return;
+    limiter_raise_latest_begin(decision->limiter, tick_of(later)); /* I7 */
+    decision->charge = charge;
+    decision->now = later;
+    seen->count = count;
+}
 
 /* Step 4: judges what was seen. */
 static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen *seen) {
     decision->charge = judge(&decision->terms, seen->count, tick_ns(decision->end) - decision->now);
     if ((decision->terms.traits & RULE_BUCKET) != 0 && !decision->charge.fits)
-        stint_bucket_again(decision, seen);
+        bucket_again(decision, seen);
 }
 
 /* ---- 5  Charge ------------------------------------------------------------------------------- */

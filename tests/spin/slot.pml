@@ -778,7 +778,7 @@ take_settled: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
 #endif
 #if BUCKET
-bucket_again: /* stint_bucket_again */
+bucket_again: /* decision.h */
 #ifdef WRONG_BUCKET_ONCE
     goto refuse;
 #endif
