@@ -2,9 +2,10 @@
  * Several requests decided as one, and many such groups. Read take.c first: each part goes through
  * the same steps, but all are judged before any is charged.
  *
- * group_of_few and group_of_many are the short ways, for the commonest groups: one token each by
- * plain policies. Room is seen for all, then one token is added for each. If an add finds no room
- * after all, the tokens before it are given back. What they leave goes the long way, group_decide:
+ * group_of_few and group_of_many are the short ways, for the commonest groups: see, charge and
+ * answer, as takes do (see.h). All parts are seen to fit, then each is charged. If one cannot be
+ * charged after all, the tokens before it are given back. What they leave goes the long way,
+ * group_decide:
  *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one swap, if all fit
@@ -23,6 +24,7 @@
  * in its own window (all_give_back). */
 #include "refund.h"
 #include "search.h"
+#include "see.h"
 #include "take.h"
 
 /* What part_judge found, and part_charge does about it. */
@@ -569,114 +571,112 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
     return group_at(limiter, requests, n, now, verdicts, false) == ALLOWED;
 }
 
-/* ---- One token each by plain policies -------------------------------------------------------- */
+/* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
 
-/* Where room was seen for one token. */
-struct room {
-    struct slot *slot;
-    uint64_t tag;
-    uint64_t capacity;
-    tick_t end; /* of the window of now */
-    words_2 identity;
-};
+/* A request for one token, with nothing else. */
+static ALWAYS_INLINE bool part_see_room(const struct stint_limiter *limiter,
+                                        const struct stint_request *request, uint64_t now,
+                                        struct sight *sight) {
+    return LIKELY((request->flags | request->limit | request->reserved) == 0) &&
+           LIKELY(request->cost == 1) && LIKELY(request->policy < limiter->deciding) &&
+           see_room(limiter, request, now, sight);
+}
 
-/* Looks for room by the steps of take_hot (take.c). */
-static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
+/* A request of any of the kinds that see.h knows. What is carried over could not be given back
+ * after a boundary. */
+static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
-                                   struct room *room) {
-    uint64_t state;
+                                   struct sight *sight) {
+    const uint32_t id = request->policy, cost = request->cost;
+    const uint64_t key = request->key.hash;
 
-    if (UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
-        UNLIKELY(request->cost != 1) || UNLIKELY(request->policy >= limiter->deciding))
+    if (part_see_room(limiter, request, now, sight))
+        return true;
+    if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
         return false;
-    const struct policy *policy = &limiter->policies[request->policy];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t left = tick_ns(end) - now;
-    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
-
-    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
-        return false;
-    struct slot *slot = slot_of(&limiter->table, request->key.hash, tag);
-    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    *room = (struct room){slot, tag, capacity, end, policy_identity(policy)};
-    return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
+    const uint64_t word = policy_traits(&limiter->policies[id]);
+    if ((uint32_t)word == (TRAIT_EXISTS | TRAIT_PLAIN))
+        return see_tokens(limiter, id, key, cost, now,
+                          request->limit != 0 ? request->limit : word >> 32, sight);
+    return request->limit == 0 && ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
+                                       ? see_bucket(limiter, id, key, cost, now, sight)
+                                       : cost == 1 && see_ruled(limiter, id, key, now, sight));
 }
 
-/* Adds one token where room was seen. `used` receives the count with it. */
-static ALWAYS_INLINE bool room_take(const struct stint_limiter *limiter, const struct room *room,
-                                    uint64_t *used) {
-    return LIKELY(slot_add(limiter, room->slot, room->tag, room->end, room->capacity, used));
-}
-
-/* Gives back the tokens of the first n parts, as the next one found no room after all. */
-static NOINLINE enum answer rooms_give_back(const struct stint_limiter *limiter,
+/* Gives back the tokens of the first n parts, as the next one could not be charged after all. */
+static NOINLINE enum answer parts_give_back(const struct stint_limiter *limiter,
                                             const struct stint_request *requests,
-                                            const struct room *rooms, size_t n) {
-    while (n-- > 0)
+                                            const struct sight *sights, size_t n, uint64_t now) {
+    while (n-- > 0) {
+        const struct sight *sight = &sights[n];
+        struct stint_verdict verdict = {
+            .window = sight->unit != 0 ? now + sight->count : tick_ns(sight->end),
+            .unit = sight->unit,
+        };
+        memcpy(&verdict.policy, &sight->identity, sizeof(uint64_t));
         if (GUARDED(PARTS_BACK))
-            (void)stint_slot_refund(limiter, requests[n].policy, rooms[n].identity[0],
-                                    requests[n].key.hash, id_of(rooms[n].end), 1);
+            (void)stint_key_refund(limiter, requests[n].key.hash, &verdict, sight->cost);
+    }
     return LEFT;
 }
 
-/* Step 6 of a part. */
-static ALWAYS_INLINE void room_tell(struct stint_limiter *limiter, uint32_t policy_id, uint64_t now,
-                                    const struct room *room, uint64_t used,
-                                    struct stint_verdict *verdict) {
-    tick_t end = room->end;
-    __asm__("" : "+r"(end)); /* what was computed of it is not kept: an add waits for all stores */
-    struct decision decision =
-        plain_decision(limiter, policy_id, room->identity, now, end, room->capacity);
-    (void)taken_end(&decision, used, 1, verdict);
+/* Answers a part that one token was added for. */
+static ALWAYS_INLINE void room_answer(struct stint_limiter *limiter, struct sight *sight,
+                                      uint64_t now, struct stint_verdict *verdict) {
+    __asm__(""
+            : "+r"(sight->end)); /* what was computed of it is not kept: an add waits for all
+                                     * stores */
+    (void)sight_answer(limiter, sight, now, verdict);
 }
 
-/* One to three parts (`n` is constant). What is known of them stays in registers, and all adds come
- * before the first verdict: an add waits for the stores before it. 2 parts take 24 ns, by
- * group_of_many 32 (measured as in take.c). */
+/* One token each of one to three parts (`n` is constant). What is known of them stays in registers,
+ * and all adds come before the first verdict: an add waits for the stores before it. 2 parts take
+ * 24 ns, by group_of_many 32 (measured as in take.c). */
 static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
                                               const struct stint_request *requests, size_t n,
                                               uint64_t now, struct stint_verdict *verdicts) {
-    struct room a, b, c;
-    uint64_t used_a, used_b, used_c;
+    struct sight a, b, c;
 
-    if (!room_see(limiter, &requests[0], now, &a) ||
-        (n > 1 && (!room_see(limiter, &requests[1], now, &b) || UNLIKELY(b.slot == a.slot))) ||
-        (n > 2 && (!room_see(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
+    if (!part_see_room(limiter, &requests[0], now, &a) ||
+        (n > 1 && (!part_see_room(limiter, &requests[1], now, &b) || UNLIKELY(b.slot == a.slot))) ||
+        (n > 2 && (!part_see_room(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
                    UNLIKELY(c.slot == b.slot))))
         return LEFT;
-    if (!room_take(limiter, &a, &used_a))
+    if (!sight_add(limiter, &a))
         return LEFT;
-    if (n > 1 && !room_take(limiter, &b, &used_b))
-        return rooms_give_back(limiter, requests, (const struct room[]){a}, 1);
-    if (n > 2 && !room_take(limiter, &c, &used_c))
-        return rooms_give_back(limiter, requests, (const struct room[]){a, b}, 2);
-    room_tell(limiter, requests[0].policy, now, &a, used_a, verdict_at(verdicts, 0));
+    if (n > 1 && !sight_add(limiter, &b))
+        return parts_give_back(limiter, requests, (const struct sight[]){a}, 1, now);
+    if (n > 2 && !sight_add(limiter, &c))
+        return parts_give_back(limiter, requests, (const struct sight[]){a, b}, 2, now);
+    room_answer(limiter, &a, now, verdict_at(verdicts, 0));
     if (n > 1)
-        room_tell(limiter, requests[1].policy, now, &b, used_b, verdict_at(verdicts, 1));
+        room_answer(limiter, &b, now, verdict_at(verdicts, 1));
     if (n > 2)
-        room_tell(limiter, requests[2].policy, now, &c, used_c, verdict_at(verdicts, 2));
+        room_answer(limiter, &c, now, verdict_at(verdicts, 2));
     return ALLOWED;
 }
 
-/* Any number of parts. Without it 2 parts take 60 ns. */
+/* Any number of parts, each of any kind that see.h knows. */
 static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
                                           const struct stint_request *requests, size_t n,
                                           uint64_t now, struct stint_verdict *verdicts) {
-    struct room rooms[STINT_ALL_MAX];
-    uint64_t used[STINT_ALL_MAX];
+    struct sight sights[STINT_ALL_MAX];
 
     for (size_t i = 0; i < n; i++) {
-        if (!room_see(limiter, &requests[i], now, &rooms[i]))
+        if (!part_see(limiter, &requests[i], now, &sights[i]))
             return LEFT;
         for (size_t j = 0; j < i; j++)
-            if (UNLIKELY(rooms[j].slot == rooms[i].slot))
+            if (UNLIKELY(sights[j].slot == sights[i].slot))
                 return LEFT;
     }
     for (size_t i = 0; i < n; i++)
-        if (!room_take(limiter, &rooms[i], &used[i]))
-            return rooms_give_back(limiter, requests, rooms, i);
+        if (UNLIKELY(
+                !(sights[i].next == 0 ? sight_add(limiter, &sights[i]) : sight_swap(&sights[i]))))
+            return parts_give_back(limiter, requests, sights, i, now);
     for (size_t i = 0; i < n; i++)
-        room_tell(limiter, requests[i].policy, now, &rooms[i], used[i], verdict_at(verdicts, i));
+        (void)(sights[i].unit != 0
+                   ? sight_answer_bucket(limiter, &sights[i], now, verdict_at(verdicts, i))
+                   : sight_answer(limiter, &sights[i], now, verdict_at(verdicts, i)));
     return ALLOWED;
 }
 
@@ -718,7 +718,7 @@ static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stin
     }
     if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide_any(limiter, requests, now, verdicts);
-    return (n > 3 && LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT)) ||
+    return LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT) ||
            group_decide(limiter, requests, n, now, verdicts);
 }
 

@@ -49,7 +49,7 @@
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
  *     COMMITTED   COMMITTED   D    decide: slot_swap, slot_take; decision.h, slot_charge;
- *                                  take.c, take_bucket.
+ *                                  see.h, sight_swap.
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
@@ -193,14 +193,21 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     return atomic_cas2_seq(slot, expected, desired);
 }
 
-/* Takes 1 to `capacity` tokens of a slot that has the key's tag, by one swap. `used` receives the
- * count with them. Returns false if there is no room in the window that ends at `end`, or the slot
- * has changed. */
+/* Whether 1 to `capacity` tokens fit into a slot in the window that ends at `end`. `state` receives
+ * what was loaded, which a swap confirms; `used` the count with them. */
+static ALWAYS_INLINE bool slot_fits(const struct slot *slot, tick_t end, uint64_t cost,
+                                    uint64_t capacity, uint64_t *state, uint64_t *used) {
+    *state = atomic_load_acquire(&slot->state); /* M2 */
+    *used = *state - state_of(end, 0) + cost;
+    return LIKELY(!GUARD(TAKE_ROOM, *used - cost > capacity - cost));
+}
+
+/* Takes so many tokens of a slot that has the key's tag, by one swap. Returns false if there is no
+ * room, or the slot has changed. */
 static ALWAYS_INLINE bool slot_take(struct slot *slot, uint64_t tag, tick_t end, uint64_t cost,
                                     uint64_t capacity, uint64_t *used) {
-    const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
-    *used = state - state_of(end, 0) + cost;
-    return LIKELY(!GUARD(TAKE_ROOM, *used - cost > capacity - cost)) &&
+    uint64_t state;
+    return slot_fits(slot, end, cost, capacity, &state, used) &&
            LIKELY(slot_swap(slot, tag, state, state + cost));
 }
 

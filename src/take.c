@@ -32,8 +32,8 @@
 
 #include "claim.h"
 #include "decide.h"
-#include "override_set.h"
 #include "search.h"
+#include "see.h"
 #include "stripes.h"
 
 /* ---- One token by a plain policy ------------------------------------------------------------- */
@@ -53,13 +53,6 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     /* end > now >= end - window, or the hint is of another window, or of no hot policy (M12). */
     uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
-}
-
-/* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
- * no hot window. */
-static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
-    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M12 */
-           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->window));
 }
 
 /* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
@@ -123,131 +116,35 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
     return slot_finish(&decision, &seen, verdict);
 }
 
-/* ---- Tokens by a policy of one count --------------------------------------------------------- */
+/* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
 
-/* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint, as
- * far as they fit. `capacity`: the policy's, or the request's own. */
 static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
                                              struct stint_verdict *verdict, uint64_t capacity) {
-    const struct policy *policy = &limiter->policies[request->policy];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
-    const words_2 identity = policy_identity(policy);
-    uint64_t used;
-
-    if (UNLIKELY((uint64_t)request->cost - 1 >= capacity) || UNLIKELY(capacity > STINT_LIMIT_MAX) ||
-        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
-        return LEFT;
-    struct slot *slot = slot_near(&limiter->table, request->key.hash, tag);
-    if (UNLIKELY(slot == NULL) || !slot_take(slot, tag, end, request->cost, capacity, &used))
-        return LEFT;
-    struct decision decision =
-        plain_decision(limiter, request->policy, identity, now, end, capacity);
-    return taken_end(&decision, used, request->cost, verdict);
+    struct sight sight;
+    return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, capacity,
+                      &sight) &&
+                   sight_swap(&sight)
+               ? sight_answer(limiter, &sight, now, verdict)
+               : LEFT;
 }
 
-/* ---- Tokens of a bucket ---------------------------------------------------------------------- */
-
-/* 1 or more tokens of a bucket that does nothing else, in a slot without a mark: as far as they
- * fit. */
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
                                              uint64_t key, uint32_t cost, uint64_t now,
                                              struct stint_verdict *verdict) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    const tick_t tick = tick_of(now);
-    const words_2 identity = policy_identity(&limiter->policies[policy_id]);
-    struct bucket bucket;
-
-    struct slot *slot = slot_near(&limiter->table, key, tag);
-    if (UNLIKELY(
-            !limiter_bucket_part(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
-        UNLIKELY(slot == NULL))
-        return LEFT;
-    const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
-    /* The state of a bucket that is full now. What is less is full, too. */
-    const uint64_t into = now - tick_ns(tick);
-    const uint64_t full = state_of(tick + 1, into);
-    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
-    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
-    const uint64_t taken = cost * bucket.unit;
-    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
-    if (UNLIKELY(!limiter_knows_now(limiter, tick)) || /* I7: latest_begin has it */
-        UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
-        UNLIKELY(cost - 1 >= bucket.burst) ||
-        UNLIKELY(GUARD(TAKE_ROOM, count > bucket.burst * bucket.unit)))
-        return LEFT;
-    const uint64_t ticks = taken / STINT_TICK_NS;
-    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
-    if (state_used(next) >= STINT_TICK_NS)
-        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
-    struct decision decision = {
-        .limiter = limiter,
-        .policy = &limiter->policies[policy_id],
-        .policy_id = policy_id,
-        .identity = identity,
-        .now = now,
-        .terms = {.traits = TRAIT_EXISTS | RULE_BUCKET,
-                  .reciprocal = bucket.reciprocal,
-                  .unit = bucket.unit,
-                  .cost = cost,
-                  .capacity = bucket.burst,
-                  .room = bucket.burst},
-    };
-    if (UNLIKELY(!slot_swap(slot, tag, state, next)))
-        return LEFT;
-    const uint64_t used = bucket_tokens(&decision.terms, count);
-    decision.charge = (struct charge){count, used, used, cost, true};
-    (void)decision_end(&decision, verdict);
-    return ALLOWED;
+    struct sight sight;
+    return see_bucket(limiter, policy_id, key, cost, now, &sight) && sight_swap(&sight)
+               ? sight_answer_bucket(limiter, &sight, now, verdict)
+               : LEFT;
 }
 
-/* ---- One token of a key that may have an override -------------------------------------------- */
-
-/* The override of a key that may have one, which is mostly in its home line: the state of its slot;
- * 0: there is none. One that lasts until the window of now is over, at `end`, and is not too far
- * ahead by any clock, needs no closer look, nor a division. */
-static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
-                                          uint64_t hash, uint64_t now, tick_t end) {
-    /* Plus one, as a tag has it. M15 */
-    const uint64_t companion = atomic_load_relaxed_32(&limiter->records[policy_id].companion);
-    const uint64_t tag = hash * limiter->table.tag_unit + companion;
-    const struct slot *slot = line_find(home_of(&limiter->table, hash), tag);
-
-    if (LIKELY(slot != NULL)) {
-        const uint64_t state = override_in(slot, tag);
-        const uint64_t later = (state_id(state) - id_of(end)) & ID_MASK;
-        if (LIKELY((state & (STATE_REFUSED | OVERRIDE_ENDLESS)) == STATE_REFUSED) &&
-            LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
-            return state;
-    }
-    return stint_override_seen(limiter, policy_id,
-                               (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
-}
-
-/* By a policy that window_ruled is true of. One swap charges, as the limit is the key's. */
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
                                             uint64_t key, uint64_t now,
                                             struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M12 */
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    const words_2 identity = policy_identity(policy);
-    uint64_t used;
-
-    if (!window_ruled(policy, now, end))
-        return LEFT;
-    const uint64_t override = override_of(limiter, policy_id, key, now, end);
-    const uint64_t capacity = LIKELY(override != 0) ? override_limit(override) : hot;
-    struct slot *slot = slot_near(&limiter->table, key, tag);
-    /* Not a key that is never refused, or always. */
-    if (UNLIKELY(slot == NULL) || UNLIKELY(capacity - 1 >= STINT_LIMIT_MAX - 1) ||
-        !slot_take(slot, tag, end, 1, capacity, &used))
-        return LEFT;
-    struct decision decision = plain_decision(limiter, policy_id, identity, now, end, capacity);
-    decision.terms.part = override != 0 ? PART_OVERRIDDEN : 0;
-    return taken_end(&decision, used, 1, verdict);
+    struct sight sight;
+    return see_ruled(limiter, policy_id, key, now, &sight) && sight_swap(&sight)
+               ? sight_answer(limiter, &sight, now, verdict)
+               : LEFT;
 }
 
 /* ---- Any request ----------------------------------------------------------------------------- */

@@ -659,8 +659,9 @@ void verdicts_check(struct actor *actor, const struct asked *all,
         for (unsigned j = 0; j < i && whole; j++)
             if (all[j].name == asked->name && all[j].key == asked->key)
                 own += all[j].request.cost;
-        /* A part that was refused in one window may be marked in the next. */
-        if ((!v->allowed || (v->flags & STINT_SHADOWED) != 0) && (!whole || world->still))
+        /* A part that was refused in one window may be marked in the next, if that one is over. */
+        if ((!v->allowed || (v->flags & STINT_SHADOWED) != 0) &&
+            (!whole || (world->still && v->window > world->latest_clock)))
             check_refusal(actor, asked, v, own);
         if (actor->reads)
             continue;

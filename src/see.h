@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * The commonest requests in three phases, which takes and groups share. See: it fits, in the slot
+ * that its key has, in the window of now. Charge: by one add, or one swap. Answer. What a see does
+ * not know, or what does not fit, is left to the ways that come after. */
+#ifndef STINT_SEE_H
+#define STINT_SEE_H
+
+#include "decision.h"
+#include "override_set.h"
+#include "search.h"
+
+/* What was seen of a request that fits. (Its fields are written one by one: zeros for the others
+ * would cost 15 ns where it is in memory.) */
+struct sight {
+    struct slot *slot;
+    uint64_t tag;
+    uint64_t state; /* what a swap confirms (M2) */
+    uint64_t next;  /* what a swap makes of it; 0: one token is added */
+    uint64_t count; /* with the tokens, once they are charged; of a bucket, ns */
+    uint64_t capacity;
+    uint64_t unit, reciprocal; /* of a bucket; else 0 */
+    words_2 identity;
+    tick_t end; /* of the window of now, but of no bucket */
+    uint32_t policy;
+    uint32_t cost;
+    uint32_t part; /* PART_OVERRIDDEN, or 0 */
+};
+
+/* ---- See ------------------------------------------------------------------------------------- */
+
+/* One token by a plain policy, by the steps of take_hot (take.c). */
+static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct sight *sight) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t left = tick_ns(end) - now;
+    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
+    uint64_t state;
+
+    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
+        return false;
+    struct slot *slot = slot_of(&limiter->table, request->key.hash, tag);
+    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    sight->slot = slot;
+    sight->tag = tag;
+    sight->capacity = capacity;
+    sight->identity = policy_identity(policy);
+    sight->end = end;
+    sight->policy = request->policy;
+    sight->cost = 1;
+    sight->next = 0;
+    sight->unit = 0;
+    sight->part = 0;
+    return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
+}
+
+/* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint.
+ * `capacity`: the policy's, the request's own, or the override's. */
+static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t key, uint32_t cost, uint64_t now, uint64_t capacity,
+                                     struct sight *sight) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const words_2 identity = policy_identity(policy);
+
+    if (UNLIKELY((uint64_t)cost - 1 >= capacity) || UNLIKELY(capacity > STINT_LIMIT_MAX) ||
+        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+        return false;
+    struct slot *slot = slot_near(&limiter->table, key, tag);
+    uint64_t state, used;
+    if (UNLIKELY(slot == NULL) || !slot_fits(slot, end, cost, capacity, &state, &used))
+        return false;
+    sight->slot = slot;
+    sight->tag = tag;
+    sight->state = state;
+    sight->next = state + cost;
+    sight->count = used;
+    sight->capacity = capacity;
+    sight->identity = identity;
+    sight->end = end;
+    sight->policy = policy_id;
+    sight->cost = cost;
+    sight->unit = 0;
+    sight->part = 0;
+    return true;
+}
+
+/* 1 or more tokens of a bucket that does nothing else, in a slot without a mark. */
+static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t key, uint32_t cost, uint64_t now,
+                                     struct sight *sight) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const tick_t tick = tick_of(now);
+    const words_2 identity = policy_identity(&limiter->policies[policy_id]);
+    struct bucket bucket;
+
+    struct slot *slot = slot_near(&limiter->table, key, tag);
+    if (UNLIKELY(
+            !limiter_bucket_part(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
+        UNLIKELY(slot == NULL))
+        return false;
+    const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
+    /* The state of a bucket that is full now. What is less is full, too. */
+    const uint64_t into = now - tick_ns(tick);
+    const uint64_t full = state_of(tick + 1, into);
+    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
+    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
+    const uint64_t taken = cost * bucket.unit;
+    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
+    if (UNLIKELY(!limiter_knows_now(limiter, tick)) || /* I7: latest_begin has it */
+        UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
+        UNLIKELY(cost - 1 >= bucket.burst) ||
+        UNLIKELY(GUARD(TAKE_ROOM, count > bucket.burst * bucket.unit)))
+        return false;
+    const uint64_t ticks = taken / STINT_TICK_NS;
+    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
+    if (state_used(next) >= STINT_TICK_NS)
+        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
+    sight->slot = slot;
+    sight->tag = tag;
+    sight->state = state;
+    sight->next = next;
+    sight->count = count;
+    sight->capacity = bucket.burst;
+    sight->unit = bucket.unit;
+    sight->reciprocal = bucket.reciprocal;
+    sight->identity = identity;
+    sight->policy = policy_id;
+    sight->cost = cost;
+    sight->part = 0;
+    return true;
+}
+
+/* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
+ * no hot window. */
+static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
+    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M12 */
+           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->window));
+}
+
+/* The override of a key that may have one, which is mostly in its home line: the state of its slot;
+ * 0: there is none. One that lasts until the window of now is over, at `end`, and is not too far
+ * ahead by any clock, needs no closer look, nor a division. */
+static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
+                                          uint64_t hash, uint64_t now, tick_t end) {
+    /* Plus one, as a tag has it. M15 */
+    const uint64_t companion = atomic_load_relaxed_32(&limiter->records[policy_id].companion);
+    const uint64_t tag = hash * limiter->table.tag_unit + companion;
+    const struct slot *slot = line_find(home_of(&limiter->table, hash), tag);
+
+    if (LIKELY(slot != NULL)) {
+        const uint64_t state = override_in(slot, tag);
+        const uint64_t later = (state_id(state) - id_of(end)) & ID_MASK;
+        if (LIKELY((state & (STATE_REFUSED | OVERRIDE_ENDLESS)) == STATE_REFUSED) &&
+            LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
+            return state;
+    }
+    return stint_override_seen(limiter, policy_id,
+                               (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
+}
+
+/* One token by a policy that window_ruled is true of. One swap charges, as the limit is the
+ * key's. */
+static ALWAYS_INLINE bool see_ruled(const struct stint_limiter *limiter, uint32_t policy_id,
+                                    uint64_t key, uint64_t now, struct sight *sight) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M12 */
+
+    if (!window_ruled(policy, now, end))
+        return false;
+    const uint64_t override = override_of(limiter, policy_id, key, now, end);
+    const uint64_t capacity = LIKELY(override != 0) ? override_limit(override) : hot;
+    /* Not a key that is never refused, or always. */
+    if (UNLIKELY(capacity - 1 >= STINT_LIMIT_MAX - 1) ||
+        !see_tokens(limiter, policy_id, key, 1, now, capacity, sight))
+        return false;
+    sight->part = override != 0 ? PART_OVERRIDDEN : 0;
+    return true;
+}
+
+/* ---- Charge ---------------------------------------------------------------------------------- */
+
+/* Adds one token where room was seen. */
+static ALWAYS_INLINE bool sight_add(const struct stint_limiter *limiter, struct sight *sight) {
+    return LIKELY(
+        slot_add(limiter, sight->slot, sight->tag, sight->end, sight->capacity, &sight->count));
+}
+
+static ALWAYS_INLINE bool sight_swap(const struct sight *sight) {
+    return LIKELY(slot_swap(sight->slot, sight->tag, sight->state, sight->next));
+}
+
+/* ---- Answer ---------------------------------------------------------------------------------- */
+
+/* Of a window. All but the counts is constant, so the compiler folds what is computed from it. */
+static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter,
+                                              const struct sight *sight, uint64_t now,
+                                              struct stint_verdict *verdict) {
+    struct decision decision =
+        plain_decision(limiter, sight->policy, sight->identity, now, sight->end, sight->capacity);
+    decision.terms.part = sight->part;
+    return taken_end(&decision, sight->count, sight->cost, verdict);
+}
+
+/* Of a bucket. */
+static ALWAYS_INLINE enum answer sight_answer_bucket(struct stint_limiter *limiter,
+                                                     const struct sight *sight, uint64_t now,
+                                                     struct stint_verdict *verdict) {
+    struct decision decision = {
+        .limiter = limiter,
+        .policy = &limiter->policies[sight->policy],
+        .policy_id = sight->policy,
+        .identity = sight->identity,
+        .now = now,
+        .terms = {.traits = TRAIT_EXISTS | RULE_BUCKET,
+                  .reciprocal = sight->reciprocal,
+                  .unit = sight->unit,
+                  .cost = sight->cost,
+                  .capacity = sight->capacity,
+                  .room = sight->capacity},
+    };
+    const uint64_t used = bucket_tokens(&decision.terms, sight->count);
+    decision.charge = (struct charge){sight->count, used, used, sight->cost, true};
+    (void)decision_end(&decision, verdict);
+    return ALLOWED;
+}
+
+#endif
