@@ -56,7 +56,7 @@ class Bed(contextlib.AbstractContextManager):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path if not beside else Path(
             parts=kind.path.parts, each_key=kind.path.each_key, still=kind.path.still,
-            file=kind.path.file)
+            file=kind.path.file, mixed=kind.path.mixed)
         self.driver, self.at, self.row, self.keys, self.fit = driver, at, row, keys, fit
         self.threads = row["threads"]
         self.run = (floor_of("dependent load" if kind.used_up else kind.floor, None)["floor"]
@@ -93,8 +93,9 @@ class Bed(contextlib.AbstractContextManager):
             driver.ticks()
         opened = self.ask(
             "open", keys=keys, threads=self.threads, key_length=row["key_length"], clock=clock,
-            policies=[f"{self.rate or self.limit}/{window} name=bench-{i} {options}"
-                      for i in range(policies)],
+            policies=[f"{BUCKET_RATE}/{window} name=bench-{i} burst={self.limit}"
+                      if path.bucket or path.mixed and i % 2 else
+                      f"{self.limit}/{window} name=bench-{i} {options}" for i in range(policies)],
             max_entries=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
             parts=path.parts, each_key=path.each_key, refused_part=self.refused_part, start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
@@ -113,9 +114,7 @@ class Bed(contextlib.AbstractContextManager):
             limit, options = limit - 1, f"capacity={limit}"
         if path.asks == "reserve":
             limit -= 1
-        self.limit, self.rate = limit, None
-        if path.bucket:
-            self.rate, options = BUCKET_RATE, f"burst={limit}"
+        self.limit = limit
         return options, own_limit
 
     def __exit__(self, kind, *_):

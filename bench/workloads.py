@@ -17,6 +17,7 @@ class Path:
     window: str = "366d"
     roll_over: bool = False  # the policy's capacity is one above its limit
     bucket: bool = False  # the policy is a token bucket; `still`: nothing comes back to it
+    mixed: bool = False  # every second part by a token bucket; beside takes by the same policies
     used_up: bool = False  # every key is at its limit before the time is taken, and is refused
     still: bool = False  # the limiter's clock stands still, but costs what it always does
     stripes: int = 1
@@ -130,6 +131,10 @@ KINDS = {
     "all-2-keys": path_all("of two keys by a policy", 2, (1.3, 1), each_key=True),
     "all-3-keys": path_all("of three keys by a policy", 3, (1.3, 1), each_key=True),
     "buckets": path_all("of a key by two token buckets", 2, (2.5, 2.2), bucket=True,
+                        still=True),
+    "mixed-2": path_all("of a key by a window and a token bucket", 2, (1.4, 1.4), mixed=True,
+                        still=True),
+    "mixed-3": path_all("of a key by two windows and a token bucket", 3, (1.5, 1.5), mixed=True,
                         still=True),
     "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
                    parts=2, locked="hash+xadds", goal=(1.5, 1.5)),

@@ -27,7 +27,8 @@ PATHS = {  # what each is measured beside
                      "bucket-refused",
                      "per-key", "first", "calendar", "striped", "unlisted", "overridden", "labelled",
                      "watched"], "plain take"),
-    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "buckets"], "as many takes"),
+    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "buckets",
+                     "mixed-2", "mixed-3"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",
 }
