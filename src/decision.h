@@ -680,6 +680,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
 /* What a short way has come to: an answer, or LEFT: nothing was done, and the request goes on to
  * the next way. */
 enum answer { REFUSED, ALLOWED, LEFT };
+#define ANSWERS(...) LIKELY(WAY(__VA_ARGS__) != LEFT)
 
 /* Steps 5 and 6, after what was seen was judged. What fits and what is refused go separate ways, so
  * that the compiler knows which it is. LEFT: the slot has changed since. */

@@ -718,22 +718,18 @@ static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stin
     }
     if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide_any(limiter, requests, now, verdicts);
-    return LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT) ||
-           group_decide(limiter, requests, n, now, verdicts);
+    return ANSWERS(group_of_many, limiter, requests, n, now, verdicts) ||
+           WAY(group_decide, limiter, requests, n, now, verdicts);
 }
 
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
-    enum answer answer = LEFT;
-
-    if (n == 2)
-        answer = group_of_few(limiter, requests, 2, now, verdicts);
-    else if (n == 3)
-        answer = group_of_few(limiter, requests, 3, now, verdicts);
-    else if (n == 1)
-        answer = group_of_few(limiter, requests, 1, now, verdicts);
-    return LIKELY(answer != LEFT) || group_left(limiter, requests, n, now, verdicts);
+    const bool few = n == 2   ? ANSWERS(group_of_few, limiter, requests, 2, now, verdicts)
+                     : n == 3 ? ANSWERS(group_of_few, limiter, requests, 3, now, verdicts)
+                     : n == 1 ? ANSWERS(group_of_few, limiter, requests, 1, now, verdicts)
+                              : false;
+    return few || group_left(limiter, requests, n, now, verdicts);
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,

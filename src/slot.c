@@ -6,6 +6,7 @@
 #ifdef STINT_TESTING
 void (*stint_test_hook)(enum stint_test_instant instant);
 void (*stint_test_step)(const void *word);
+void (*stint_test_way)(const char *way, int answer);
 guard_set stint_test_removed;
 #endif
 

@@ -192,9 +192,9 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
 static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict, struct known known) {
-    const enum answer answer = short_as(limiter, request, &now, verdict, known);
+    const enum answer answer = WAY(short_as, limiter, request, &now, verdict, known);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
-                                  : stint_decide_long(limiter, request, now, verdict);
+                                  : WAY(stint_decide_long, limiter, request, now, verdict);
 }
 
 #define KNOWN(of_policy, of_flags)                                                                 \
@@ -385,7 +385,7 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, ui
 
 static NOINLINE bool take_by_bucket(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    if (LIKELY(take_bucket(limiter, policy, key, cost, now, verdict) != LEFT))
+    if (ANSWERS(take_bucket, limiter, policy, key, cost, now, verdict))
         return true;
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return decide_bucket(limiter, &request, now, verdict);
@@ -397,23 +397,23 @@ static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy
     /* Once more: traits and capacity are of one rule, which may have changed since. */
     const uint64_t word = policy_traits(&limiter->policies[policy]);
     return (LIKELY(traits_swapped((uint32_t)word)) &&
-            LIKELY(take_tokens(limiter, &request, now, verdict, word >> 32) != LEFT)) ||
+            ANSWERS(take_tokens, limiter, &request, now, verdict, word >> 32)) ||
            take_any(limiter, policy, key, cost, now, verdict);
 }
 
 static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    if (LIKELY(cost == 1 ? stripe_take(limiter, policy, key, 1, now, verdict) != LEFT
-                         : stripe_take(limiter, policy, key, cost, now, verdict) != LEFT))
+    if (cost == 1 ? ANSWERS(stripe_take, limiter, policy, key, 1, now, verdict)
+                  : ANSWERS(stripe_take, limiter, policy, key, cost, now, verdict))
         return true;
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
-    return stint_decide_long(limiter, &request, now, verdict);
+    return WAY(stint_decide_long, limiter, &request, now, verdict);
 }
 
 static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                       uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     /* A bucket has no hot capacity. */
-    if (LIKELY(cost == 1) && LIKELY(take_ruled(limiter, policy, key, now, verdict) != LEFT))
+    if (LIKELY(cost == 1) && ANSWERS(take_ruled, limiter, policy, key, now, verdict))
         return true;
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return stint_decide_any(limiter, &request, now, verdict);
@@ -438,7 +438,7 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, u
 /* One token by a plain policy that found no room in the key's slot, or a slot far from home. */
 static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
-    const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
+    const enum answer answer = WAY(take_seen, limiter, policy, key, now, verdict, slot);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
                                   : take_left(limiter, policy, key, 1, now, verdict);
 }
@@ -466,7 +466,7 @@ static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, ui
     if (slot != NULL)
         return take_full(limiter, policy, key, now, verdict, slot);
     if (UNLIKELY(capacity == 0) || UNLIKELY(!stint_claim_over(&decision)))
-        return take_long(limiter, policy, key, now, verdict);
+        return WAY(take_long, limiter, policy, key, now, verdict);
     return decision_end(&decision, verdict);
 }
 
@@ -481,12 +481,12 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
     const words_2 identity = policy_identity(policy);
 
     if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))))
-        return take_long(limiter, policy_id, key, now, verdict);
+        return WAY(take_long, limiter, policy_id, key, now, verdict);
     if (UNLIKELY(!absent_near(&limiter->table, key)))
-        return take_far(limiter, policy_id, key, now, verdict, end);
+        return WAY(take_far, limiter, policy_id, key, now, verdict, end);
     if (UNLIKELY(capacity == 0) ||
         UNLIKELY(!claim_unused(limiter, policy, key, tag, tick_of(now), state_of(end, 1))))
-        return take_long(limiter, policy_id, key, now, verdict);
+        return WAY(take_long, limiter, policy_id, key, now, verdict);
     struct decision decision = plain_decision(limiter, policy_id, identity, now, end, capacity);
     (void)taken_end(&decision, 1, 1, verdict);
     return true;
@@ -497,7 +497,7 @@ static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t poli
                                     uint64_t now, struct stint_verdict *verdict,
                                     const struct place *place) {
     return place->slot != NULL ? take_full(limiter, policy, key, now, verdict, place->slot)
-           : place->absent     ? take_new(limiter, policy, key, now, verdict, place->end)
+           : place->absent     ? WAY(take_new, limiter, policy, key, now, verdict, place->end)
                                : take_left(limiter, policy, key, 1, now, verdict);
 }
 
@@ -508,7 +508,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
     now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
         return take_left(limiter, policy, key.hash, cost, now, verdict);
-    return LIKELY(take_hot(limiter, policy, key.hash, now, verdict, &place) != LEFT) ||
+    return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &place) ||
            take_next(limiter, policy, key.hash, now, verdict, &place);
 }
 
@@ -523,7 +523,7 @@ static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint
         return take_left(limiter, request->policy, request->key.hash, request->cost, now, verdict);
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
     return (LIKELY(traits_swapped(traits)) &&
-            LIKELY(take_tokens(limiter, request, now, verdict, request->limit) != LEFT)) ||
+            ANSWERS(take_tokens, limiter, request, now, verdict, request->limit)) ||
            stint_decide_any(limiter, request, now, verdict);
 }
 
@@ -575,9 +575,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         if (LIKELY(!atomic_less(hot_window, left)) && /* M12 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
                    request->cost == 1))
-            allowed +=
-                LIKELY(take_at(limiter, policy, request->key.hash, now, verdict, &place) != LEFT) ||
-                take_next(limiter, policy, request->key.hash, now, verdict, &place);
+            allowed += ANSWERS(take_at, limiter, policy, request->key.hash, now, verdict, &place) ||
+                       take_next(limiter, policy, request->key.hash, now, verdict, &place);
         else
             allowed += decide_at(limiter, request, now, verdict);
     }

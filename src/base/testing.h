@@ -7,7 +7,8 @@
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it
  *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
- *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away */
+ *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away
+ *     WAY(take_bucket, limiter, ...)          a call of a way (take.c); a test is told its answer */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 
@@ -19,6 +20,7 @@
 #define STEP(word)              ((void)0)
 #define GUARDED(guard)          true
 #define GUARD(guard, condition) (condition)
+#define WAY(way, ...)           way(__VA_ARGS__)
 
 #endif
 

@@ -122,6 +122,7 @@ static_assert(GUARDS_END <= 128, "a bit for each guard");
 
 extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
 extern void (*stint_test_step)(const void *word);                /* NULL: none */
+extern void (*stint_test_way)(const char *way, int answer);      /* NULL: none */
 extern guard_set stint_test_removed;
 
 #define INSTANT(instant)                                                                           \
@@ -133,5 +134,12 @@ extern guard_set stint_test_removed;
 #define GUARD_BIT(guard)        ((guard_set)1 << (guard))
 #define GUARDED(guard)          ((stint_test_removed & GUARD_BIT(GUARD_##guard)) == 0)
 #define GUARD(guard, condition) (GUARDED(guard) && (condition))
+#define WAY(way, ...)                                                                              \
+    __extension__({                                                                                \
+        const __typeof__(way(__VA_ARGS__)) answer_ = way(__VA_ARGS__);                             \
+        if (stint_test_way != NULL)                                                                \
+            stint_test_way(#way, (int)answer_);                                                    \
+        answer_;                                                                                   \
+    })
 
 #endif
