@@ -5,7 +5,6 @@ histories of history.c, or the test that is named here must find it out.
 
     mutants.py BUILD             fails if a mutant was not found out, or a harmless one was
     mutants.py BUILD --write     writes the table of mutants/README.md, too
-    mutants.py BUILD --for FILE  only those of a file of src/, with the function that each is in
 
 A guard of tests/kit/guards.h is taken away in test-mutants as it was built; from another test, by an object
 that is linked with it. A patch of tests/protocol/mutants is applied to a copy of src/, which is
@@ -141,31 +140,9 @@ def run_test(build, mutant, test):
     return [mutant, "found", found if done.returncode != 0 else "-", "-"]
 
 
-def places(path):
-    """Where a file of src/ has a guard, or is changed by a patch: the function, by mistake."""
-    found, function, functions = {}, "", [""]
-    for line in path.read_text().splitlines():
-        head = re.match(r"[a-z].*?(\w+)\(", line)
-        function = head[1] if head and not line.endswith(";") else function
-        functions.append(function)
-        for guard in re.findall(r"\bGUARD(?:ED)?\((\w+)", line):
-            found[guard] = function
-    for patch in (SOURCE / "tests" / "protocol" / "mutants").glob("*.patch"):
-        for name, line in re.findall(r"^\+\+\+ b/(\S+)\n@@ -(\d+)", patch.read_text(), re.MULTILINE):
-            if SOURCE / name == path:
-                found[patch.stem] = functions[int(line) + 3]
-    return found
-
-
-def main(build, write=False, of_file=None):
+def main(build, write=False):
     seed = os.environ.get("STINT_TEST_SEED") or "1"
     program, known, wrong = build / "tests" / "test-mutants", mistakes(), []
-    where = places(of_file) if of_file else {}
-    if of_file:
-        known = {name: mistake for name, mistake in known.items() if name in where}
-        if not known:
-            sys.exit(f"mutants.py: {of_file.name} has no guard, and no patch changes it: "
-                     f"tests/protocol/mutate.py --files {of_file.name} tries random mistakes")
     print(f"STINT_TEST_SEED={seed}", flush=True)
     stories = [tuple(line) for line in run(program, "stories") if line[0] in known]
     by_test = [(name, test) for name, test in BY_TEST.items() if name in known]
@@ -195,11 +172,8 @@ def main(build, write=False, of_file=None):
         if expected != "found":
             histories = f"harmless: {expected}"
         rows += f"| `{name}` | {mistake} | {story} | {histories} |\n"
-        if of_file:
-            print(f"{where[name]}: {name}: {mistake}\n    story: {story}\n    histories: {histories}")
     rows = rows.replace(" - |", " – |")
-    if not of_file:
-        print(HEAD + rows, end="")
+    print(HEAD + rows, end="")
     print(f"{len(known)} mutants, {found_out} found out", *wrong, sep="\n")
     if write:
         before, _ = README.read_text().split(HEAD)
@@ -208,6 +182,4 @@ def main(build, write=False, of_file=None):
 
 
 if __name__ == "__main__":
-    FOR = "--for" in sys.argv[2:3]
-    sys.exit(main(Path(sys.argv[1]).resolve(), "--write" in sys.argv[2:],
-                  Path(sys.argv[3]).resolve() if FOR else None))
+    sys.exit(main(Path(sys.argv[1]).resolve(), "--write" in sys.argv[2:]))
