@@ -7,9 +7,9 @@ And stint-promises(7), made of doc/promises.md.
     man3.py DIRECTORY HEADER [EXAMPLE...]     writes them
     man3.py --promises DIRECTORY HEADER PAGE  writes stint-promises.7
 
-The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
-header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
-alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
+The comment at the header's top is stint(3), with the constants of the part Numbers. Each function, struct
+and enum has a page. Each other part of the header (`/* ---- Keys ---- */`) has one, too, stint-keys(3):
+its list of those, and comments that stand alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
 
     text at the margin              a paragraph; the first sentence says in NAME what a page is about
       name  text                    an argument: two blanks before it, two or more behind it. What a
@@ -30,14 +30,17 @@ from pathlib import Path
 DATE = "November 26, 2026"
 WIDTH = 70  # before names are kept whole, which takes two characters each
 ABOUT = {  # what each part's page says of itself in its NAME
-    "Opening": "open, share and resize a table of limits",
-    "Policies": "rate limits (windows, token buckets), and how they change while a server runs",
+    "Opening": "open and close a limiter",
+    "Policies": "rate limits: windows, token buckets",
     "Keys": "what is limited: bytes, parts of them, addresses",
-    "Deciding": "take tokens, look, charge and give back",
-    "Overrides and bans": "keys with limits of their own for a while",
-    "Watching": "statistics, live keys, their names, metrics",
+    "Deciding": "take tokens, look and charge",
+    "Giving back": "tokens for work that was not done, or in flight is done",
     "Telling the client": "response fields of HTTP",
     "Messages": "errors as sentences, and the version",
+    "Tables": "shared memory, tables that are there, their size, cut files",
+    "Reloads and checks": "change the policies of a table in use, and say what is wrong with them",
+    "Overrides and bans": "keys with limits of their own for a while",
+    "Watching": "statistics, live keys, their names, metrics",
 }
 
 
@@ -104,10 +107,12 @@ def declarations(text):
 
 
 def parts(header):
-    """The top comment, what stands before the first part, and the parts by their titles."""
+    """The top comment, the constants, and the parts by their titles."""
     top = re.match(r"/\*.*?\*/", header, re.DOTALL)[0]
-    pieces = re.split(r"^/\* -{4} (.*?) -+ \*/\n", header[len(top):], flags=re.MULTILINE)
-    return top, pieces[0], [(title, declarations(text)) for title, text in zip(pieces[1::2], pieces[2::2])]
+    pieces = re.split(r"^/\* -{4} (.*?) -+ \*/\n", re.sub(r"^/\* ={4} .*\n", "", header[len(top):], flags=re.MULTILINE),
+                      flags=re.MULTILINE)
+    found = dict(zip(pieces[1::2], pieces[2::2]))
+    return top, found.pop("Numbers"), [(title, declarations(text)) for title, text in found.items()]
 
 
 def page_of(title):
@@ -321,8 +326,8 @@ class Manual:
     """All that the pages are made of."""
 
     def __init__(self, header, examples):
-        self.top, self.between, self.parts = parts(header)
-        self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.between))
+        self.top, self.numbers, self.parts = parts(header)
+        self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.numbers))
         self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
         self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
         lines = comment_lines(self.top)
@@ -489,7 +494,7 @@ class Manual:
         in_list = False
         for comment, name, value, behind in re.findall(
                 r"(/\*.*?\*/)\n|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
-                self.between.split("/* opaque */")[1], re.MULTILINE | re.DOTALL):
+                self.numbers, re.MULTILINE | re.DOTALL):
             if bool(name) != in_list:  # else it is a comment that stands alone
                 page.macro(*(["Bl", "-tag", "-width", "Ds"] if name else ["El"]))
                 in_list = bool(name)

@@ -97,15 +97,6 @@
 extern "C" {
 #endif
 
-/* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
- * together if MAJOR and MINOR are the same. */
-#define STINT_VERSION_MAJOR 0
-#define STINT_VERSION_MINOR 4
-#define STINT_VERSION_PATCH 0
-/* As one number, to be compared: 1.2.3 is 1002003. */
-#define STINT_VERSION                                                                              \
-    (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)
-
 #if defined(__GNUC__)
 #define STINT_API __attribute__((visibility("default")))
 #else
@@ -131,65 +122,7 @@ extern "C" {
 
 struct stint_limiter; /* opaque */
 
-/* Constants are plain literals, which generators of bindings can read. */
-#define STINT_KEY_GLOBAL_HASH 0ULL                    /* of STINT_KEY_GLOBAL, and of no other key */
-#define STINT_NOW             18446744073709551613ULL /* let the limiter read its clock */
-#define STINT_NEVER           18446744073709551615ULL /* retry_after of a cost that can never fit */
-
-/* Ranges. They are part of the interface: code may rely on them. */
-#define STINT_TICK_NS       10000000ULL          /* 10 ms: windows and starts are whole ticks */
-#define STINT_WINDOW_MIN    10000000ULL          /* ns: 10 ms */
-#define STINT_WINDOW_MAX    31622400000000000ULL /* ns: 366 days */
-#define STINT_LIMIT_MAX     268435456U           /* tokens: 2^28 */
-#define STINT_ENTRIES_MAX   1099511627776ULL     /* 2^40 */
-#define STINT_POLICIES_MAX  65535U
-#define STINT_SHARDS_MAX    65536U
-#define STINT_BAN_AFTER_MAX 65535U    /* windows */
-#define STINT_ALL_MAX       64        /* requests that stint_decide_all decides as one */
-#define STINT_SECRET_SIZE   192       /* bytes */
-#define STINT_NAME_SIZE     64        /* bytes, the terminating NUL included */
-#define STINT_LABEL_SIZE    40        /* bytes of a key's label that are kept; no NUL */
-#define STINT_LABELS_MAX    16777216U /* 2^24 */
-#define STINT_NOTE_SIZE     120       /* bytes of an override's note, at most; no NUL */
-
 /* ---- Opening ------------------------------------------------------------------------------- */
-
-/* What happens to a key that has no slot when every slot it may use holds a live key:
- * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_entries live keys
- * none of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
- * --workload first-seen --keys 10M --load 0.7`). All policies of a key begin at the same line, so
- * keys that are live by many policies crowd it. Of a million entries 3 to 10 were turned away with
- * 3 policies for each key, 20 to 40 with 4, and 800 with 7. With a quarter more max_entries
- * none of 30 million was turned away with 3, and 8 of 20 million with 4; with twice as many none of
- * a million with 7.
- *
- * A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a
- * request would be told. No key is replaced only to mark a refusal. */
-enum stint_on_full {
-    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
-                             * not above the capacity */
-    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
-                             * the rest of the window that the key would be in; by a bucket, at
-                             * least T (TOKEN BUCKETS) */
-    STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
-                             * marked STINT_REPLACED. A and B do not hold for the replaced key. A
-                             * request of it that is under way may cost the new key a token (B2),
-                             * which is not counted as stray */
-};
-
-/* Flags of stint_options, or-ed together. */
-enum stint_options_flags {
-    /* Touch all memory at open, so that no decision faults. */
-    STINT_PREFAULT = 1 << 17,
-    /* Do not ask for huge pages. */
-    STINT_SMALL_PAGES = 1 << 18,
-    /* Read CLOCK_REALTIME: right to the nanosecond, but dearer (its fence stops the processor from
-     * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
-     * kernel tick behind, 1 to 10 ms. */
-    STINT_PRECISE_CLOCK = 1 << 19,
-    /* With a path: read the table, and never write to it (READERS). */
-    STINT_READ_ONLY = 1 << 20,
-};
 
 /* The shape of a table, and how this process uses it. */
 struct stint_options {
@@ -231,81 +164,80 @@ struct stint_options {
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
 
-/* Opens the table of a file that is there, whatever its shape. It is for tools, and for processes
- * that leave the shape to another. With STINT_READ_ONLY see READERS.
- *   options  path is required; max_entries, shards, max_policies and labels must be 0; mode does
- *            not count; the rest as for stint_open
- *   limiter  receives the limiter
- * Returns 0; -ENOENT (there is no file), -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY, -ELOOP, and
- * what the system says.
- * Cost: that of stint_open of a table that is there. */
-STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
-                                         struct stint_limiter **limiter);
-
-/* Tells how many bytes a limiter takes. stint_open_in must be given so many. With options.path it
- * is the size of the file.
- *   options  as for stint_open
- * Returns the bytes; 0 if the options are wrong (see stint_reason). */
-STINT_API size_t stint_memory_size(const struct stint_options *options);
-
-/* Opens a limiter in memory that the caller gives. That is a server's own shared zone, or a
- * MAP_SHARED mapping that children inherit. Memory that is all zero becomes a table. If a process
- * is stopped or killed while it makes that table, the next one with the same options (the same
- * secret, too, or none) makes it whole. If there is a table for the same options, this attaches to
- * it, as it does to a file (SHARED TABLES).
- *   options  as for stint_open; path must be NULL
- *   memory   [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
- *            everyone has closed. It must not be unmapped before stint_close, not even in a process
- *            that only forks: a fork looks at the tables of all limiters that are open
- *   size     at least stint_memory_size(options)
- *   limiter  receives the limiter
- * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
-STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,
-                                          size_t size, struct stint_limiter **limiter);
-
 /* Closes a limiter, and gives its memory back. A table in a file stays. To close a limiter twice is
  * a bug, as it is with free().
  *   limiter  as it was opened; NULL does nothing
  * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
 
-/* Says whether a SIGBUS came of a table whose file was cut off, and if so makes its limiter a lost
- * one (SHARED TABLES). Zeros, of this process alone, take the place of the table's mapping. A
- * process has one handler of SIGBUS (SA_SIGINFO) for all that it does, which calls this. If it is
- * true, the handler returns, and the call that was under way goes on. If it is false, the fault is
- * another's. A handler that just returned would be called again at once: it first restores the
- * default action (SIG_DFL), or calls the handler that was there before.
- *   fault  the siginfo_t that the handler was given
- * Returns whether it was a table's. False, too, if the system has no memory for the zeros.
- * Threads: any. It may be called from signal handlers: it takes no lock, and allocates nothing.
- * Cost: a system call, for each limiter that is lost. */
-STINT_API bool stint_on_sigbus(const void *fault);
-
-/* Makes a table in a file larger or smaller. Nobody may have it open. Every live key moves with its
- * count and its refused mark; so do all policies with their ids, the statistics, the labels, the
- * notes, the secret, and the owner and mode of the file. Windows that are over, and leave no debt,
- * are left behind.
+/* What happens to a key that has no slot when every slot it may use holds a live key:
+ * stint_options.on_full. 24 lines (96 slots) are looked at. Measured: with max_entries live keys
+ * none of 10 million was turned away; with 1.4 times as many, about 1 in 200,000 (`bench/run run
+ * --workload first-seen --keys 10M --load 0.7`). All policies of a key begin at the same line, so
+ * keys that are live by many policies crowd it. Of a million entries 3 to 10 were turned away with
+ * 3 policies for each key, 20 to 40 with 4, and 800 with 7. With a quarter more max_entries
+ * none of 30 million was turned away with 3, and 8 of 20 million with 4; with twice as many none of
+ * a million with 7.
  *
- * The new table is made beside the old one, so the file system must have room for both. It takes
- * the old one's place by a rename. So whoever opens the path finds one of the two, whole, even if
- * this process is killed. In the instant before the rename the new one is called .NAME.resize. If a
- * killed process has left such a file, the next stint_resize of the path removes it. Nobody may
- * remove the table, or put another in its place, meanwhile. Readers (STINT_READ_ONLY) do not hinder
- * it, and go on reading the old table. So does whoever opens another hard link to it.
- *   path     of the table; not a symbolic link; its last name has at most 247 bytes
- *   options  max_entries, shards, max_policies, labels, mode: 0: as it was. (But if the old shards
- *            are as many as stint chooses for the old size, it chooses anew.) clock tells which
- *            keys are live. path must be NULL, and secret NULL or that of the table. on_full does
- *            not count. NULL: all as it was
- * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
- * -ENOSPC (its live keys find no slots in a table of that size, or notes no room; or the file
- * system has none), -EINVAL (an argument is out of range, there are fewer max_policies than the
- * table has, or the clock is so far behind that it cannot be told what is over), -EOPNOTSUPP (the
- * file has an access control list, and options.mode is 0), -EPROTO (it is no whole table of this
- * version's layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and what the system says.
- * Threads: not while the process has the table open itself (-EBUSY).
- * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
-STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
+ * A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a
+ * request would be told. No key is replaced only to mark a refusal. */
+enum stint_on_full {
+    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
+                             * not above the capacity */
+    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED. Its retry_after is at least
+                             * the rest of the window that the key would be in; by a bucket, at
+                             * least T (TOKEN BUCKETS) */
+    STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
+                             * marked STINT_REPLACED. A and B do not hold for the replaced key. A
+                             * request of it that is under way may cost the new key a token (B2),
+                             * which is not counted as stray */
+};
+
+/* Flags of stint_options, or-ed together. */
+enum stint_options_flags {
+    /* Touch all memory at open, so that no decision faults. */
+    STINT_PREFAULT = 1 << 17,
+    /* Do not ask for huge pages. */
+    STINT_SMALL_PAGES = 1 << 18,
+    /* Read CLOCK_REALTIME: right to the nanosecond, but dearer (its fence stops the processor from
+     * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
+     * kernel tick behind, 1 to 10 ms. */
+    STINT_PRECISE_CLOCK = 1 << 19,
+    /* With a path: read the table, and never write to it (READERS). */
+    STINT_READ_ONLY = 1 << 20,
+};
+
+/* ---- Numbers ------------------------------------------------------------------------------- */
+
+/* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
+ * together if MAJOR and MINOR are the same. */
+#define STINT_VERSION_MAJOR 0
+#define STINT_VERSION_MINOR 4
+#define STINT_VERSION_PATCH 0
+/* As one number, to be compared: 1.2.3 is 1002003. */
+#define STINT_VERSION                                                                              \
+    (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)
+
+/* Constants are plain literals, which generators of bindings can read. */
+#define STINT_KEY_GLOBAL_HASH 0ULL                    /* of STINT_KEY_GLOBAL, and of no other key */
+#define STINT_NOW             18446744073709551613ULL /* let the limiter read its clock */
+#define STINT_NEVER           18446744073709551615ULL /* retry_after of a cost that can never fit */
+
+/* Ranges. They are part of the interface: code may rely on them. */
+#define STINT_TICK_NS       10000000ULL          /* 10 ms: windows and starts are whole ticks */
+#define STINT_WINDOW_MIN    10000000ULL          /* ns: 10 ms */
+#define STINT_WINDOW_MAX    31622400000000000ULL /* ns: 366 days */
+#define STINT_LIMIT_MAX     268435456U           /* tokens: 2^28 */
+#define STINT_ENTRIES_MAX   1099511627776ULL     /* 2^40 */
+#define STINT_POLICIES_MAX  65535U
+#define STINT_SHARDS_MAX    65536U
+#define STINT_BAN_AFTER_MAX 65535U    /* windows */
+#define STINT_ALL_MAX       64        /* requests that stint_decide_all decides as one */
+#define STINT_SECRET_SIZE   192       /* bytes */
+#define STINT_NAME_SIZE     64        /* bytes, the terminating NUL included */
+#define STINT_LABEL_SIZE    40        /* bytes of a key's label that are kept; no NUL */
+#define STINT_LABELS_MAX    16777216U /* 2^24 */
+#define STINT_NOTE_SIZE     120       /* bytes of an override's note, at most; no NUL */
 
 /* ---- Policies ------------------------------------------------------------------------------ */
 
@@ -495,27 +427,6 @@ struct stint_policy {
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
 
-/* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
- *   policy  made with STINT_POLICY_INIT
- * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
- * buffer NULL). */
-STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
-
-/* Says what a policy allows, but is hardly meant:
- *   - a burst that lasts less than 20 ms at the policy's rate: the default clock stands still for
- *     up to 10 ms, so a key may get less than its rate;
- *   - STINT_SMOOTH with a limit of 1 or 2: steady demand gets about half of it;
- *   - a capacity below the limit, without max_reserved: no window grants more than the capacity,
- *     and a larger cost never fits;
- *   - a ban that is shorter than its window, or than a bucket takes for one token: it can be over
- *     before anything would be granted.
- *
- * Show it to whoever wrote the policy: `stint apply`, `stint make` and `nginx -t` do.
- *   policy  made with STINT_POLICY_INIT
- * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL (the
- * policy is not valid, or the buffer NULL). */
-STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
-
 /* Adds a policy. It takes effect at once. If the same policy is there, by its name and all its
  * numbers, this gives its id and adds none. One that was there before has its id again
  * (stint_policy_remove).
@@ -526,121 +437,12 @@ STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer,
 STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
-/* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). By a bucket the time until it is full stays
- * (TOKEN BUCKETS). Each request reads the policy anew, also in a batch, so a lowered limit is
- * obeyed from the next request on. A lowered limit of a striped policy is exact from the next
- * window on: until then, a request for one token is granted by any stripe that is below its new
- * share.
- *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
- *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
- *           stays one, whose window may change. A policy that carries tokens over (a capacity above
- *           the limit, or max_reserved) goes on to, and no other comes to. All else may change.
- *           stint_policies_apply makes other changes, too: it replaces the policy
- * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
- * -EROFS. */
-STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
-                                  const struct stint_policy *policy);
-
-/* Says whether stint_policy_change would make this change, and makes none. It is for servers that
- * look at a whole configuration before they put it in force.
- *   policy  as for stint_policy_change
- * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
- * -EROFS. */
-STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
-                                        const struct stint_policy *policy);
-
-/* Removes a policy at once. From now on requests by its id are refused (STINT_UNKNOWN_POLICY), and
- * its slots are free. If it comes back, with other numbers that stint_policy_change could give it,
- * it has its id again, and nothing used. Any other policy has another id.
- *
- * Ids of policies that are gone become free when a process opens the table's file and nobody else
- * has it open. So no process that decides ever holds an id that has become another name's. (READERS
- * may.) In private memory, and in memory that was given (stint_open_in), they stay taken.
- * stint_stats.gone_ids tells how many are.
- *
- * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
- * in the slot that it has seen, for the key that has the slot by then (B2). That token is not
- * counted as stray.
- *   id  its id, or one that leads to it (stint_policies_apply)
- * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
- * Cost: reads every slot, about 0.1 s for 10 million keys. */
-STINT_API int stint_policy_remove(struct stint_limiter *limiter, uint32_t id);
-
-/* Flags of stint_policies_apply, or-ed together. */
-enum stint_apply_flags {
-    /* Check the text, and tell what would be done. Change nothing. */
-    STINT_DRY_RUN = 1 << 22,
-    /* Remove the policies that the text does not name. */
-    STINT_PRUNE = 1 << 23,
-};
-
-/* What happened to a policy: stint_change.kind. */
-enum stint_change_kind {
-    STINT_POLICY_UNCHANGED = 0, /* it is there, as the text says */
-    STINT_POLICY_ADDED = 1,
-    STINT_POLICY_CHANGED = 2,  /* what was used stays, as by stint_policy_change */
-    STINT_POLICY_REPLACED = 3, /* another policy has its name, and counts anew */
-    STINT_POLICY_REMOVED = 4,
-};
-
-/* What stint_policies_apply tells of a policy. */
-struct stint_change {
-    size_t size;      /* sizeof(struct stint_change) of the library: read no field beyond it */
-    uint32_t kind;    /* enum stint_change_kind */
-    uint32_t id;      /* its id when all is done; UINT32_MAX: it would get one (STINT_DRY_RUN) */
-    const char *name; /* by which it is found */
-    const char *text; /* as it is to be, in the text notation; NULL: it is removed */
-    const char *was;  /* as it was; NULL: it was not there */
-    uint64_t decided; /* decisions that were made by it, as it was: how much it was in use */
-};
-
-/* Makes the policies of the table those of a text. All lines are parsed and checked first; if one
- * is wrong, or there is no room for all, nothing is changed. Then the policies change one by one,
- * each at once, in the order of the text; removals come last. If the process is killed on the way,
- * each policy is as it was or as it is to be, and applying the text again finishes.
- *
- * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
- * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
- * that counts anew. The old id leads to the new one from that instant on, in every call. So servers
- * that hold the old id go on by the new policy. They share its counts, to the token (A to I), with
- * those that have the new id. Each request looks anew where its id leads, also in a batch.
- *
- * The new policy has the id that a policy of its name had before, if stint_policy_change could make
- * that what the text says: so reloads to and fro take no ids. Else it takes one of max_policies;
- * the old id becomes free as that of a removed policy does.
- *
- * What the old policy granted is gone with its counts: its verdicts give nothing back.
- *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
- *            and comments from a # at the line's beginning or after a blank, to the line's end. A
- *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
- *   flags    STINT_DRY_RUN | STINT_PRUNE
- *   wrong    if a line is wrong (-EINVAL) or has no room (-ENOSPC), receives the character in
- *            `text` that is; else NULL. stint_reason names the line. May be NULL
- *   told     called when all is done, with each line's change, in order, and with the removals.
- *            What it is given is valid during the call. It may call any function. May be NULL
- * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
- * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
- * is seen or not).
- * Cost: some microseconds for each policy. If policies were removed or replaced since somebody last
- * opened the table alone, also that of stint_policy_remove. */
-STINT_API STINT_CHECKED int
-stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
-                     const char **wrong,
-                     void (*told)(void *context, const struct stint_change *change), void *context);
-
 /* Finds a policy by its name.
  *   name  NUL-terminated
  *   id    receives its id; may be NULL, which asks whether there is one
  * Returns 0; -ENOENT, -EINVAL. */
 STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name,
                                 uint32_t *id);
-
-/* Copies a policy out.
- *   policy  made with STINT_POLICY_INIT; receives all fields
- * Returns 0; -EINVAL, -ENOENT. */
-STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
-                               struct stint_policy *policy);
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
@@ -895,29 +697,6 @@ struct stint_request {
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
-/* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
- * STINT_UNKNOWN_POLICY, and why: stint_reason tells what is wrong, and what to write instead. It is
- * for start-up, and for whoever got such a verdict. It decides nothing, and counts nothing. What a
- * group adds is not looked at: that it has no charge, and at most STINT_ALL_MAX requests.
- *   request  made with STINT_REQUEST
- * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
-STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
-                                                const struct stint_request *request);
-
-/* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
- * of 16 costs a fraction of 16 calls, and one of 64 less. If you gather the requests one by one,
- * call stint_prefetch on each key as soon as you have it. Each request reads its policy anew: a
- * limit that is lowered is obeyed from the next request on.
- * Returns how many were allowed. */
-STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
-                                    const struct stint_request *requests, size_t n, uint64_t now,
-                                    struct stint_verdict *verdicts) STINT_NONNULL(1)
-    STINT_READS(2, 3);
-
-/* Fetches the cache line that a decision on this key will need. The caller does other work
- * meanwhile. */
-STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
-
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
  * request (2,000/hour and 33/minute), and for ladders of prefixes.
  *
@@ -946,6 +725,16 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
                                 size_t n, uint64_t now, struct stint_verdict *verdicts)
     STINT_NONNULL(1) STINT_READS(2, 3);
 
+/* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
+ * of 16 costs a fraction of 16 calls, and one of 64 less. If you gather the requests one by one,
+ * call stint_prefetch on each key as soon as you have it. Each request reads its policy anew: a
+ * limit that is lowered is obeyed from the next request on.
+ * Returns how many were allowed. */
+STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t n, uint64_t now,
+                                    struct stint_verdict *verdicts) STINT_NONNULL(1)
+    STINT_READS(2, 3);
+
 /* Decides many groups of requests, each as stint_decide_all does. It is for the several limits of
  * the many requests that one turn of an event loop has in hand. The cache misses of all of them
  * overlap.
@@ -962,6 +751,12 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      const size_t *sizes, size_t groups, uint64_t now,
                                      struct stint_verdict *verdicts) STINT_NONNULL(1)
     STINT_READS(2, 3) STINT_READS(4, 5);
+
+/* Fetches the cache line that a decision on this key will need. The caller does other work
+ * meanwhile. */
+STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
+
+/* ---- Giving back --------------------------------------------------------------------------- */
 
 /* Gives back tokens that were taken, or charged, for work that was not done. In flight
  * (STINT_IN_FLIGHT) it gives back what was held by work that is done. Refusals that were counted
@@ -1010,7 +805,301 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
 STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
     STINT_NONNULL(1);
 
-/* ---- Overrides and bans --------------------------------------------------------------------- */
+/* ---- Telling the client -------------------------------------------------------------------- */
+
+/* Which fields stint_headers writes, or-ed together. */
+enum stint_headers_style {
+    /* RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers-11:
+     *
+     *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
+     *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
+     */
+    STINT_HEADERS_DRAFT = 1 << 28,
+    /* The older trio that most clients read today. It tells one verdict: of those that
+     * stint_headers tells, the one that stint_tightest gives.
+     *
+     *     X-RateLimit-Limit: 50
+     *     X-RateLimit-Remaining: 0
+     *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
+     *                                          window ends
+     */
+    STINT_HEADERS_LEGACY = 1 << 29,
+};
+
+/* Finds the verdict of one request that says most to the client. It is one that refused; else one
+ * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
+ * whose window ends last. Among those that refused, and among the others, a STINT_UNTRACKED one
+ * comes last.
+ *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
+ * Returns its place, below n; 0 if n is 0. */
+STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) STINT_READS(1, 2);
+
+/* Writes the response fields that tell of the verdicts of one request. Each is a line that ends in
+ * CR LF. After them, if a verdict refused it, comes Retry-After (RFC 9110):
+ *
+ *     Retry-After: 12
+ *
+ * Of a key that is banned, or overridden to be refused everything, t and X-RateLimit-Reset tell
+ * its retry_after, unless that is STINT_NEVER.
+ *
+ * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
+ * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
+ * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
+ * are no key's. One that no policy decided, or whose policy is there no more, is left out of all.
+ * Of a calendar policy, whose windows have no one length, w is left out. q is what a
+ * key can hold, and w the time in which all of it comes back: of a token bucket its burst, of a
+ * policy with a capacity above the limit that, and several windows. t is the time until there is
+ * more: of a token bucket, a token. It is never later than Retry-After.
+ *
+ * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
+ * begin. Nobody knows when others end. So it has neither w nor t, and its refusal gives no
+ * Retry-After; one that can never fit takes Retry-After away. X-RateLimit is of the other verdicts.
+ *
+ *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
+ *     RateLimit: "conns";r=0
+ *
+ *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
+ *   verdicts  [verdicts, verdicts+n): one of each policy
+ *   size      bytes of the buffer: STINT_HEADERS_SIZE(n) are enough for n verdicts
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell;
+ * -EINVAL. */
+STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
+                            const struct stint_verdict *verdicts, size_t n, char *buffer,
+                            size_t size);
+#define STINT_HEADERS_SIZE(n) (256 + 512 * (size_t)(n))
+
+/* ---- Messages ------------------------------------------------------------------------------ */
+
+/* Says in one sentence what an error means.
+ *   error  what a function here returned, with or without the minus sign
+ * Returns the sentence. */
+STINT_API const char *stint_strerror(int error);
+
+/* Says why the last call of this thread that returned an error did so.
+ * Returns one sentence that names the argument and its range; "" before any error. It is valid
+ * until the next call that fails. */
+STINT_API const char *stint_reason(void);
+
+/* Tells the version of the library that is running.
+ * Returns "MAJOR.MINOR.PATCH". */
+STINT_API const char *stint_version(void);
+
+/* ==== For operators and tools =============================================================== */
+
+/* ---- Tables -------------------------------------------------------------------------------- */
+
+/* Opens the table of a file that is there, whatever its shape. It is for tools, and for processes
+ * that leave the shape to another. With STINT_READ_ONLY see READERS.
+ *   options  path is required; max_entries, shards, max_policies and labels must be 0; mode does
+ *            not count; the rest as for stint_open
+ *   limiter  receives the limiter
+ * Returns 0; -ENOENT (there is no file), -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY, -ELOOP, and
+ * what the system says.
+ * Cost: that of stint_open of a table that is there. */
+STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
+                                         struct stint_limiter **limiter);
+
+/* Tells how many bytes a limiter takes. stint_open_in must be given so many. With options.path it
+ * is the size of the file.
+ *   options  as for stint_open
+ * Returns the bytes; 0 if the options are wrong (see stint_reason). */
+STINT_API size_t stint_memory_size(const struct stint_options *options);
+
+/* Opens a limiter in memory that the caller gives. That is a server's own shared zone, or a
+ * MAP_SHARED mapping that children inherit. Memory that is all zero becomes a table. If a process
+ * is stopped or killed while it makes that table, the next one with the same options (the same
+ * secret, too, or none) makes it whole. If there is a table for the same options, this attaches to
+ * it, as it does to a file (SHARED TABLES).
+ *   options  as for stint_open; path must be NULL
+ *   memory   [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
+ *            everyone has closed. It must not be unmapped before stint_close, not even in a process
+ *            that only forks: a fork looks at the tables of all limiters that are open
+ *   size     at least stint_memory_size(options)
+ *   limiter  receives the limiter
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
+STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,
+                                          size_t size, struct stint_limiter **limiter);
+
+/* Makes a table in a file larger or smaller. Nobody may have it open. Every live key moves with its
+ * count and its refused mark; so do all policies with their ids, the statistics, the labels, the
+ * notes, the secret, and the owner and mode of the file. Windows that are over, and leave no debt,
+ * are left behind.
+ *
+ * The new table is made beside the old one, so the file system must have room for both. It takes
+ * the old one's place by a rename. So whoever opens the path finds one of the two, whole, even if
+ * this process is killed. In the instant before the rename the new one is called .NAME.resize. If a
+ * killed process has left such a file, the next stint_resize of the path removes it. Nobody may
+ * remove the table, or put another in its place, meanwhile. Readers (STINT_READ_ONLY) do not hinder
+ * it, and go on reading the old table. So does whoever opens another hard link to it.
+ *   path     of the table; not a symbolic link; its last name has at most 247 bytes
+ *   options  max_entries, shards, max_policies, labels, mode: 0: as it was. (But if the old shards
+ *            are as many as stint chooses for the old size, it chooses anew.) clock tells which
+ *            keys are live. path must be NULL, and secret NULL or that of the table. on_full does
+ *            not count. NULL: all as it was
+ * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
+ * -ENOSPC (its live keys find no slots in a table of that size, or notes no room; or the file
+ * system has none), -EINVAL (an argument is out of range, there are fewer max_policies than the
+ * table has, or the clock is so far behind that it cannot be told what is over), -EOPNOTSUPP (the
+ * file has an access control list, and options.mode is 0), -EPROTO (it is no whole table of this
+ * version's layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and what the system says.
+ * Threads: not while the process has the table open itself (-EBUSY).
+ * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
+STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
+
+/* Says whether a SIGBUS came of a table whose file was cut off, and if so makes its limiter a lost
+ * one (SHARED TABLES). Zeros, of this process alone, take the place of the table's mapping. A
+ * process has one handler of SIGBUS (SA_SIGINFO) for all that it does, which calls this. If it is
+ * true, the handler returns, and the call that was under way goes on. If it is false, the fault is
+ * another's. A handler that just returned would be called again at once: it first restores the
+ * default action (SIG_DFL), or calls the handler that was there before.
+ *   fault  the siginfo_t that the handler was given
+ * Returns whether it was a table's. False, too, if the system has no memory for the zeros.
+ * Threads: any. It may be called from signal handlers: it takes no lock, and allocates nothing.
+ * Cost: a system call, for each limiter that is lost. */
+STINT_API bool stint_on_sigbus(const void *fault);
+
+/* ---- Reloads and checks -------------------------------------------------------------------- */
+
+/* Flags of stint_policies_apply, or-ed together. */
+enum stint_apply_flags {
+    /* Check the text, and tell what would be done. Change nothing. */
+    STINT_DRY_RUN = 1 << 22,
+    /* Remove the policies that the text does not name. */
+    STINT_PRUNE = 1 << 23,
+};
+
+/* What happened to a policy: stint_change.kind. */
+enum stint_change_kind {
+    STINT_POLICY_UNCHANGED = 0, /* it is there, as the text says */
+    STINT_POLICY_ADDED = 1,
+    STINT_POLICY_CHANGED = 2,  /* what was used stays, as by stint_policy_change */
+    STINT_POLICY_REPLACED = 3, /* another policy has its name, and counts anew */
+    STINT_POLICY_REMOVED = 4,
+};
+
+/* What stint_policies_apply tells of a policy. */
+struct stint_change {
+    size_t size;      /* sizeof(struct stint_change) of the library: read no field beyond it */
+    uint32_t kind;    /* enum stint_change_kind */
+    uint32_t id;      /* its id when all is done; UINT32_MAX: it would get one (STINT_DRY_RUN) */
+    const char *name; /* by which it is found */
+    const char *text; /* as it is to be, in the text notation; NULL: it is removed */
+    const char *was;  /* as it was; NULL: it was not there */
+    uint64_t decided; /* decisions that were made by it, as it was: how much it was in use */
+};
+
+/* Makes the policies of the table those of a text. All lines are parsed and checked first; if one
+ * is wrong, or there is no room for all, nothing is changed. Then the policies change one by one,
+ * each at once, in the order of the text; removals come last. If the process is killed on the way,
+ * each policy is as it was or as it is to be, and applying the text again finishes.
+ *
+ * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
+ * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
+ * that counts anew. The old id leads to the new one from that instant on, in every call. So servers
+ * that hold the old id go on by the new policy. They share its counts, to the token (A to I), with
+ * those that have the new id. Each request looks anew where its id leads, also in a batch.
+ *
+ * The new policy has the id that a policy of its name had before, if stint_policy_change could make
+ * that what the text says: so reloads to and fro take no ids. Else it takes one of max_policies;
+ * the old id becomes free as that of a removed policy does.
+ *
+ * What the old policy granted is gone with its counts: its verdicts give nothing back.
+ *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
+ *            and comments from a # at the line's beginning or after a blank, to the line's end. A
+ *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
+ *   flags    STINT_DRY_RUN | STINT_PRUNE
+ *   wrong    if a line is wrong (-EINVAL) or has no room (-ENOSPC), receives the character in
+ *            `text` that is; else NULL. stint_reason names the line. May be NULL
+ *   told     called when all is done, with each line's change, in order, and with the removals.
+ *            What it is given is valid during the call. It may call any function. May be NULL
+ * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
+ * read-only handle, but for STINT_DRY_RUN, which then takes no lock: what others change meanwhile
+ * is seen or not).
+ * Cost: some microseconds for each policy. If policies were removed or replaced since somebody last
+ * opened the table alone, also that of stint_policy_remove. */
+STINT_API STINT_CHECKED int
+stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
+                     const char **wrong,
+                     void (*told)(void *context, const struct stint_change *change), void *context);
+
+/* Changes a policy at once, for all keys. What was used stays used (10 used of 10, raised to 25: 15
+ * left now; lowered to 5: none left in this window). By a bucket the time until it is full stays
+ * (TOKEN BUCKETS). Each request reads the policy anew, also in a batch, so a lowered limit is
+ * obeyed from the next request on. A lowered limit of a striped policy is exact from the next
+ * window on: until then, a request for one token is granted by any stripe that is below its new
+ * share.
+ *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
+ *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are, and a bucket
+ *           stays one, whose window may change. A policy that carries tokens over (a capacity above
+ *           the limit, or max_reserved) goes on to, and no other comes to. All else may change.
+ *           stint_policies_apply makes other changes, too: it replaces the policy
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
+STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                                  const struct stint_policy *policy);
+
+/* Says whether stint_policy_change would make this change, and makes none. It is for servers that
+ * look at a whole configuration before they put it in force.
+ *   policy  as for stint_policy_change
+ * Returns 0; -EINVAL (the policy is not valid, or cannot be changed so), -ENOENT, -EBUSY, -EPROTO,
+ * -EROFS. */
+STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
+                                        const struct stint_policy *policy);
+
+/* Removes a policy at once. From now on requests by its id are refused (STINT_UNKNOWN_POLICY), and
+ * its slots are free. If it comes back, with other numbers that stint_policy_change could give it,
+ * it has its id again, and nothing used. Any other policy has another id.
+ *
+ * Ids of policies that are gone become free when a process opens the table's file and nobody else
+ * has it open. So no process that decides ever holds an id that has become another name's. (READERS
+ * may.) In private memory, and in memory that was given (stint_open_in), they stay taken.
+ * stint_stats.gone_ids tells how many are.
+ *
+ * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
+ * in the slot that it has seen, for the key that has the slot by then (B2). That token is not
+ * counted as stray.
+ *   id  its id, or one that leads to it (stint_policies_apply)
+ * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
+ * Cost: reads every slot, about 0.1 s for 10 million keys. */
+STINT_API int stint_policy_remove(struct stint_limiter *limiter, uint32_t id);
+
+/* Copies a policy out.
+ *   policy  made with STINT_POLICY_INIT; receives all fields
+ * Returns 0; -EINVAL, -ENOENT. */
+STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
+                               struct stint_policy *policy);
+
+/* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
+ *   policy  made with STINT_POLICY_INIT
+ * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
+ * buffer NULL). */
+STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
+
+/* Says what a policy allows, but is hardly meant:
+ *   - a burst that lasts less than 20 ms at the policy's rate: the default clock stands still for
+ *     up to 10 ms, so a key may get less than its rate;
+ *   - STINT_SMOOTH with a limit of 1 or 2: steady demand gets about half of it;
+ *   - a capacity below the limit, without max_reserved: no window grants more than the capacity,
+ *     and a larger cost never fits;
+ *   - a ban that is shorter than its window, or than a bucket takes for one token: it can be over
+ *     before anything would be granted.
+ *
+ * Show it to whoever wrote the policy: `stint apply`, `stint make` and `nginx -t` do.
+ *   policy  made with STINT_POLICY_INIT
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL (the
+ * policy is not valid, or the buffer NULL). */
+STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
+
+/* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
+ * STINT_UNKNOWN_POLICY, and why: stint_reason tells what is wrong, and what to write instead. It is
+ * for start-up, and for whoever got such a verdict. It decides nothing, and counts nothing. What a
+ * group adds is not looked at: that it has no charge, and at most STINT_ALL_MAX requests.
+ *   request  made with STINT_REQUEST
+ * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
+STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
+                                                const struct stint_request *request);
+
+/* ---- Overrides and bans -------------------------------------------------------------------- */
 
 /* BANS. They begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is
  * banned for an hour. The three lie in one span of an hour (or of `within`), which begins with the
@@ -1298,85 +1387,6 @@ struct stint_metrics_options {
  * Cost: that of stint_stats_get; with STINT_METRICS_NO_SCAN some microseconds for each policy. */
 STINT_API int stint_metrics(struct stint_limiter *limiter,
                             const struct stint_metrics_options *options, char *buffer, size_t size);
-
-/* ---- Telling the client -------------------------------------------------------------------- */
-
-/* Which fields stint_headers writes, or-ed together. */
-enum stint_headers_style {
-    /* RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers-11:
-     *
-     *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
-     *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
-     */
-    STINT_HEADERS_DRAFT = 1 << 28,
-    /* The older trio that most clients read today. It tells one verdict: of those that
-     * stint_headers tells, the one that stint_tightest gives.
-     *
-     *     X-RateLimit-Limit: 50
-     *     X-RateLimit-Remaining: 0
-     *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
-     *                                          window ends
-     */
-    STINT_HEADERS_LEGACY = 1 << 29,
-};
-
-/* Finds the verdict of one request that says most to the client. It is one that refused; else one
- * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
- * whose window ends last. Among those that refused, and among the others, a STINT_UNTRACKED one
- * comes last.
- *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
- * Returns its place, below n; 0 if n is 0. */
-STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) STINT_READS(1, 2);
-
-/* Writes the response fields that tell of the verdicts of one request. Each is a line that ends in
- * CR LF. After them, if a verdict refused it, comes Retry-After (RFC 9110):
- *
- *     Retry-After: 12
- *
- * Of a key that is banned, or overridden to be refused everything, t and X-RateLimit-Reset tell
- * its retry_after, unless that is STINT_NEVER.
- *
- * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
- * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
- * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
- * are no key's. One that no policy decided, or whose policy is there no more, is left out of all.
- * Of a calendar policy, whose windows have no one length, w is left out. q is what a
- * key can hold, and w the time in which all of it comes back: of a token bucket its burst, of a
- * policy with a capacity above the limit that, and several windows. t is the time until there is
- * more: of a token bucket, a token. It is never later than Retry-After.
- *
- * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
- * begin. Nobody knows when others end. So it has neither w nor t, and its refusal gives no
- * Retry-After; one that can never fit takes Retry-After away. X-RateLimit is of the other verdicts.
- *
- *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
- *     RateLimit: "conns";r=0
- *
- *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
- *   verdicts  [verdicts, verdicts+n): one of each policy
- *   size      bytes of the buffer: STINT_HEADERS_SIZE(n) are enough for n verdicts
- * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell;
- * -EINVAL. */
-STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
-                            const struct stint_verdict *verdicts, size_t n, char *buffer,
-                            size_t size);
-#define STINT_HEADERS_SIZE(n) (256 + 512 * (size_t)(n))
-
-/* ---- Messages ------------------------------------------------------------------------------ */
-
-/* Says in one sentence what an error means.
- *   error  what a function here returned, with or without the minus sign
- * Returns the sentence. */
-STINT_API const char *stint_strerror(int error);
-
-/* Says why the last call of this thread that returned an error did so.
- * Returns one sentence that names the argument and its range; "" before any error. It is valid
- * until the next call that fails. */
-STINT_API const char *stint_reason(void);
-
-/* Tells the version of the library that is running.
- * Returns "MAJOR.MINOR.PATCH". */
-STINT_API const char *stint_version(void);
 
 #ifdef __cplusplus
 }
