@@ -473,7 +473,7 @@ class Manual:
 
     def promises_page(self):
         """stint-promises(7), of Markdown whose sections, lists and lines are as in comments."""
-        page = Writer(self.functions, "stint-promises", "what a limiter promises, and the exceptions",
+        page = Writer(self.functions, "stint-promises", "what a limiter promises, and all that stint.h names in capitals",
                       self.version, 7)
         page.macro("Sh", "DESCRIPTION")
         page.block(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", self.before.split("\n", 1)[1]).split("\n"))

@@ -30,7 +30,7 @@
  *  H  Time is an argument: late threads take no window back, a clock set back costs 60 s at most.
  *  I  Keys are full 64-bit keyed hashes.
  *
- * The contract is this file and doc/promises.md, stint-promises(7). That page has each promise in
+ * The contract is stint.h and doc/promises.md, stint-promises(7). That page has each promise in
  * full with its exceptions (A1 to A3, B1 to B5), the sections that stand here in capitals, and WHAT
  * TO KNOW before you depend on stint.
  *
