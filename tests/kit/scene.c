@@ -1560,8 +1560,8 @@ static bool some_without_slot(void) {
     return false;
 }
 
-/* What stint.h leaves open of a call that meets others: its answer need be in no order. It is held
- * against A, B, C and H all the same. */
+/* What the contract leaves open of a call that meets others: its answer need be in no order. It is
+ * held against A, B, C and H all the same. */
 static bool is_open(const struct call *call) {
     const struct act *act = call->act;
 
