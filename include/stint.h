@@ -261,22 +261,20 @@ struct stint_policy {
 
 /* Reads a policy from the text notation.
  *
- *     COUNT / [N] UNIT  [OPTION ...]        100/minute   5/s   100/15m   10r/s   1M/day
+ *     COUNT / [N] UNIT  [OPTION ...]        100/minute   5/s   100/15m   1M/day
  *     COUNT per [N] UNIT  [OPTION ...]      100 per 15 minutes
  *     COUNT / month  [OPTION ...]           10000/month   1M per year
+ *                                           10/s burst=20 (a token bucket)   10/30s in-flight
  *
  * COUNT is 1 to 2^28, with an optional K (thousand) or M (million). UNIT is ms, s, m, h, d, w or a
  * longer form, in any case. Options, in any order, each at most once:
  *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
- *     start=per-key                start=first             count-refused
- *     capacity=COUNT               reserve=COUNT           stripes=COUNT
- *     smooth                       near=80%                jitter=10%
- *     shadow                       in-flight               overrides
- *     ban=10m                      after=COUNT             within=1h
- *     burst=COUNT
+ *     burst=COUNT      in-flight       smooth         start=per-key    start=first
+ *     capacity=COUNT   reserve=COUNT   shadow         count-refused    stripes=COUNT
+ *     overrides        ban=10m         after=COUNT    within=1h        near=80%    jitter=10%
  *
- * Each sets the field or flag of that name. NOTATION has the longer forms, and what weeks, months
- * and bans are.
+ * Each sets the field or flag of that name, or nearly so: near= near_limit, reserve= max_reserved,
+ * after= ban_after. NOTATION has longer forms, and what weeks, months and bans are.
  *   text    NUL-terminated
  *   policy  made with STINT_POLICY_INIT; receives all fields
  *   wrong   on -EINVAL receives the character in `text` that is wrong; if two options do not go
