@@ -685,8 +685,8 @@ struct stint_change {
 };
 
 /* Makes the policies of the table those of a text, each found by its name. What can be changed is
- * changed, and what was used stays; else it is replaced, and counts anew. Ids that servers hold go
- * on to the new policy. If a line is wrong, nothing is changed (RELOADS).
+ * changed, and what was used stays; else it is replaced, and counts anew. The old id leads to the
+ * new policy. If a line is wrong, nothing is changed (RELOADS).
  *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse, one at least;
  *            empty lines, and comments from a # at the line's beginning or after a blank, to the
  *            line's end
@@ -704,8 +704,8 @@ stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t f
                      const char **wrong,
                      void (*told)(void *context, const struct stint_change *change), void *context);
 
-/* Changes a policy at once, for all keys. What was used stays used. RELOADS says what may change:
- * limits and options may, windows and kinds may not.
+/* Changes a policy at once, for all keys. What was used stays used. Limits and options may change;
+ * windows (but a bucket's) and kinds may not (RELOADS).
  *   policy  as it is to be
  * Returns 0; -EINVAL (not valid, or no such change), -ENOENT, -EBUSY, -EPROTO, -EROFS. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
