@@ -3,21 +3,21 @@
 """The manual's section 3, made of the comments of include/stint.h and of the programs in doc/examples.
 And stint-promises(7), made of doc/promises.md.
 
-    man3.py --list HEADER                     the names of all pages of section 3
-    man3.py DIRECTORY HEADER [EXAMPLE...]     writes them
-    man3.py --promises DIRECTORY HEADER PAGE  writes stint-promises.7
+    man3.py --list HEADER                           the names of all pages of section 3
+    man3.py DIRECTORY HEADER PROMISES [EXAMPLE...]  writes them
+    man3.py --promises DIRECTORY HEADER PROMISES    writes stint-promises.7
 
-The comment at the header's top is stint(3). Each function, struct and enum has a page. Each part of the
-header (`/* ---- Keys ---- */`) has one, too, stint-keys(3): its list of those, and comments that stand
-alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
+The comment at the header's top is stint(3), with the constants of the part Numbers. Each function, struct
+and enum has a page. Each other part of the header (`/* ---- Keys ---- */`) has one, too, stint-keys(3):
+its list of those, and comments that stand alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
 
     text at the margin              a paragraph; the first sentence says in NAME what a page is about
       name  text                    an argument: two blanks before it, two or more behind it. What a
-                                    function does not say of one, the header's ARGUMENTS say
+                                    function does not say of one, ARGUMENTS of promises.md say
       - text                        an item
         text, four blanks or more   as it is: programs, tables
     Returns                         RETURN VALUE, to the next blank line. ERRORS has the codes of it,
-                                    each with what stands in brackets behind it, or the header's ERRORS
+                                    each with what stands in brackets behind it, or ERROR CODES of promises.md
     Threads:, Cost:                 ATTRIBUTES
 
 An example begins with a comment: which functions it is for, "It prints:", and what it prints.
@@ -30,18 +30,18 @@ from pathlib import Path
 DATE = "November 26, 2026"
 WIDTH = 70  # before names are kept whole, which takes two characters each
 ABOUT = {  # what each part's page says of itself in its NAME
-    "Opening": "open, share and resize a table of limits",
-    "Policies": "rate limits (windows, token buckets), and how they change while a server runs",
+    "Opening": "open and close a limiter",
+    "Policies": "rate limits: windows, token buckets",
     "Keys": "what is limited: bytes, parts of them, addresses",
-    "Deciding": "take tokens, look, charge and give back",
-    "Overrides and bans": "keys with limits of their own for a while",
-    "Watching": "statistics, live keys, their names, metrics",
+    "Deciding": "take tokens, look and charge",
+    "Giving back": "tokens for work that was not done, or in flight is done",
     "Telling the client": "response fields of HTTP",
     "Messages": "errors as sentences, and the version",
+    "Tables": "shared memory, tables that are there, their size, cut files",
+    "Reloads and checks": "change the policies of a table in use, and say what is wrong with them",
+    "Overrides and bans": "keys with limits of their own for a while",
+    "Watching": "statistics, live keys, their names, metrics",
 }
-
-
-SECTIONS = "TOKEN BUCKETS", "STRIPED POLICIES", "WHAT TO KNOW", "SHARED TABLES", "READERS", "FORK", "STRUCTS"  # of doc/promises.md
 
 
 class Declaration:
@@ -104,10 +104,12 @@ def declarations(text):
 
 
 def parts(header):
-    """The top comment, what stands before the first part, and the parts by their titles."""
+    """The top comment, the constants, and the parts by their titles."""
     top = re.match(r"/\*.*?\*/", header, re.DOTALL)[0]
-    pieces = re.split(r"^/\* -{4} (.*?) -+ \*/\n", header[len(top):], flags=re.MULTILINE)
-    return top, pieces[0], [(title, declarations(text)) for title, text in zip(pieces[1::2], pieces[2::2])]
+    pieces = re.split(r"^/\* -{4} (.*?) -+ \*/\n", re.sub(r"^/\* ={4} .*\n", "", header[len(top):], flags=re.MULTILINE),
+                      flags=re.MULTILINE)
+    found = dict(zip(pieces[1::2], pieces[2::2]))
+    return top, found.pop("Numbers"), [(title, declarations(text)) for title, text in found.items()]
 
 
 def page_of(title):
@@ -320,18 +322,21 @@ def said(words, word, one, where):
 class Manual:
     """All that the pages are made of."""
 
-    def __init__(self, header, examples):
-        self.top, self.between, self.parts = parts(header)
-        self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.between))
+    def __init__(self, header, promises, examples):
+        self.top, self.numbers, self.parts = parts(header)
+        self.before, *found = re.split(r"^## (.*)\n", promises, flags=re.MULTILINE)
+        self.promises = dict(zip(found[::2], found[1::2]))
+        self.version = ".".join(re.findall(r"STINT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", self.numbers))
         self.declared = {one.name: one for _, found in self.parts for one in found if one.name}
         self.functions = {name for name, one in self.declared.items() if one.kind == "function"}
         lines = comment_lines(self.top)
         about = next(number for number, line in enumerate(lines) if line.startswith("stint: a "))
         self.name = lines[about].removeprefix("stint: a ").removesuffix(".")
         self.sections = sections_of(lines[about + 1:])
-        self.common = dict(self.listed(self.sections.pop("ARGUMENTS")))
-        self.errors = dict(self.listed(self.sections["ERRORS"]))
-        self.signal_safe = re.search(r"signal handlers: ([^.]*)\.", " ".join(self.sections["THREADS"]))[1].split(", ")
+        self.common = dict(self.listed(self.promises["ARGUMENTS"]))
+        self.errors = dict(self.listed(self.promises["ERROR CODES"]))
+        self.signal_safe = re.search(r"signal handlers: ([^.]*)\.", self.promises["THREADS"])[1].split()
+        self.signal_safe = [name.strip(",") for name in self.signal_safe]
         self.examples = {}
         for text in examples:
             comment, code = re.fullmatch(r"(/\*.*?\*/)\n(.*)", text, re.DOTALL).groups()
@@ -340,12 +345,10 @@ class Manual:
                 self.examples[name] = code, printed
 
     @staticmethod
-    def listed(lines):
-        """Of lines with a list of words: each word, and the lines of what is said of it."""
-        words = [(index, match) for index, line in enumerate(lines)
-                 if (match := re.match(r"( {2,4})(\w+)  +(?=\S)", line))]
-        for (index, match), (end, _) in zip(words, [*words[1:], (len(lines), None)]):
-            yield match[2], [lines[index][match.end():], *map(str.strip, lines[index + 1:end])]
+    def listed(text):
+        """Of a list of words: each word, and the lines of what is said of it."""
+        for word, said in re.findall(r"^- \*\*(\w+)\*\* (.*\n(?:  .*\n)*)", text, re.MULTILINE):
+            yield word, [line.strip() for line in said.rstrip("\n").split("\n")]
 
     def page(self, name, about):
         return Writer(self.functions, name, about, self.version)
@@ -385,7 +388,7 @@ class Manual:
         page.macro("Sh", "ERRORS")
         codes = re.findall(r"-(E[A-Z]+)(?: \(((?:[^()]|\([^()]*\))*)\))?", " ".join(sections["Returns"]))
         if codes:
-            page.tagged((["Er", code], [own] if own else said(self.errors, code, one, "ERRORS")) for code, own in codes)
+            page.tagged((["Er", code], [own] if own else said(self.errors, code, one, "ERROR CODES")) for code, own in codes)
             page.lines += [".Pp", ".Xr stint_reason 3", "tells more: the argument, and its range."]
         else:
             page.lines += ["None."]
@@ -400,8 +403,8 @@ class Manual:
         return page
 
     def where_letters_stand(self, page, lines):
-        """A paragraph for pages that cite a promise, or a part of the top comment."""
-        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(SECTIONS)
+        """A paragraph for pages that cite a promise, or a section of promises.md."""
+        cited = r"\([A-I]\d?\)|\bA (holds|counts|does|and B)\b|A to I|" + "|".join(rf"\b{name}\b" for name in self.promises)
         if re.search(cited, " ".join(lines)):
             page.lines += [".Pp", "Promises (A to I) and sections in capitals are those of", ".Xr stint-promises 7 ."]
 
@@ -468,28 +471,39 @@ class Manual:
         page.lines += [page.lines.pop() + " ,", ".Xr stint-promises 7"]
         return page
 
-    def promises_page(self, text):
+    def promises_page(self):
         """stint-promises(7), of Markdown whose sections, lists and lines are as in comments."""
-        before, *sections = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
-        page = Writer(self.functions, "stint-promises", "what a limiter promises, and the exceptions",
+        page = Writer(self.functions, "stint-promises", "what a limiter promises, and all that stint.h names in capitals",
                       self.version, 7)
         page.macro("Sh", "DESCRIPTION")
-        page.block(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", before.split("\n", 1)[1]).split("\n"))
-        for title, body in zip(sections[::2], sections[1::2]):
+        page.block(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", self.before.split("\n", 1)[1]).split("\n"))
+        for title, body in self.promises.items():
             page.macro("Sh", title)
-            if "- **" in body:  # letters: tags of a list, whose text begins in one column
-                body = re.sub(r"^  ", "     ", body, flags=re.MULTILINE)
-                body = re.sub(r"^- \*\*(\w+)\*\* ", lambda match: f" {match[1]:<4}", body, flags=re.MULTILINE)
-            page.block(body.split("\n"))
+            page.block(list(self.tags(body.split("\n"))))
         page.see_also("stint")
         return "\n".join(page.lines) + "\n"
+
+    @staticmethod
+    def tags(lines):
+        """Of items that begin with a letter or word in bold: the word as a list's tag, its text in one column."""
+        column = 2
+        for line in lines:
+            word = re.match(r"- \*\*(\w+)\*\* ", line)
+            if word:
+                column = len(word[1]) + 3
+                line = f" {word[1]}  {line[word.end():]}"
+            elif not line.startswith("  "):
+                column = 2
+            elif column > 2:
+                line = " " * column + line[2:]
+            yield line
 
     def types(self, page):
         page.macro("Sh", "CONSTANTS")
         in_list = False
         for comment, name, value, behind in re.findall(
                 r"(/\*.*?\*/)\n|^#define (STINT_[A-Z0-9_]+) +(\d+)U?L?L?\b(?: +(/\*.*?\*/))?$",
-                self.between.split("/* opaque */")[1], re.MULTILINE | re.DOTALL):
+                self.numbers, re.MULTILINE | re.DOTALL):
             if bool(name) != in_list:  # else it is a comment that stands alone
                 page.macro(*(["Bl", "-tag", "-width", "Ds"] if name else ["El"]))
                 in_list = bool(name)
@@ -523,12 +537,11 @@ def main(arguments):
     if arguments[0] == "--list":
         print("\n".join(sorted(names(Path(arguments[1]).read_text()))))
         return
-    if arguments[0] == "--promises":
-        directory, header, page = map(Path, arguments[1:])
-        (directory / "stint-promises.7").write_text(Manual(header.read_text(), []).promises_page(page.read_text()))
-        return
-    directory, header, *examples = map(Path, arguments)
-    for name, text in Manual(header.read_text(), [path.read_text() for path in examples]).pages().items():
+    only_promises = arguments[0] == "--promises"
+    directory, *sources = map(Path, arguments[only_promises:])
+    header, promises, *examples = [path.read_text() for path in sources]
+    manual = Manual(header, promises, examples)
+    for name, text in ({"stint-promises.7": manual.promises_page()} if only_promises else manual.pages()).items():
         (directory / name).write_text(text)
 
 

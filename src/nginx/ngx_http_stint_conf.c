@@ -292,7 +292,7 @@ static char *ngx_http_stint_zone_parameter(ngx_conf_t *cf, ngx_str_t *value, ngx
 }
 
 /* A name is found by its whole key, of which a small table in memory has not all bits (promise I of
- * stint.h). */
+ * doc/promises.md). */
 static char *ngx_http_stint_check_labels(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     ngx_uint_t policies = ngx_max(zone->options.max_policies, 64);
 

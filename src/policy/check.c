@@ -67,7 +67,7 @@ uint64_t stint_policy_value(const struct stint_policy *policy, enum option optio
 #define BIT(option) (UINT32_C(1) << (option))
 #define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
 
-/* What does not go together: the table of stint.h, above struct stint_policy, each pair once. The
+/* What does not go together: the table of doc/promises.md (WHAT GOES TOGETHER), each pair once. The
  * first pair that a policy has is told, so a ban stands before what it needs. */
 static const struct {
     enum option option;

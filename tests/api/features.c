@@ -385,7 +385,7 @@ TEST(test_waits_do_not_wrap) {
     stint_close(limiter);
 }
 
-/* What stint.h says that smooth windows grant under steady demand, beside a bucket. */
+/* What doc/promises.md says that smooth windows grant (SMOOTH WINDOWS), beside a bucket. */
 TEST(test_smooth_under_steady_demand) {
     static const struct {
         const char *text;

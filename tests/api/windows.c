@@ -499,7 +499,7 @@ TEST(test_policies) {
 
 /* ---- What goes together ---------------------------------------------------------------------- */
 
-/* The table of stint.h, above struct stint_policy, once more: what each has that does not go with
+/* The table of doc/promises.md (WHAT GOES TOGETHER) once more: what each has that does not go with
  * one of those before it. */
 enum feature {
     BELOW,

@@ -3,7 +3,7 @@
  *
  * A table whose file is cut off while processes use it: before each step of each call, beside
  * threads that decide, under readers, and before forks. Nobody dies of it who has a handler, no
- * call is without end, and what comes after is told as stint.h says (SHARED TABLES). */
+ * call is without end, and what comes after is told as doc/promises.md says (SHARED TABLES). */
 #include "base/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"

@@ -135,7 +135,7 @@ static uint64_t bucket_time(const struct stint_policy *policy) {
     return is_bucket(policy) ? tick_at(policy->burst * token_time(policy)) : 0;
 }
 
-/* The table above struct stint_policy, and the ranges in it. */
+/* The table of WHAT GOES TOGETHER, and the ranges in struct stint_policy. */
 bool model_valid(const struct stint_policy *policy) {
     const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
     const bool per_key = policy->flags & STINT_START_PER_KEY, back = looks_back(policy);

@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The stint authors
  *
  * The rules of the limiter in the plainest way: one key by one policy, one request at a time. They
- * are written from stint.h alone, which the comments quote, and share nothing with src/.
+ * are written from the contract alone (stint.h and doc/promises.md), which the comments quote, and
+ * share nothing with src/.
  *
  * A key is a value that is copied by assignment: who does not know in which state it is tries each.
- * What stint.h leaves open is a set of answers: model_allows says whether a verdict is one of them.
+ * What these leave open is a set of answers: model_allows says whether a verdict is one of them.
  * What a table adds is not said here: which keys have slots, and at which of several times a late
  * caller is decided. */
 #ifndef STINT_TESTS_MODEL_H

@@ -1560,8 +1560,8 @@ static bool some_without_slot(void) {
     return false;
 }
 
-/* What stint.h leaves open of a call that meets others: its answer need be in no order. It is held
- * against A, B, C and H all the same. */
+/* What the contract leaves open of a call that meets others: its answer need be in no order. It is
+ * held against A, B, C and H all the same. */
 static bool is_open(const struct call *call) {
     const struct act *act = call->act;
 
@@ -1569,7 +1569,7 @@ static bool is_open(const struct call *call) {
      * or has no slot any more. A batch is one request after the other. */
     if (act->verb == CHANGE || act->verb == APPLY || act->verb == REMOVE || act->verb == BATCH)
         return true;
-    /* An override "holds for decisions that begin after this call", and "takes a slot": one that
+    /* An override "holds for decisions that begin after the call", and "takes a slot": one that
      * has none by then, as the table is full, or as its window is over by the clock, and not by a
      * late caller's time. Of a bucket "requests between the two go by the new limit and the old
      * instant". */

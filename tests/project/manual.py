@@ -67,7 +67,7 @@ class Manual(unittest.TestCase):
         """Each word of them is in the pages as often as it was, or more."""
         body = self.header[self.header.index("A  Never over-admits"):]
         promises = (SOURCE / "doc" / "promises.md").read_text().split("## ", 1)[1]
-        comments = re.sub(r"/\* -{4} .*? -+ \*/|^ \* ARGUMENTS.*|^#.*?INIT.*|/\* STINT_H \*/", "", body,
+        comments = re.sub(r"/\* ([-=])\1{3} .*? \1+ \*/|^#.*?INIT.*|/\* STINT_H \*/", "", body,
                           flags=re.MULTILINE)
         top, rest = comments.split("#ifndef STINT_H")
         rest = rest.split("/* opaque */")[1]

@@ -296,8 +296,10 @@ class Header(Case):
             self.assertRegex(value, r"^\d+(U|ULL)?$", name)
 
     def test_programs_of_its_comments(self):
-        """They compile without a warning, among names that they leave to their reader."""
-        programs = [program for program in re.findall(r"((?:^ *\*(?:     .*)?\n|^ *\*     .*\*/\n)+)", header(), re.MULTILINE)
+        """And those of doc/promises.md: they compile without a warning, among names that they leave to their reader."""
+        promises = re.sub("^(?=    |$)", " * ", (SOURCE / "doc" / "promises.md").read_text(), flags=re.MULTILINE)
+        programs = [program for program in re.findall(r"((?:^ *\*(?: |     .*)?\n|^ *\*     .*\*/\n)+)", header() + promises,
+                                                      re.MULTILINE)
                     if re.search(r"\bstint_\w+\(.*;", program)]
         self.assertEqual(len(programs), 4)
         for number, program in enumerate(programs):

@@ -205,8 +205,33 @@ class Protocol(unittest.TestCase):
         self.assertLessEqual(self.orders, cited)
 
 
+class Contract(unittest.TestCase):
+    """stint.h and doc/promises.md."""
+
+    def setUp(self):
+        self.header = (SOURCE / "include" / "stint.h").read_text()
+        self.promises = (SOURCE / "doc" / "promises.md").read_text()
+
+    def test_header_is_short(self):
+        """Who opens it sees how a limiter is opened at once."""
+        lines = self.header.split("\n")
+        self.assertLessEqual(len(lines) - 1, 1000)
+        self.assertLess([number for number, line in enumerate(lines, 1) if re.match(r"STINT_API.*\bstint_open\(", line)],
+                        [120])
+
+    def test_sections_exist(self):
+        """Words in capitals, alone in brackets, are a section; and stint.h names each."""
+        sections = set(re.findall(r"^## (.*)", self.promises, re.MULTILINE))
+        cited = {re.sub(r"[\s*]+", " ", words)
+                 for words in re.findall(r"\(([A-Z]{4,}(?:[\s*]+[A-Z]+)*)\)", self.header + self.promises)}
+        self.assertGreater(len(cited), 15)
+        self.assertEqual(cited - sections, {"GCRA"})
+        flat = re.sub(r"[\s*]+", " ", self.header)
+        self.assertEqual({section for section in sections if section not in flat}, {"EXCEPTIONS"})
+
+
 class Model(unittest.TestCase):
-    """The tests' model is written from stint.h alone."""
+    """The tests' model is written from the contract alone."""
 
     def test_it_quotes_the_header(self):
         def flat(text):

@@ -10,8 +10,8 @@
  * alike? The search is that of Wing and Gong (1993), with Lowe's memory of the states that it has
  * been in (2017). A call of a thread that stopped may have had its effect or not.
  *
- * The model is that of model.h, one record per key and policy. It is exact but for what stint.h
- * leaves open:
+ * The model is that of model.h, one record per key and policy. It is exact but for what the
+ * contract leaves open:
  *
  *  - A call is decided at the time that it was given, or that it read; that time is in its verdict.
  *    One that is later than the allowance may be decided at the time that the clock said during the
@@ -44,9 +44,9 @@
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
  *    another call's, or are there for a late one; a stray token may count as one. As many find no
  *    slot as stint_policy_stats says. Whoever stopped between loses one.
- *  - Striped keys are no single counter (stint.h says what their verdicts estimate). Each verdict
- *    is the model's on some count, A and B hold for each window, and one refusal of each is its
- *    first.
+ *  - Striped keys are no single counter (STRIPED POLICIES says what their verdicts estimate). Each
+ *    verdict is the model's on some count, A and B hold for each window, and one refusal of each is
+ *    its first.
  *    B: a request is refused only if its cost did not fit beside the tokens that it may have seen,
  *    also those of B1, B4 and B5.
  *  - What is charged stops at what a count holds, and is none of the tokens granted (A).
@@ -67,7 +67,7 @@
  *    begun; and so far may a refund or a reset bring it. Of one that was full in between a refusal
  *    is a first one or not. A stray token is a ns. Buckets have no overrides and no bans here, and
  *    of their numbers the burst alone changes.
- *  - stint_decide_all is left out: it is not one operation, as stint.h says.
+ *  - stint_decide_all is left out: it is not one operation (B4, GROUPS).
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
  * after each of their atomic operations as well: a broken one need not show in an answer at

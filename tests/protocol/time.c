@@ -188,7 +188,7 @@ static uint64_t windows_held(const struct stint_policy *policy) {
 /* The clock goes from `at` to `at - step`. Promise H: a slot may be ahead of the clock by its
  * window and the allowance of 60 s. Up to that its key stays in its window, with what it has used:
  * nothing is counted twice. Beyond, it starts anew in the window of now. Either way it is not held
- * up for longer than stint.h says. */
+ * up for longer than H says. */
 static void check_back(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
 
