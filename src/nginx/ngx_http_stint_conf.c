@@ -72,16 +72,24 @@ void *ngx_http_stint_create_main_conf(ngx_conf_t *cf) {
 
     if (smcf == NULL ||
         ngx_array_init(&smcf->zones, cf->pool, 1, sizeof(ngx_http_stint_zone_t *)) != NGX_OK ||
-        ngx_array_init(&smcf->demands, cf->pool, 4, sizeof(ngx_http_stint_demand_t)) != NGX_OK) {
+        ngx_array_init(&smcf->limits, cf->pool, 4, sizeof(ngx_http_stint_limit_t *)) != NGX_OK) {
         return NULL;
     }
     return smcf;
 }
 
+/* All lines are read, and no level has inherited yet. */
+char *ngx_http_stint_init_main_conf(ngx_conf_t *cf, void *conf) {
+    return ngx_http_stint_check_names(cf) == NGX_OK && ngx_http_stint_check_limits(cf) == NGX_OK
+               ? NGX_CONF_OK
+               : NGX_CONF_ERROR;
+}
+
 void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf) {
     ngx_http_stint_loc_conf_t *slcf = ngx_pcalloc(cf->pool, sizeof(*slcf));
 
-    if (slcf == NULL) {
+    if (slcf == NULL ||
+        ngx_array_init(&slcf->limits, cf->pool, 1, sizeof(ngx_http_stint_limit_t *)) != NGX_OK) {
         return NULL;
     }
     slcf->status_code = NGX_CONF_UNSET_UINT;
@@ -107,19 +115,76 @@ static ngx_uint_t ngx_http_stint_returns(const ngx_conf_t *cf) {
     return 0;
 }
 
+/* A limit of the level above comes to one that has limits of the other kind. */
+static char *ngx_http_stint_check_beside(ngx_conf_t *cf, const ngx_http_stint_limit_t *own,
+                                         const ngx_http_stint_limit_t *above, ngx_uint_t n) {
+    const char *kind = above->kind == NGX_HTTP_STINT_RATE ? "rate" : "in-flight";
+
+    if (above->zone != own->zone) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "the limits of one level must be of one zone: \"%V\", and it inherits \"%V\" "
+                      "of %V:%ui (\"stint_limit off %s\" ends that) in %V:%ui",
+                      &own->zone->name, &above->zone->name, &above->place.file, above->place.line,
+                      kind, &own->place.file, own->place.line);
+        return NGX_CONF_ERROR;
+    }
+    if (n == STINT_ALL_MAX) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "more than %d limits at one level with those that it inherits in %V:%ui",
+                      STINT_ALL_MAX, &own->place.file, own->place.line);
+        return NGX_CONF_ERROR;
+    }
+    if (ngx_test_config) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the limit of %V:%ui holds here, too, which 0.3 dropped: \"stint_limit off "
+                      "%s\" ends it, in %V:%ui",
+                      &above->place.file, above->place.line, kind, &own->place.file,
+                      own->place.line);
+    }
+    return NGX_CONF_OK;
+}
+
+/* The limits of a kind that a level does not have are those of the level above, as of limit_req and
+ * limit_conn. */
+static char *ngx_http_stint_inherit(ngx_conf_t *cf, const ngx_http_stint_loc_conf_t *prev,
+                                    ngx_http_stint_loc_conf_t *conf) {
+    ngx_http_stint_limit_t **above = prev->limits.elts, **own = conf->limits.elts, **pushed;
+    const ngx_http_stint_limit_t *first = conf->limits.nelts != 0 ? own[0] : NULL;
+    ngx_uint_t ended = conf->off;
+
+    for (ngx_uint_t i = 0; i < conf->limits.nelts; i++) {
+        ended |= own[i]->kind;
+    }
+    for (ngx_uint_t i = 0; i < prev->limits.nelts; i++) {
+        if ((above[i]->kind & ~ended) == 0) {
+            continue;
+        }
+        if (first != NULL &&
+            ngx_http_stint_check_beside(cf, first, above[i], conf->limits.nelts) != NGX_CONF_OK) {
+            return NGX_CONF_ERROR;
+        }
+        pushed = ngx_array_push(&conf->limits);
+        if (pushed == NULL) {
+            return NGX_CONF_ERROR;
+        }
+        *pushed = above[i];
+    }
+    return NGX_CONF_OK;
+}
+
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     ngx_http_stint_loc_conf_t *prev = parent;
     ngx_http_stint_loc_conf_t *conf = child;
+    ngx_http_stint_limit_t **limits = conf->limits.elts;
 
-    if (conf->limits.elts != NULL && ngx_http_stint_returns(cf)) {
+    if (conf->limits.nelts != 0 && ngx_http_stint_returns(cf)) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "\"return\" answers before \"stint_limit\" decides: nothing is limited at "
                       "this level, in %V:%ui",
-                      &conf->place.file, conf->place.line);
+                      &limits[0]->place.file, limits[0]->place.line);
     }
-    if (conf->limits.elts == NULL && !conf->off) {
-        conf->limits = prev->limits;
-        conf->zone = prev->zone;
+    if (ngx_http_stint_inherit(cf, prev, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
     ngx_conf_merge_uint_value(conf->status_code, prev->status_code, NGX_HTTP_TOO_MANY_REQUESTS);
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);

@@ -32,7 +32,8 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_LIMIT] = {"limit", "is not a number, the policy's is taken"},
     [NGX_HTTP_STINT_LOG_CHARGE] = {"charge", "is not a number, nothing is charged"},
     [NGX_HTTP_STINT_LOG_POLICY] = {"policy",
-                                   "is unknown, so the default is taken, if there is one"},
+                                   "is unknown, or of the other kind (in-flight or a rate), so the "
+                                   "default is taken, if there is one"},
     [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
 };
 

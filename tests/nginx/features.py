@@ -272,7 +272,7 @@ class Plans(Case):
             self.assertEqual(statuses("", "c"), [200] * 6)
             self.assertEqual(statuses("gold\t", "c"), [200] * 6)
             self.assertEqual(statuses("fre", "a"), [200] * 6)
-            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, so the default is taken, if there is one')
+            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, .*so the default is taken, if there is one')
             self.assertLessEqual(len(found), server.WORKERS)
             self.assertLessEqual(set(found), {"gold", "gold\\x09", "fre"})
 
@@ -405,6 +405,45 @@ class Buckets(Case):
             for i, level, theirs, ours in (0, "error", 2, 1), (1, "warn", 2, 1), (7, "warn", 2, 1):
                 self.assertEqual([len(server.logged(rf"\[{level}\] .*limiting .*{name}{i}\"")) for name in "rp"],
                                  [theirs, ours])
+
+    # Of a level within one with 5 requests a year and 3 at once: stint's limits, nginx's if it has such, and
+    # how many of 9 requests get through at once.
+    LEVELS = (
+        ("", "", 3),
+        ("stint_limit z api $arg_k;", "limit_req zone=api burst=6 nodelay;", 3),
+        ("stint_limit z more $arg_k;", "limit_conn more 6;", 5),
+        ("stint_limit z more $arg_k; stint_limit z api $arg_k;", "limit_conn more 6; limit_req zone=api burst=6 nodelay;", 6),
+        ("stint_limit off in-flight; stint_limit z api $arg_k;", None, 7),
+        ("stint_limit off rate; stint_limit z more $arg_k;", None, 6),
+        ("stint_limit off in-flight;", None, 5), ("stint_limit off rate;", None, 3),
+        ("stint_limit off;", None, 9), ("stint_limit off rate; stint_limit off in-flight;", None, 9))
+
+    def test_limits_of_a_kind_are_inherited_apart(self):
+        """Also by the level below that one, and if a policy stands in a later line."""
+        server = Server(module.MODULE, workers=1)
+        (server.www / "long").write_bytes(b"x" * 1000000)
+        end = f"alias {server.www}/long; limit_rate 2000;"
+        whose = {"theirs": "limit_conn few 3; limit_req zone=all burst=4 nodelay;",
+                 "ours": "stint_limit z few $arg_k; stint_limit z all $arg_k;"}
+        locations = dict(whose)
+        for i, levels in enumerate(self.LEVELS):
+            for name, inner in zip(("ours", "theirs"), levels):
+                if inner is not None:
+                    locations[name] += location(f"/{name}{i}", inner, end, location(f"/{name}{i}/below", end))
+        server.configure("".join(f"limit_conn_zone $arg_k zone={zone}:1m;" for zone in ("few", "more")) +
+                         "".join(f"limit_req_zone $arg_k zone={zone}:1m rate=1r/m;" for zone in ("all", "api")) +
+                         "stint_zone z entries=1k; limit_req_status 429; limit_conn_status 429;",
+                         "".join(location(f"/{name}", text) for name, text in locations.items()))
+        server.edit(("\n    }\n}\n", f"\n    }} stint_policy z 3/1h in-flight name=few;stint_policy z 5{PER_LONG} name=all;"
+                     f"stint_policy z 6/1h in-flight name=more;stint_policy z 7{PER_LONG} name=api;\n}}\n"))
+        with server:
+            for i, (_, theirs, most) in enumerate(self.LEVELS):
+                for path in [f"/ours{i}", f"/ours{i}/below"] + ([] if theirs is None else [f"/theirs{i}"]):
+                    with self.subTest(path=path):
+                        connections = server.begin(9, f"{path}?k={path}")
+                        statuses = [connection.getresponse().status for connection in connections]
+                        self.assertEqual(sorted(statuses), [200] * most + [429] * (9 - most))
+                        close(connections)
 
     def test_what_a_banned_key_has(self):
         """It is the burst, as before the ban; by a limit of its own what the same times hold of it."""

@@ -841,14 +841,17 @@ class Mistakes(Case):
     def test_limit(self):
         http = "stint_zone z entries=1k; stint_policy z 1/s name=p;"
         number = 'invalid number of arguments in "stint_limit" directive'
-        both = '"stint_limit" directive has limits and "off" at one level'
+        both = '"stint_limit" has limits and "off" of one kind at one level,'
         duplicate = '"stint_limit" directive is duplicate'
         self.check(
             http, "stint_limit %s; #!", ("z p", number), ("on", number),
             ("z q $uri", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
             ("y p $uri", r'unknown stint zone "y" \(there is "z"\)'),
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
-            ("off;\nstint_limit z p $uri", both), ("z p $uri;\nstint_limit off", both),
+            ("off rate;\nstint_limit off", duplicate), ("off all", 'directive takes "off", "off rate" or "off in-flight"'
+             ", or a zone, a policy and a key"),
+            ("off;\nstint_limit z p $uri", both), ("z p $uri; stint_limit off", both),
+            ("off rate;\nstint_limit z p $uri", both),
             ('z p ""', 'the key of "stint_limit" is empty: no request would be limited'),
             *((f"z p {key} prefix=24", f'"prefix=24" needs a key that is an address, and "{re.escape(key)}" '
                "is none: all requests would be one key")
@@ -878,6 +881,16 @@ class Mistakes(Case):
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),
                    ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'))
+        self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
+                   ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
+                    'kind: "default=" tells which,'))
+        other = http + "stint_policy z 9/s in-flight name=f; stint_zone y entries=1k; stint_policy y 1/s name=p;"
+        self.check(other, "%s\nlocation / {\nstint_limit y p $uri; #!\n}",
+                   ("stint_limit z f $uri;", r'of one zone: "y", and it inherits "z" of \S+:\d+ \("stint_limit off '
+                    r'in-flight" ends that\)'))
+        self.check(other, "".join(f"stint_limit z p {i};\n" for i in range(32)) + "location / {\nstint_limit z f 0; #!\n"
+                   "%s\n}", ("".join(f"stint_limit z f {i};\n" for i in range(1, 33)),
+                             "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
                    ("3/s", r'unknown stint policy "3/s" of zone "z" \(it has "p", "2/second"\)'))
         self.check(http + "stint_zone y entries=1k; stint_policy y 1/s name=p;",
@@ -911,18 +924,24 @@ class Mistakes(Case):
         configuration = Server(
             MODULE, "stint_zone y entries=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z entries=1k;\n"
             "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
-            "stint_policy z 1/s name=r reserve=2;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
+            "stint_policy z 1/s name=r reserve=2; stint_policy z 9/s in-flight name=f;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
             location("/a", limit + " #!", "return 204;") +
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
             location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
-            location("/f", "return 204;") + limit)
+            location("/f", "return 204;") +
+            "location /g { stint_limit z f k; #!\n" + location("/g/a", "stint_limit z r k delay; #!") +
+            location("/g/b", "stint_limit off in-flight; stint_limit z r k delay;") + location("/g/c") + "}" + limit)
+        server_level = configuration.line_of("}" + limit)
         lines = configuration.configuration.read_text().splitlines()
         warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
         self.assertEqual(sorted(int(number) for _, number in warned),
                          [i for i, line in enumerate(lines, 1) if line.endswith("#!")])
+        rate, flight = (f"the limit of {configuration.configuration}:{line} holds here, too, which 0.3 dropped: "
+                        f'"stint_limit off {kind}" ends it' for kind, line in (
+                            ("rate", server_level), ("in-flight", configuration.line_of("stint_limit z f"))))
         self.assertEqual({said for said, _ in warned}, {
-            'no "stint_limit" goes by the zone "y", so it limits nothing',
+            rate, flight, 'no "stint_limit" goes by the zone "y", so it limits nothing',
             'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
             '"return" answers before "stint_limit" decides: nothing is limited at this level'})
 
