@@ -51,11 +51,27 @@ void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone
     }
 }
 
+/* What a key has used. Returns the end of the text. */
+static u_char *ngx_http_stint_used(u_char *at, const struct stint_verdict *verdict,
+                                   const struct stint_policy *policy) {
+    uint32_t reserved =
+        verdict->used > verdict->capacity
+            ? (uint32_t)ngx_min(verdict->used - verdict->capacity, policy->max_reserved)
+            : 0;
+
+    if (verdict->capacity == 0) {
+        return ngx_sprintf(at, "banned, %uD used", verdict->used);
+    }
+    at = ngx_sprintf(at, "%uD of %uD used", verdict->used - reserved, verdict->capacity);
+    return reserved == 0 ? at : ngx_sprintf(at, ", %uD reserved", reserved);
+}
+
 /* Once for a key and window, so that an attacker does not fill the disk. If the key is banned by
  * it, that is the one line on the ban: later refusals only read. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict) {
     u_char ban[sizeof(", would be banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
+    u_char used[sizeof(" of  used,  reserved") + 3 * NGX_INT32_LEN];
     u_char network[NGX_HTTP_STINT_NETWORK], *at = ban;
     ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
@@ -73,12 +89,13 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
         at = ngx_sprintf(at, ", overridden");
     }
     *at = '\0';
+    *ngx_http_stint_used(used, verdict, &ctx->policies[i]->policy) = '\0';
     ngx_log_error(ctx->log_level, r->connection->log, 0,
-                  "limiting requests%s%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
+                  "limiting requests%s%s, %s, by policy \"%V\" in zone \"%V\"",
                   ctx->dry_run ? ", dry run"
                   : shadow     ? ", shadow"
                                : "",
-                  ban, verdict->used, verdict->capacity, &ctx->policies[i]->name, &ctx->zone->name);
+                  ban, used, &ctx->policies[i]->name, &ctx->zone->name);
     ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
 }
 

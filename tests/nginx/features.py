@@ -606,6 +606,14 @@ class Waiting(Case):
             close(connections)
             until(lambda: status(server)["held"] == 0, "nothing to be held")
 
+    def test_what_is_reserved_is_told(self):
+        with self.holding("1/day reserve=5", "delay=30d", workers=1) as server:
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            connections = self.hold(server, 5)
+            self.assertEqual(server.get("/file?user=a").status, 429)
+            self.assertEqual(len(server.logged("limiting requests, 1 of 1 used, 5 reserved, by policy")), 1)
+            close(connections)
+
     def test_a_reload_waits_for_them(self):
         with self.holding("1/s reserve=3", workers=1) as server:
             with ThreadPoolExecutor(4) as pool:

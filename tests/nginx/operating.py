@@ -249,7 +249,7 @@ class Overrides(Filed):
             response = server.get("/file?user=b")
             for field in response["Retry-After"], response["RateLimit"].split("t=")[1]:
                 self.assertIn(int(field), range(3500, 3602))
-            self.assertEqual(len(server.logged("limiting requests, overridden, 0 of 0 used")), 1)
+            self.assertEqual(len(server.logged("limiting requests, overridden, banned, 0 used, by policy")), 1)
 
     def test_of_a_client_not_of_its_network(self):
         with self.filed(f"stint_policy z 2{PER_LONG} overrides name=host;"
