@@ -150,7 +150,7 @@ static char *ngx_http_stint_inherit(ngx_conf_t *cf, const ngx_http_stint_loc_con
                                     ngx_http_stint_loc_conf_t *conf) {
     ngx_http_stint_limit_t **above = prev->limits.elts, **own = conf->limits.elts, **pushed;
     const ngx_http_stint_limit_t *first = conf->limits.nelts != 0 ? own[0] : NULL;
-    ngx_uint_t ended = conf->off;
+    ngx_uint_t ended = conf->page != NULL ? NGX_HTTP_STINT_KINDS : conf->off;
 
     for (ngx_uint_t i = 0; i < conf->limits.nelts; i++) {
         ended |= own[i]->kind;
@@ -175,6 +175,7 @@ static char *ngx_http_stint_inherit(ngx_conf_t *cf, const ngx_http_stint_loc_con
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     ngx_http_stint_loc_conf_t *prev = parent;
     ngx_http_stint_loc_conf_t *conf = child;
+    ngx_http_core_loc_conf_t *clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     ngx_http_stint_limit_t **limits = conf->limits.elts;
 
     if (conf->limits.nelts != 0 && ngx_http_stint_returns(cf)) {
@@ -185,6 +186,9 @@ char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     }
     if (ngx_http_stint_inherit(cf, prev, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
+    }
+    if (conf->page == NULL && clcf->noname) { /* an "if", with the handler of its location */
+        conf->page = prev->page;
     }
     ngx_conf_merge_uint_value(conf->status_code, prev->status_code, NGX_HTTP_TOO_MANY_REQUESTS);
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);

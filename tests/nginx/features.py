@@ -1029,6 +1029,21 @@ class Pages(Case):
             server.statuses(2, "/banning?user=a")
             self.assertEqual(top()[0], ["a", "banning", 1, 2])
 
+    def test_they_are_not_limited_by_what_they_inherit(self):
+        """But by limits of their own; also in an `if`."""
+        more = "if ($arg_if) { add_header X-If there; }"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 1{PER_LONG} name=p; stint_limit z p k;",
+                        "".join(location(f"/{name}", f"{page} z;", more) + location(
+                            f"/own/{name}", "stint_limit z p $uri;", f"{page} z;", more)
+                            for name, page in (("status", "stint_status_page"), ("metrics", "stint_metrics")))) as server:
+            self.assertEqual(server.statuses(2), [200, 429])
+            for name in "status", "metrics":
+                pages = [server.get(f"/{name}{query}") for query in ("", "?if=1")]
+                self.assertEqual([(page.status, page["X-If"]) for page in pages], [(200, None), (200, "there")])
+                self.assertIn(b"policies", pages[1].body)
+                self.assertEqual([server.get(f"/own/{name}{query}").status for query in ("?if=1", "?if=1", "")],
+                                 [200, 429, 429])
+
     def test_no_more_than_20_keys(self):
         """None without labels."""
         for zone, keys in ("entries=7k labels=1k", 20), ("entries=1k", 0):

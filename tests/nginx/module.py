@@ -42,7 +42,7 @@ def location(name, *directives):
     return f"location {name} {{\n" + "\n".join(directives) + "\n}\n"
 
 
-STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
+STATUS = location("/status", "stint_status_page z;", "access_log off;")
 
 
 class Case(unittest.TestCase):
