@@ -90,6 +90,7 @@ typedef struct {
 typedef struct {
     ngx_array_t zones;  /* of ngx_http_stint_zone_t * */
     ngx_array_t limits; /* of ngx_http_stint_limit_t *, all that there are */
+    ngx_uint_t warned;  /* bits, of directives that are left over */
 } ngx_http_stint_main_conf_t;
 
 /* A number that each request has of its own, or not. */

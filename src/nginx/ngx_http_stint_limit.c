@@ -69,25 +69,31 @@ static const ngx_str_t ngx_http_stint_addresses[] = {
     ngx_string("server_addr"),         ngx_string("http_x_forwarded_for"),
 };
 
+/* A variable of nginx or of a line before; NULL: there is none of that name. */
+static const ngx_http_variable_t *ngx_http_stint_find_variable(ngx_conf_t *cf,
+                                                               const ngx_str_t *name) {
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_hash_key_t *known = cmcf->variables_keys->keys.elts;
+
+    for (ngx_uint_t i = 0; i < cmcf->variables_keys->keys.nelts; i++) {
+        if (ngx_http_stint_same(name, &known[i].key)) {
+            return known[i].value;
+        }
+    }
+    return NULL;
+}
+
 /* Whether a variable may be an address: one of those, or one that the configuration (map, geo, set)
  * or the request makes. */
 static ngx_uint_t ngx_http_stint_may_be_address(ngx_conf_t *cf, const ngx_str_t *name) {
-    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    const ngx_hash_key_t *known = cmcf->variables_keys->keys.elts;
+    const ngx_http_variable_t *variable = ngx_http_stint_find_variable(cf, name);
 
     for (size_t i = 0; i < sizeof(ngx_http_stint_addresses) / sizeof(*name); i++) {
         if (ngx_http_stint_same(name, &ngx_http_stint_addresses[i])) {
             return 1;
         }
     }
-    for (ngx_uint_t i = 0; i < cmcf->variables_keys->keys.nelts; i++) {
-        if (ngx_http_stint_same(name, &known[i].key)) {
-            const ngx_http_variable_t *variable = known[i].value;
-
-            return (variable->flags & NGX_HTTP_VAR_CHANGEABLE) != 0;
-        }
-    }
-    return 1;
+    return variable == NULL || (variable->flags & NGX_HTTP_VAR_CHANGEABLE) != 0;
 }
 
 /* Whether a key may be an address: its variables may be, and its text is digits, dots, colons. */
@@ -172,6 +178,12 @@ static char *ngx_http_stint_parse_delay(ngx_conf_t *cf, ngx_str_t *text,
                            "invalid delay \"delay=%V\": it must be a time, such as 5s or 500ms",
                            text);
         return NGX_CONF_ERROR;
+    }
+    if (isdigit(text->data[text->len - 1])) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"delay=%V\" is a time, and without a unit in ms; in limit_req it is a "
+                           "number of requests, which is here the policy's \"burst=\"",
+                           text);
     }
     limit->max_delay = (ngx_msec_t)delay;
     return NGX_CONF_OK;
@@ -282,6 +294,13 @@ static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen,
     }
     if (limit->charge != NULL && limit->cost.value == NULL && limit->cost.otherwise == 0) {
         return "has \"charge=\" with \"cost=0\": nothing would be taken first";
+    }
+    if (limit->charge != NULL && ngx_http_script_variables_count(&limit->charge->value) == 0) {
+        ngx_conf_log_error(
+            NGX_LOG_WARN, cf, 0,
+            "\"charge=%V\" is what each response costs: a variable, such as a map of "
+            "$status, tells which ones do",
+            &limit->charge->value);
     }
     if (limit->charge != NULL && !limit->late) {
         ngx_http_stint_warn_of_late(cf, &limit->charge->value);
@@ -445,6 +464,24 @@ static ngx_int_t ngx_http_stint_set_kind(ngx_conf_t *cf, ngx_http_stint_limit_t 
     return NGX_OK;
 }
 
+/* Warns of a key that is one text for all requests, where a variable was meant. */
+static void ngx_http_stint_warn_of_name(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_http_variable_t *prefixes = cmcf->prefix_variables.elts;
+    const ngx_str_t *key = &limit->key->value;
+    ngx_uint_t found = ngx_http_stint_find_variable(cf, key) != NULL;
+
+    for (ngx_uint_t i = 0; i < cmcf->prefix_variables.nelts; i++) {
+        found |= key->len > prefixes[i].name.len &&
+                 ngx_memcmp(key->data, prefixes[i].name.data, prefixes[i].name.len) == 0;
+    }
+    if (found) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the key \"%V\" is one for all requests: \"$%V\" is a variable, in %V:%ui",
+                      key, key, &limit->place.file, limit->place.line);
+    }
+}
+
 /* What it asks of its policy. */
 static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
     const ngx_http_stint_policy_t *policy = limit->policy;
@@ -480,6 +517,7 @@ ngx_int_t ngx_http_stint_check_limits(ngx_conf_t *cf) {
     ngx_http_stint_limit_t **limits = smcf->limits.elts;
 
     for (ngx_uint_t i = 0; i < smcf->limits.nelts; i++) {
+        ngx_http_stint_warn_of_name(cf, limits[i]);
         if ((limits[i]->policy != NULL && ngx_http_stint_check_policy(cf, limits[i]) != NGX_OK) ||
             ngx_http_stint_set_kind(cf, limits[i]) != NGX_OK) {
             return NGX_ERROR;

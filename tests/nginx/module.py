@@ -301,6 +301,11 @@ class Cost(Case):
                 ("20/minute", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response '
                  'is made, and $bytes_sent is known only later: "late" charges at the end in'),
                 ("20/minute", "charge=1${request_time}0", "and $request_time is known only later"),
+                ("20/minute", "charge=401", '"charge=401" is what each response costs: a variable, such as a map of $status, '
+                 "tells which ones do in"),
+                ("20/minute reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a '
+                 """number of requests, which is here the policy's "burst=" in"""),
+                ("20/minute reserve=5", "delay=8ms", None),
                 ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z entries=1k; stint_policy z {http} name=p;",
@@ -903,7 +908,8 @@ class Mistakes(Case):
             "stint_zone z entries=1k;", "%s; #!", ("stint_status 200", "value must be between 400 and 599"),
             ("stint_status many", '"stint_status" directive invalid number'),
             ("stint_status 429;\nstint_status 503", '"stint_status" directive is duplicate'),
-            ("stint_headers all", 'invalid value "all"'), ("stint_log_level debug", 'invalid value "debug"'),
+            ("stint_headers on", '"stint_headers" directive takes off, draft, legacy or both'),
+            ("stint_log_level debug", '"stint_log_level" directive takes info, notice, warn or error'),
             ("stint_dry_run yes", 'invalid value "yes" in "stint_dry_run" directive, it must be "on" or "off"'),
             *((wrong, f'"{wrong.split()[0]}" directive is not allowed here')
               for wrong in ("stint_status_page z", "stint_metrics z", "stint_zone y entries=1k")))
@@ -929,10 +935,13 @@ class Mistakes(Case):
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
             location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
-            location("/f", "return 204;") +
+            location("/f", "return 204;") + location("/h", "stint_limit off;", "return 204;") +
+            location("/i", "stint_limit off;", *(location(f"/i/{key}", f"stint_limit z p {key}; #!")
+                                                 for key in ("remote_addr", "http_x", "made"))) +
             "location /g { stint_limit z f k; #!\n" + location("/g/a", "stint_limit z r k delay; #!") +
-            location("/g/b", "stint_limit off in-flight; stint_limit z r k delay;") + location("/g/c") + "}" + limit)
-        server_level = configuration.line_of("}" + limit)
+            location("/g/b", "stint_limit off in-flight; stint_limit z r k delay;") + location("/g/c") + "}\n" + limit +
+            " #!\nset $made 1;")
+        server_level = configuration.line_of("}\n" + limit) + 1
         lines = configuration.configuration.read_text().splitlines()
         warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
         self.assertEqual(sorted(int(number) for _, number in warned),
@@ -943,7 +952,30 @@ class Mistakes(Case):
         self.assertEqual({said for said, _ in warned}, {
             rate, flight, 'no "stint_limit" goes by the zone "y", so it limits nothing',
             'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
-            '"return" answers before "stint_limit" decides: nothing is limited at this level'})
+            *(f'the "return" of location "/{name}" answers before "stint_limit" decides: nothing is limited there{more}'
+              for name, more in (("a", ""), ("b", ""), ("d", ""), ("f", ' ("stint_limit off" says so)'))),
+            *(f'the key "{key}" is one for all requests: "${key}" is a variable'
+              for key in ("remote_addr", "http_x", "made"))})
+
+    def test_what_is_left_over_of_limit_req_is_warned_of(self):
+        """Where it has no limit; once."""
+        for name, value, here in (("limit_req_dry_run", "on", "stint_dry_run"), ("limit_req_status", "429", "stint_status"),
+                                  ("limit_conn_dry_run", "on", "stint_dry_run"), ("limit_conn_status", "418", "stint_status")):
+            directive, module = f"{name} {value};", name[:name.index("_", 6)]
+            theirs = f"{module} {'zone=r' if module == 'limit_req' else 'r 1'};"
+            for http, locations, warned in (
+                    ("", location("/", directive, "stint_limit z p $uri;"), True),
+                    (directive, location("/a", "stint_limit z p $uri;") + location("/b", "stint_limit z p $uri;"), True),
+                    (directive + "stint_limit z p $uri;", "", True),
+                    (directive + theirs + "stint_limit z p $uri;", "", False),
+                    ("", location("/", directive) + location("/b", "stint_limit z p $uri;"), False)):
+                with self.subTest(http=http, locations=locations):
+                    said = self.told(Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;"
+                                            f"{module}_zone $uri zone=r:1m {'rate=1r/s' if 'req' in module else ''};" + http,
+                                            locations))
+                    self.assertEqual("[warn]" in said, warned, said)
+                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{here}" does, in \S+:\d+\n',
+                                                    said)), warned)
 
     def test_keys_are_prefixes_only_of_addresses(self):
         keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",
