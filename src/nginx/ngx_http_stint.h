@@ -245,6 +245,9 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
 void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                           const ngx_http_stint_limit_t *limit, stint_key key);
 
+/* Logs how many refusals were left out, if any. */
+void ngx_http_stint_log_left_out(void);
+
 /* Logs the first refusal of the key of limit i, as its verdict is, and leaves the key's name. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict);

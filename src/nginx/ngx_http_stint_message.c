@@ -2,8 +2,10 @@
  * What is logged. Whoever sends requests decides neither how much that is, nor which bytes. */
 #include "ngx_http_stint.h"
 
-#define LOG_INTERVAL 60 /* s, of each worker, zone and kind of message */
-#define VALUE_SHOWN  64 /* bytes of a value that a message shows */
+#define LOG_INTERVAL 60   /* s, of each worker, zone and kind of message */
+#define LOG_REFUSALS 100  /* lines of refusals in a second of a worker, whatever the keys */
+#define LOG_SECOND   1000 /* ms */
+#define VALUE_SHOWN  64   /* bytes of a value that a message shows */
 #define VALUE_TEXT   (VALUE_SHOWN * sizeof("\\xFF") + sizeof("...")) /* bytes, with its NUL */
 #define SECOND       UINT64_C(1000000000)                            /* ns */
 
@@ -66,6 +68,48 @@ static u_char *ngx_http_stint_used(u_char *at, const struct stint_verdict *verdi
     return reserved == 0 ? at : ngx_sprintf(at, ", %uD reserved", reserved);
 }
 
+/* Refusals of a second of this worker, which begins with the first of them. */
+static struct {
+    ngx_event_t end;
+    ngx_uint_t logged, left_out;
+    ngx_uint_t level; /* the most urgent of those that are left out */
+} ngx_http_stint_refusals;
+
+void ngx_http_stint_log_left_out(void) {
+    if (ngx_http_stint_refusals.left_out != 0) {
+        ngx_log_error(ngx_http_stint_refusals.level, ngx_cycle->log, 0,
+                      "limiting requests, %ui lines more were left out within a second",
+                      ngx_http_stint_refusals.left_out);
+    }
+    ngx_http_stint_refusals.logged = ngx_http_stint_refusals.left_out = 0;
+}
+
+static void ngx_http_stint_second_over(ngx_event_t *event) {
+    ngx_http_stint_log_left_out();
+}
+
+/* Whether one more refusal is logged. */
+static ngx_uint_t ngx_http_stint_refusal_due(ngx_uint_t level) {
+    static ngx_connection_t none = {.fd = (ngx_socket_t)-1}; /* nginx's debug log shows its fd */
+    ngx_event_t *end = &ngx_http_stint_refusals.end;
+
+    if (!end->timer_set) {
+        end->handler = ngx_http_stint_second_over;
+        end->data = &none;
+        end->log = ngx_cycle->log;
+        end->cancelable = 1; /* a worker that shuts down does not wait for it */
+        ngx_add_timer(end, LOG_SECOND);
+    }
+    if (ngx_http_stint_refusals.logged < LOG_REFUSALS) {
+        ngx_http_stint_refusals.logged++;
+        return 1;
+    }
+    ngx_http_stint_refusals.level = ngx_http_stint_refusals.left_out++ == 0
+                                        ? level
+                                        : ngx_min(level, ngx_http_stint_refusals.level);
+    return 0;
+}
+
 /* Once for a key and window, so that an attacker does not fill the disk. If the key is banned by
  * it, that is the one line on the ban: later refusals only read. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
@@ -76,6 +120,10 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
     ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
 
+    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+    if (!ngx_http_stint_refusal_due(ctx->log_level)) {
+        return;
+    }
     if ((verdict->flags & STINT_BANNED) != 0) {
         at = ngx_sprintf(at, ", %s for %uL s", shadow ? "would be banned" : "banned",
                          (ctx->policies[i]->policy.ban + SECOND - 1) / SECOND);
@@ -96,7 +144,6 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
                   : shadow     ? ", shadow"
                                : "",
                   ban, used, &ctx->policies[i]->name, &ctx->zone->name);
-    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
 }
 
 void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {

@@ -477,6 +477,28 @@ class Logging(Case):
             found = server.logged(r"\[(\w+)\] .*limiting requests, (.*?), client: 127.0.0.1")
             self.assertEqual(found, [("error", '2 of 2 used, by policy "p" in zone "z"')] * 2)
 
+    def test_no_more_than_100_lines_a_second(self):
+        """Whatever the keys; and how many were left out, also by a worker that ends within that second."""
+        with self.limited(f"1{PER_LONG}", key="$arg_user", zone="entries=10k", workers=1) as server:
+            def told(count):
+                left = server.logged(r"\[error\] .*limiting requests, (\d+) lines more were left out within a second")
+                return sum(map(int, left)) + logged() == count
+
+            def logged():
+                return len(server.logged("limiting requests, 1 of 1 used"))
+            for count in 1000, 2000:
+                connection, begin, before = server.connect(), time.monotonic(), logged()
+                for user in range(count - 1000, count):
+                    for status in 200, 429:
+                        connection.request("GET", f"/file?user={user}", headers={"Connection": "keep-alive"})
+                        self.expect(status, Response(connection.getresponse()))
+                connection.close()
+                spent = time.monotonic() - begin
+                if count == 2000:
+                    server.reload()
+                until(lambda: told(count), "all to be told")
+                self.assertLessEqual(logged() - before, 100 * (int(spent) + 2))
+
     def test_levels(self):
         for level in "info", "notice", "warn", "error":
             with self.subTest(level=level):
