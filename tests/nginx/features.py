@@ -486,7 +486,7 @@ class Waiting(Case):
     def test_they_wait_for_their_window(self):
         window = 0.5
         with self.holding("1/500ms reserve=3", workers=2) as server:
-            first = time.time() // window
+            first = (time.time() - 0.01) // window  # by the table's clock, which moves in steps
 
             def ask(_):
                 response = server.get("/file?user=a")
