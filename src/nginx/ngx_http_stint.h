@@ -87,18 +87,10 @@ typedef struct {
     time_t logged[NGX_HTTP_STINT_LOG_KINDS]; /* s; when this worker last logged one */
 } ngx_http_stint_zone_t;
 
-/* What a stint_limit asks of a policy. It can be checked when all policies are declared. */
 typedef struct {
-    ngx_http_stint_policy_t *policy;
-    ngx_http_stint_place_t place;
-    uint32_t cost;     /* 0: none that is known */
-    ngx_uint_t delay;  /* unsigned delay:1; it must have a reserve */
-    ngx_uint_t charge; /* unsigned charge:1; it must not be in flight */
-} ngx_http_stint_demand_t;
-
-typedef struct {
-    ngx_array_t zones;   /* of ngx_http_stint_zone_t * */
-    ngx_array_t demands; /* of ngx_http_stint_demand_t */
+    ngx_array_t zones;  /* of ngx_http_stint_zone_t * */
+    ngx_array_t limits; /* of ngx_http_stint_limit_t *, all that there are */
+    ngx_uint_t warned;  /* bits, of directives that are left over */
 } ngx_http_stint_main_conf_t;
 
 /* A number that each request has of its own, or not. */
@@ -115,8 +107,17 @@ typedef enum {
     NGX_HTTP_STINT_KEY_ADDRESS, /* first bits of an address that is a text */
 } ngx_http_stint_key_kind_t;
 
+/* Limits of a kind are inherited apart. */
+#define NGX_HTTP_STINT_RATE      1u
+#define NGX_HTTP_STINT_IN_FLIGHT 2u
+#define NGX_HTTP_STINT_KINDS     (NGX_HTTP_STINT_RATE | NGX_HTTP_STINT_IN_FLIGHT)
+
 /* One stint_limit. */
 typedef struct {
+    ngx_http_stint_place_t place;
+    ngx_http_stint_zone_t *zone;
+    const ngx_uint_t *off; /* kinds of which its level must have none */
+    ngx_uint_t kind;       /* known when all policies are declared; that of all that `plan` names */
     ngx_http_stint_policy_t *policy; /* NULL: none, unless `plan` names one */
     ngx_str_t policy_text;           /* as it is written */
     ngx_http_complex_value_t *plan;  /* NULL: `policy`. Else names a policy, which comes first */
@@ -135,11 +136,9 @@ typedef struct {
 #define NGX_HTTP_STINT_HEADERS_OFF 0
 
 typedef struct {
-    ngx_array_t limits;           /* of ngx_http_stint_limit_t */
-    ngx_http_stint_zone_t *zone;  /* of all limits */
-    ngx_http_stint_place_t place; /* of the first one, if this level has its own */
-    ngx_uint_t off;               /* unsigned off:1; limits of the level above do not hold */
-    ngx_http_stint_zone_t *page;  /* whose metrics, or status, this location shows */
+    ngx_array_t limits;          /* of ngx_http_stint_limit_t *, all of one zone */
+    ngx_uint_t off;              /* kinds; such limits of the level above do not hold */
+    ngx_http_stint_zone_t *page; /* whose metrics, or status, this location shows */
     ngx_uint_t status_code;
     ngx_uint_t log_level;
     ngx_uint_t headers; /* enum stint_headers_style, or NGX_HTTP_STINT_HEADERS_OFF */
@@ -214,8 +213,9 @@ void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx);
 /* Gives back what was taken for a request. */
 void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx);
 
-/* Whether a policy limits requests that are there at once. */
+/* Whether a policy limits requests that are there at once; its kind. */
 ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
+ngx_uint_t ngx_http_stint_kind(const ngx_http_stint_policy_t *policy);
 /* The most that a key of it can have. */
 uint32_t ngx_http_stint_most(const struct stint_policy *policy);
 /* ns until a token comes back to a bucket. */
@@ -245,6 +245,9 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
 void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                           const ngx_http_stint_limit_t *limit, stint_key key);
 
+/* Logs how many refusals were left out, if any. */
+void ngx_http_stint_log_left_out(void);
+
 /* Logs the first refusal of the key of limit i, as its verdict is, and leaves the key's name. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict);
@@ -258,9 +261,8 @@ char *ngx_http_stint_words(const char *reason, char buffer[NGX_HTTP_STINT_REASON
 
 /* What a stint_limit asks for a request. Returns NGX_OK; NGX_DECLINED if the request is not limited
  * by it; NGX_ERROR. */
-ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
-                                      const ngx_http_stint_limit_t *limit, ngx_uint_t log_level,
-                                      ngx_http_stint_policy_t **policy,
+ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                                      ngx_uint_t log_level, ngx_http_stint_policy_t **policy,
                                       struct stint_request *request);
 
 /* The header of the response is known, or there is none: what was taken for a request becomes
@@ -302,6 +304,7 @@ void ngx_http_stint_exit_process(ngx_cycle_t *cycle);
 
 extern ngx_command_t ngx_http_stint_commands[];
 void *ngx_http_stint_create_main_conf(ngx_conf_t *cf);
+char *ngx_http_stint_init_main_conf(ngx_conf_t *cf, void *conf);
 void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf);
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -322,6 +325,9 @@ ngx_http_stint_policy_t *ngx_http_stint_get_policy(ngx_conf_t *cf, ngx_http_stin
                                                    const ngx_str_t *name);
 
 /* Checks that everything that was named has been declared. */
-ngx_int_t ngx_http_stint_check_conf(ngx_conf_t *cf);
+ngx_int_t ngx_http_stint_check_names(ngx_conf_t *cf);
+
+/* Then: checks all limits against their policies, and sets their kinds. */
+ngx_int_t ngx_http_stint_check_limits(ngx_conf_t *cf);
 
 #endif

@@ -40,6 +40,15 @@ static ngx_conf_enum_t ngx_http_stint_on_full[] = {
 
 static ngx_conf_num_bounds_t ngx_http_stint_status_bounds = {ngx_conf_check_num_bounds, 400, 599};
 
+/* As ngx_conf_set_enum_slot, whose error does not tell the words. */
+static char *ngx_http_stint_word(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
+    char *wrong = ngx_conf_set_enum_slot(cf, cmd, conf);
+
+    return wrong != NGX_CONF_ERROR                  ? wrong
+           : cmd->post == ngx_http_stint_log_levels ? "takes info, notice, warn or error"
+                                                    : "takes off, draft, legacy or both";
+}
+
 #define EVERYWHERE (NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF)
 
 ngx_command_t ngx_http_stint_commands[] = {
@@ -52,10 +61,10 @@ ngx_command_t ngx_http_stint_commands[] = {
     {ngx_string("stint_status"), EVERYWHERE | NGX_CONF_TAKE1, ngx_conf_set_num_slot,
      NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_stint_loc_conf_t, status_code),
      &ngx_http_stint_status_bounds},
-    {ngx_string("stint_log_level"), EVERYWHERE | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
+    {ngx_string("stint_log_level"), EVERYWHERE | NGX_CONF_TAKE1, ngx_http_stint_word,
      NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_stint_loc_conf_t, log_level),
      &ngx_http_stint_log_levels},
-    {ngx_string("stint_headers"), EVERYWHERE | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
+    {ngx_string("stint_headers"), EVERYWHERE | NGX_CONF_TAKE1, ngx_http_stint_word,
      NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_stint_loc_conf_t, headers),
      &ngx_http_stint_header_sets},
     {ngx_string("stint_dry_run"), EVERYWHERE | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
@@ -72,16 +81,24 @@ void *ngx_http_stint_create_main_conf(ngx_conf_t *cf) {
 
     if (smcf == NULL ||
         ngx_array_init(&smcf->zones, cf->pool, 1, sizeof(ngx_http_stint_zone_t *)) != NGX_OK ||
-        ngx_array_init(&smcf->demands, cf->pool, 4, sizeof(ngx_http_stint_demand_t)) != NGX_OK) {
+        ngx_array_init(&smcf->limits, cf->pool, 4, sizeof(ngx_http_stint_limit_t *)) != NGX_OK) {
         return NULL;
     }
     return smcf;
 }
 
+/* All lines are read, and no level has inherited yet. */
+char *ngx_http_stint_init_main_conf(ngx_conf_t *cf, void *conf) {
+    return ngx_http_stint_check_names(cf) == NGX_OK && ngx_http_stint_check_limits(cf) == NGX_OK
+               ? NGX_CONF_OK
+               : NGX_CONF_ERROR;
+}
+
 void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf) {
     ngx_http_stint_loc_conf_t *slcf = ngx_pcalloc(cf->pool, sizeof(*slcf));
 
-    if (slcf == NULL) {
+    if (slcf == NULL ||
+        ngx_array_init(&slcf->limits, cf->pool, 1, sizeof(ngx_http_stint_limit_t *)) != NGX_OK) {
         return NULL;
     }
     slcf->status_code = NGX_CONF_UNSET_UINT;
@@ -91,35 +108,161 @@ void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf) {
     return slcf;
 }
 
-/* Whether a `return` comes first in a location, so that nothing is decided there. What nginx's
- * module has of a location begins with its array of codes, and each code with its function. */
-static ngx_uint_t ngx_http_stint_returns(const ngx_conf_t *cf) {
+/* Another module by its name; NULL: nginx is without it. */
+static const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *name) {
+    ngx_module_t *const *module = cf->cycle->modules;
+
+    while (*module != NULL && ngx_strcmp((*module)->name, name) != 0) {
+        module++;
+    }
+    return *module;
+}
+
+/* Warns of a `return` that comes first in a location, so that nothing is decided there. What
+ * nginx's module has of a location begins with its array of codes, and each code with its
+ * function. */
+static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit,
+                                          ngx_uint_t inherited) {
+    const ngx_module_t *module = ngx_http_stint_module_of(cf, "ngx_http_rewrite_module");
+    ngx_http_core_loc_conf_t *clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    ngx_http_core_srv_conf_t *cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    const ngx_http_conf_ctx_t *ctx = cf->ctx;
+    ngx_array_t *const *codes = module == NULL ? NULL : ctx->loc_conf[module->ctx_index];
+
+    if (codes != NULL && *codes != NULL &&
+        *(ngx_http_script_code_pt *)(*codes)->elts == ngx_http_script_return_code) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the \"return\" of %s \"%V\" answers before \"stint_limit\" decides: "
+                      "nothing is limited there%s, in %V:%ui",
+                      clcf->name.len != 0 ? "location" : "server",
+                      clcf->name.len != 0 ? &clcf->name : &cscf->server_name,
+                      inherited ? " (\"stint_limit off\" says so)" : "", &limit->place.file,
+                      limit->place.line);
+    }
+}
+
+/* Directives of nginx's limits that change nothing here, their defaults, and what does. */
+static const struct {
+    const char *module;
+    ngx_str_t name;
+    ngx_uint_t usual;
+    const char *here;
+} ngx_http_stint_leftovers[] = {
+    {"ngx_http_limit_req_module", ngx_string("limit_req_dry_run"), 0, "stint_dry_run"},
+    {"ngx_http_limit_req_module", ngx_string("limit_req_status"), NGX_HTTP_SERVICE_UNAVAILABLE,
+     "stint_status"},
+    {"ngx_http_limit_conn_module", ngx_string("limit_conn_dry_run"), 0, "stint_dry_run"},
+    {"ngx_http_limit_conn_module", ngx_string("limit_conn_status"), NGX_HTTP_SERVICE_UNAVAILABLE,
+     "stint_status"},
+};
+
+#define LEFTOVERS (sizeof(ngx_http_stint_leftovers) / sizeof(ngx_http_stint_leftovers[0]))
+
+/* Warns of those that stand where nginx's module has no limit, once of each. What it has of a
+ * location begins with its array of limits, and its commands tell where the rest is. */
+static void ngx_http_stint_warn_of_leftovers(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
     const ngx_http_conf_ctx_t *ctx = cf->ctx;
 
-    for (ngx_uint_t i = 0; cf->cycle->modules[i] != NULL; i++) {
-        if (ngx_strcmp(cf->cycle->modules[i]->name, "ngx_http_rewrite_module") == 0) {
-            ngx_array_t *const *codes = ctx->loc_conf[cf->cycle->modules[i]->ctx_index];
+    for (size_t i = 0; i < LEFTOVERS; i++) {
+        const ngx_module_t *module =
+            ngx_http_stint_module_of(cf, ngx_http_stint_leftovers[i].module);
+        const u_char *theirs = module == NULL ? NULL : ctx->loc_conf[module->ctx_index];
+        const ngx_str_t *name = &ngx_http_stint_leftovers[i].name;
 
-            return *codes != NULL &&
-                   *(ngx_http_script_code_pt *)(*codes)->elts == ngx_http_script_return_code;
+        if (theirs == NULL || ((const ngx_array_t *)theirs)->elts != NULL ||
+            (smcf->warned & 1u << i) != 0) {
+            continue;
+        }
+        for (const ngx_command_t *command = module->commands; command->name.len != 0; command++) {
+            if (ngx_http_stint_same(&command->name, name) &&
+                *(const ngx_uint_t *)(theirs + command->offset) !=
+                    ngx_http_stint_leftovers[i].usual) {
+                smcf->warned |= 1u << i;
+                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                              "\"%V\" changes nothing here, where \"%s\" does, in %V:%ui", name,
+                              ngx_http_stint_leftovers[i].here, &limit->place.file,
+                              limit->place.line);
+            }
         }
     }
-    return 0;
+}
+
+/* A limit of the level above comes to one that has limits of the other kind. */
+static char *ngx_http_stint_check_beside(ngx_conf_t *cf, const ngx_http_stint_limit_t *own,
+                                         const ngx_http_stint_limit_t *above, ngx_uint_t n) {
+    const char *kind = above->kind == NGX_HTTP_STINT_RATE ? "rate" : "in-flight";
+
+    if (above->zone != own->zone) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "the limits of one level must be of one zone: \"%V\", and it inherits \"%V\" "
+                      "of %V:%ui (\"stint_limit off %s\" ends that) in %V:%ui",
+                      &own->zone->name, &above->zone->name, &above->place.file, above->place.line,
+                      kind, &own->place.file, own->place.line);
+        return NGX_CONF_ERROR;
+    }
+    if (n == STINT_ALL_MAX) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "more than %d limits at one level with those that it inherits in %V:%ui",
+                      STINT_ALL_MAX, &own->place.file, own->place.line);
+        return NGX_CONF_ERROR;
+    }
+    if (ngx_test_config) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the limit of %V:%ui holds here, too, which 0.3 dropped: \"stint_limit off "
+                      "%s\" ends it, in %V:%ui",
+                      &above->place.file, above->place.line, kind, &own->place.file,
+                      own->place.line);
+    }
+    return NGX_CONF_OK;
+}
+
+/* The limits of a kind that a level does not have are those of the level above, as of limit_req and
+ * limit_conn. */
+static char *ngx_http_stint_inherit(ngx_conf_t *cf, const ngx_http_stint_loc_conf_t *prev,
+                                    ngx_http_stint_loc_conf_t *conf) {
+    ngx_http_stint_limit_t **above = prev->limits.elts, **own = conf->limits.elts, **pushed;
+    const ngx_http_stint_limit_t *first = conf->limits.nelts != 0 ? own[0] : NULL;
+    ngx_uint_t ended = conf->page != NULL ? NGX_HTTP_STINT_KINDS : conf->off;
+
+    for (ngx_uint_t i = 0; i < conf->limits.nelts; i++) {
+        ended |= own[i]->kind;
+    }
+    for (ngx_uint_t i = 0; i < prev->limits.nelts; i++) {
+        if ((above[i]->kind & ~ended) == 0) {
+            continue;
+        }
+        if (first != NULL &&
+            ngx_http_stint_check_beside(cf, first, above[i], conf->limits.nelts) != NGX_CONF_OK) {
+            return NGX_CONF_ERROR;
+        }
+        pushed = ngx_array_push(&conf->limits);
+        if (pushed == NULL) {
+            return NGX_CONF_ERROR;
+        }
+        *pushed = above[i];
+    }
+    return NGX_CONF_OK;
 }
 
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     ngx_http_stint_loc_conf_t *prev = parent;
     ngx_http_stint_loc_conf_t *conf = child;
+    ngx_http_core_loc_conf_t *clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    ngx_uint_t own = conf->limits.nelts;
+    ngx_http_stint_limit_t **limits;
 
-    if (conf->limits.elts != NULL && ngx_http_stint_returns(cf)) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"return\" answers before \"stint_limit\" decides: nothing is limited at "
-                      "this level, in %V:%ui",
-                      &conf->place.file, conf->place.line);
+    if (ngx_http_stint_inherit(cf, prev, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
-    if (conf->limits.elts == NULL && !conf->off) {
-        conf->limits = prev->limits;
-        conf->zone = prev->zone;
+    if (conf->page == NULL && clcf->noname) { /* an "if", with the handler of its location */
+        conf->page = prev->page;
+    }
+    limits = conf->limits.elts;
+    if (conf->limits.nelts != 0) {
+        ngx_http_stint_warn_of_return(cf, limits[0], own == 0);
+        ngx_http_stint_warn_of_leftovers(cf, limits[0]);
     }
     ngx_conf_merge_uint_value(conf->status_code, prev->status_code, NGX_HTTP_TOO_MANY_REQUESTS);
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);

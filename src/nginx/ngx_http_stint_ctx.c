@@ -91,6 +91,10 @@ ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy) {
     return (policy->policy.flags & STINT_IN_FLIGHT) != 0;
 }
 
+ngx_uint_t ngx_http_stint_kind(const ngx_http_stint_policy_t *policy) {
+    return ngx_http_stint_is_in_flight(policy) ? NGX_HTTP_STINT_IN_FLIGHT : NGX_HTTP_STINT_RATE;
+}
+
 uint32_t ngx_http_stint_most(const struct stint_policy *policy) {
     return policy->burst != 0      ? policy->burst
            : policy->capacity != 0 ? policy->capacity

@@ -69,25 +69,31 @@ static const ngx_str_t ngx_http_stint_addresses[] = {
     ngx_string("server_addr"),         ngx_string("http_x_forwarded_for"),
 };
 
+/* A variable of nginx or of a line before; NULL: there is none of that name. */
+static const ngx_http_variable_t *ngx_http_stint_find_variable(ngx_conf_t *cf,
+                                                               const ngx_str_t *name) {
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_hash_key_t *known = cmcf->variables_keys->keys.elts;
+
+    for (ngx_uint_t i = 0; i < cmcf->variables_keys->keys.nelts; i++) {
+        if (ngx_http_stint_same(name, &known[i].key)) {
+            return known[i].value;
+        }
+    }
+    return NULL;
+}
+
 /* Whether a variable may be an address: one of those, or one that the configuration (map, geo, set)
  * or the request makes. */
 static ngx_uint_t ngx_http_stint_may_be_address(ngx_conf_t *cf, const ngx_str_t *name) {
-    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    const ngx_hash_key_t *known = cmcf->variables_keys->keys.elts;
+    const ngx_http_variable_t *variable = ngx_http_stint_find_variable(cf, name);
 
     for (size_t i = 0; i < sizeof(ngx_http_stint_addresses) / sizeof(*name); i++) {
         if (ngx_http_stint_same(name, &ngx_http_stint_addresses[i])) {
             return 1;
         }
     }
-    for (ngx_uint_t i = 0; i < cmcf->variables_keys->keys.nelts; i++) {
-        if (ngx_http_stint_same(name, &known[i].key)) {
-            const ngx_http_variable_t *variable = known[i].value;
-
-            return (variable->flags & NGX_HTTP_VAR_CHANGEABLE) != 0;
-        }
-    }
-    return 1;
+    return variable == NULL || (variable->flags & NGX_HTTP_VAR_CHANGEABLE) != 0;
 }
 
 /* Whether a key may be an address: its variables may be, and its text is digits, dots, colons. */
@@ -172,6 +178,12 @@ static char *ngx_http_stint_parse_delay(ngx_conf_t *cf, ngx_str_t *text,
                            "invalid delay \"delay=%V\": it must be a time, such as 5s or 500ms",
                            text);
         return NGX_CONF_ERROR;
+    }
+    if (isdigit(text->data[text->len - 1])) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"delay=%V\" is a time, and without a unit in ms; in limit_req it is a "
+                           "number of requests, which is here the policy's \"burst=\"",
+                           text);
     }
     limit->max_delay = (ngx_msec_t)delay;
     return NGX_CONF_OK;
@@ -283,38 +295,16 @@ static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen,
     if (limit->charge != NULL && limit->cost.value == NULL && limit->cost.otherwise == 0) {
         return "has \"charge=\" with \"cost=0\": nothing would be taken first";
     }
+    if (limit->charge != NULL && ngx_http_script_variables_count(&limit->charge->value) == 0) {
+        ngx_conf_log_error(
+            NGX_LOG_WARN, cf, 0,
+            "\"charge=%V\" is what each response costs: a variable, such as a map of "
+            "$status, tells which ones do",
+            &limit->charge->value);
+    }
     if (limit->charge != NULL && !limit->late) {
         ngx_http_stint_warn_of_late(cf, &limit->charge->value);
     }
-    return NGX_CONF_OK;
-}
-
-/* Notes what the limit asks of its policy. */
-static char *ngx_http_stint_demand(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
-                                   const ngx_http_stint_limit_t *limit) {
-    ngx_http_stint_main_conf_t *smcf =
-        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
-    ngx_http_stint_demand_t *demand;
-
-    if (limit->max_delay != 0 && limit->plan != NULL) {
-        zone->delays = 1;
-    }
-    if (limit->policy == NULL) {
-        return NGX_CONF_OK;
-    }
-    limit->policy->delays |= limit->max_delay != 0;
-    demand = ngx_array_push(&smcf->demands);
-    if (demand == NULL) {
-        return NGX_CONF_ERROR;
-    }
-    demand->policy = limit->policy;
-    demand->place = ngx_http_stint_here(cf);
-    demand->cost = limit->cost.value == NULL && limit->limit.value == NULL &&
-                           limit->limit.otherwise == 0 && limit->plan == NULL
-                       ? limit->cost.otherwise
-                       : 0;
-    demand->delay = limit->max_delay != 0;
-    demand->charge = limit->charge != NULL;
     return NGX_CONF_OK;
 }
 
@@ -326,13 +316,13 @@ static ngx_uint_t ngx_http_stint_same_limit(const ngx_http_stint_limit_t *one,
            one->prefix4 == other->prefix4 && one->prefix6 == other->prefix6;
 }
 
-static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
-                                        ngx_http_stint_limit_t *limit) {
+static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_limit_t *limit) {
+    ngx_http_stint_zone_t *zone = limit->zone;
     ngx_str_t *value = cf->args->elts;
     ngx_uint_t seen = 0;
     char *together;
 
-    ngx_memzero(limit, sizeof(*limit));
+    limit->place = ngx_http_stint_here(cf);
     limit->cost.otherwise = 1;
     limit->policy_text = value[2];
     if (ngx_http_script_variables_count(&value[2]) != 0) {
@@ -362,68 +352,183 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
     if (together != NGX_CONF_OK) {
         return together;
     }
-    return ngx_http_stint_demand(cf, zone, limit);
+    zone->limits = 1;
+    zone->delays |= limit->max_delay != 0 && limit->plan != NULL;
+    if (limit->policy != NULL) {
+        limit->policy->delays |= limit->max_delay != 0;
+    }
+    return NGX_CONF_OK;
+}
+
+/* stint_limit off [rate|in-flight] */
+static char *ngx_http_stint_off(ngx_conf_t *cf, ngx_http_stint_loc_conf_t *slcf) {
+    ngx_str_t *value = cf->args->elts;
+    ngx_uint_t off = NGX_HTTP_STINT_KINDS;
+
+    if (cf->args->nelts == 3) {
+        off = ngx_strcmp(value[2].data, "rate") == 0        ? NGX_HTTP_STINT_RATE
+              : ngx_strcmp(value[2].data, "in-flight") == 0 ? NGX_HTTP_STINT_IN_FLIGHT
+                                                            : 0;
+    }
+    if (off == 0) {
+        return "takes \"off\", \"off rate\" or \"off in-flight\", or a zone, a policy and a key";
+    }
+    if ((slcf->off & off) != 0) {
+        return "is duplicate";
+    }
+    slcf->off |= off;
+    return NGX_CONF_OK;
 }
 
 /* stint_limit off; stint_limit ZONE POLICY KEY [PARAMETER ...] */
 char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
     ngx_http_stint_loc_conf_t *slcf = conf;
     ngx_str_t *value = cf->args->elts;
-    ngx_uint_t off = cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0;
-    ngx_http_stint_limit_t parsed, *limits;
-    ngx_http_stint_zone_t *zone;
+    ngx_http_stint_limit_t *limit, **limits = slcf->limits.elts, **all;
     char *wrong;
 
-    if (cf->args->nelts < 4 && !off) {
+    if (cf->args->nelts < 4 && ngx_strcmp(value[1].data, "off") == 0) {
+        return ngx_http_stint_off(cf, slcf);
+    }
+    if (cf->args->nelts < 4) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid number of arguments in \"%V\" directive",
                            &cmd->name);
         return NGX_CONF_ERROR;
     }
-    if (slcf->off || (off && slcf->limits.elts != NULL)) {
-        return off && slcf->off ? "is duplicate" : "has limits and \"off\" at one level";
-    }
-    if (off) {
-        slcf->off = 1;
-        return NGX_CONF_OK;
-    }
-    zone = ngx_http_stint_get_zone(cf, &value[1]);
-    if (zone == NULL) {
+    limit = ngx_pcalloc(cf->pool, sizeof(*limit));
+    if (limit == NULL || (limit->zone = ngx_http_stint_get_zone(cf, &value[1])) == NULL) {
         return NGX_CONF_ERROR;
     }
     /* They are decided as one, which takes one table. */
-    if (slcf->zone != NULL && slcf->zone != zone) {
+    if (slcf->limits.nelts != 0 && limits[0]->zone != limit->zone) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "the limits of one level must be of one zone: \"%V\" after \"%V\"",
-                           &zone->name, &slcf->zone->name);
+                           &limit->zone->name, &limits[0]->zone->name);
         return NGX_CONF_ERROR;
     }
     if (slcf->limits.nelts == STINT_ALL_MAX) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "more than %d limits at one level", STINT_ALL_MAX);
         return NGX_CONF_ERROR;
     }
-    wrong = ngx_http_stint_parse_limit(cf, zone, &parsed);
+    wrong = ngx_http_stint_parse_limit(cf, limit);
     if (wrong != NGX_CONF_OK) {
         return wrong;
     }
-    limits = slcf->limits.elts;
     for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {
-        if (ngx_http_stint_same_limit(&limits[i], &parsed)) {
+        if (ngx_http_stint_same_limit(limits[i], limit)) {
             return "is duplicate";
         }
     }
-    if (slcf->limits.elts == NULL &&
-        ngx_array_init(&slcf->limits, cf->pool, 2, sizeof(parsed)) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
+    limit->off = &slcf->off;
     limits = ngx_array_push(&slcf->limits);
-    if (limits == NULL) {
+    all = ngx_array_push(&smcf->limits);
+    if (limits == NULL || all == NULL) {
         return NGX_CONF_ERROR;
     }
-    *limits = parsed;
-    if (slcf->zone == NULL) {
-        slcf->place = ngx_http_stint_here(cf);
-    }
-    slcf->zone = zone;
-    zone->limits = 1;
+    *limits = *all = limit;
     return NGX_CONF_OK;
+}
+
+/* ---- When all policies are declared ---------------------------------------------------------- */
+
+/* Sets the kind of a limit. A policy with variables may be any that begins as it does: its default
+ * tells the kind, or its charge, or all are of one. */
+static ngx_int_t ngx_http_stint_set_kind(ngx_conf_t *cf, ngx_http_stint_limit_t *limit) {
+    ngx_http_stint_policy_t **policies = limit->zone->policies.elts;
+    const ngx_str_t *text = &limit->policy_text;
+    size_t fixed;
+
+    limit->kind = limit->policy != NULL   ? ngx_http_stint_kind(limit->policy)
+                  : limit->charge != NULL ? NGX_HTTP_STINT_RATE
+                                          : 0;
+    if (limit->kind != 0) {
+        return NGX_OK;
+    }
+    fixed = (size_t)(ngx_strlchr(text->data, text->data + text->len, '$') - text->data);
+    for (ngx_uint_t i = 0; i < limit->zone->policies.nelts; i++) {
+        if (policies[i]->name.len >= fixed &&
+            ngx_memcmp(policies[i]->name.data, text->data, fixed) == 0) {
+            limit->kind |= ngx_http_stint_kind(policies[i]);
+        }
+    }
+    if (limit->kind == NGX_HTTP_STINT_KINDS) {
+        ngx_log_error(
+            NGX_LOG_EMERG, cf->log, 0,
+            "the policy \"%V\" may be one that is in-flight, or a rate, and a limit is of "
+            "one kind: \"default=\" tells which, in %V:%ui",
+            text, &limit->place.file, limit->place.line);
+        return NGX_ERROR;
+    }
+    return NGX_OK;
+}
+
+/* Warns of a key that is one text for all requests, where a variable was meant. */
+static void ngx_http_stint_warn_of_name(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_http_variable_t *prefixes = cmcf->prefix_variables.elts;
+    const ngx_str_t *key = &limit->key->value;
+    ngx_uint_t found = ngx_http_stint_find_variable(cf, key) != NULL;
+
+    for (ngx_uint_t i = 0; i < cmcf->prefix_variables.nelts; i++) {
+        found |= key->len > prefixes[i].name.len &&
+                 ngx_memcmp(key->data, prefixes[i].name.data, prefixes[i].name.len) == 0;
+    }
+    if (found) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the key \"%V\" is one for all requests: \"$%V\" is a variable, in %V:%ui",
+                      key, key, &limit->place.file, limit->place.line);
+    }
+}
+
+/* What it asks of its policy. */
+static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    const ngx_http_stint_policy_t *policy = limit->policy;
+    uint32_t most = ngx_http_stint_most(&policy->policy);
+
+    if (limit->max_delay != 0 && policy->policy.max_reserved == 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"delay\" needs a policy with \"reserve=\", which \"%V\" has not, in %V:%ui",
+                      &policy->name, &limit->place.file, limit->place.line);
+        return NGX_ERROR;
+    }
+    if (limit->charge != NULL && ngx_http_stint_is_in_flight(policy)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"charge=\" does not go with a policy that is in-flight, as \"%V\" is, in "
+                      "%V:%ui",
+                      &policy->name, &limit->place.file, limit->place.line);
+        return NGX_ERROR;
+    }
+    if (limit->cost.value == NULL && limit->cost.otherwise > most && limit->plan == NULL &&
+        limit->limit.value == NULL && limit->limit.otherwise == 0) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"cost=%uD\" is above the %uD that policy \"%V\" ever has: all requests are "
+                      "refused, in %V:%ui",
+                      limit->cost.otherwise, most, &policy->name, &limit->place.file,
+                      limit->place.line);
+    }
+    return NGX_OK;
+}
+
+ngx_int_t ngx_http_stint_check_limits(ngx_conf_t *cf) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
+    ngx_http_stint_limit_t **limits = smcf->limits.elts;
+
+    for (ngx_uint_t i = 0; i < smcf->limits.nelts; i++) {
+        ngx_http_stint_warn_of_name(cf, limits[i]);
+        if ((limits[i]->policy != NULL && ngx_http_stint_check_policy(cf, limits[i]) != NGX_OK) ||
+            ngx_http_stint_set_kind(cf, limits[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+        if ((*limits[i]->off & limits[i]->kind) != 0) {
+            ngx_log_error(
+                NGX_LOG_EMERG, cf->log, 0,
+                "\"stint_limit\" has limits and \"off\" of one kind at one level, in %V:%ui",
+                &limits[i]->place.file, limits[i]->place.line);
+            return NGX_ERROR;
+        }
+    }
+    return NGX_OK;
 }

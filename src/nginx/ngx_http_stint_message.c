@@ -2,8 +2,10 @@
  * What is logged. Whoever sends requests decides neither how much that is, nor which bytes. */
 #include "ngx_http_stint.h"
 
-#define LOG_INTERVAL 60 /* s, of each worker, zone and kind of message */
-#define VALUE_SHOWN  64 /* bytes of a value that a message shows */
+#define LOG_INTERVAL 60   /* s, of each worker, zone and kind of message */
+#define LOG_REFUSALS 100  /* lines of refusals in a second of a worker, whatever the keys */
+#define LOG_SECOND   1000 /* ms */
+#define VALUE_SHOWN  64   /* bytes of a value that a message shows */
 #define VALUE_TEXT   (VALUE_SHOWN * sizeof("\\xFF") + sizeof("...")) /* bytes, with its NUL */
 #define SECOND       UINT64_C(1000000000)                            /* ns */
 
@@ -32,7 +34,8 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_LIMIT] = {"limit", "is not a number, the policy's is taken"},
     [NGX_HTTP_STINT_LOG_CHARGE] = {"charge", "is not a number, nothing is charged"},
     [NGX_HTTP_STINT_LOG_POLICY] = {"policy",
-                                   "is unknown, so the default is taken, if there is one"},
+                                   "is unknown, or of the other kind (in-flight or a rate), so the "
+                                   "default is taken, if there is one"},
     [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
 };
 
@@ -50,15 +53,77 @@ void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone
     }
 }
 
+/* What a key has used. Returns the end of the text. */
+static u_char *ngx_http_stint_used(u_char *at, const struct stint_verdict *verdict,
+                                   const struct stint_policy *policy) {
+    uint32_t reserved =
+        verdict->used > verdict->capacity
+            ? (uint32_t)ngx_min(verdict->used - verdict->capacity, policy->max_reserved)
+            : 0;
+
+    if (verdict->capacity == 0) {
+        return ngx_sprintf(at, "banned, %uD used", verdict->used);
+    }
+    at = ngx_sprintf(at, "%uD of %uD used", verdict->used - reserved, verdict->capacity);
+    return reserved == 0 ? at : ngx_sprintf(at, ", %uD reserved", reserved);
+}
+
+/* Refusals of a second of this worker, which begins with the first of them. */
+static struct {
+    ngx_event_t end;
+    ngx_uint_t logged, left_out;
+    ngx_uint_t level; /* the most urgent of those that are left out */
+} ngx_http_stint_refusals;
+
+void ngx_http_stint_log_left_out(void) {
+    if (ngx_http_stint_refusals.left_out != 0) {
+        ngx_log_error(ngx_http_stint_refusals.level, ngx_cycle->log, 0,
+                      "limiting requests, %ui lines more were left out within a second",
+                      ngx_http_stint_refusals.left_out);
+    }
+    ngx_http_stint_refusals.logged = ngx_http_stint_refusals.left_out = 0;
+}
+
+static void ngx_http_stint_second_over(ngx_event_t *event) {
+    ngx_http_stint_log_left_out();
+}
+
+/* Whether one more refusal is logged. */
+static ngx_uint_t ngx_http_stint_refusal_due(ngx_uint_t level) {
+    static ngx_connection_t none = {.fd = (ngx_socket_t)-1}; /* nginx's debug log shows its fd */
+    ngx_event_t *end = &ngx_http_stint_refusals.end;
+
+    if (!end->timer_set) {
+        end->handler = ngx_http_stint_second_over;
+        end->data = &none;
+        end->log = ngx_cycle->log;
+        end->cancelable = 1; /* a worker that shuts down does not wait for it */
+        ngx_add_timer(end, LOG_SECOND);
+    }
+    if (ngx_http_stint_refusals.logged < LOG_REFUSALS) {
+        ngx_http_stint_refusals.logged++;
+        return 1;
+    }
+    ngx_http_stint_refusals.level = ngx_http_stint_refusals.left_out++ == 0
+                                        ? level
+                                        : ngx_min(level, ngx_http_stint_refusals.level);
+    return 0;
+}
+
 /* Once for a key and window, so that an attacker does not fill the disk. If the key is banned by
  * it, that is the one line on the ban: later refusals only read. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict) {
     u_char ban[sizeof(", would be banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
+    u_char used[sizeof(" of  used,  reserved") + 3 * NGX_INT32_LEN];
     u_char network[NGX_HTTP_STINT_NETWORK], *at = ban;
     ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
 
+    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+    if (!ngx_http_stint_refusal_due(ctx->log_level)) {
+        return;
+    }
     if ((verdict->flags & STINT_BANNED) != 0) {
         at = ngx_sprintf(at, ", %s for %uL s", shadow ? "would be banned" : "banned",
                          (ctx->policies[i]->policy.ban + SECOND - 1) / SECOND);
@@ -72,13 +137,13 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
         at = ngx_sprintf(at, ", overridden");
     }
     *at = '\0';
+    *ngx_http_stint_used(used, verdict, &ctx->policies[i]->policy) = '\0';
     ngx_log_error(ctx->log_level, r->connection->log, 0,
-                  "limiting requests%s%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
+                  "limiting requests%s%s, %s, by policy \"%V\" in zone \"%V\"",
                   ctx->dry_run ? ", dry run"
                   : shadow     ? ", shadow"
                                : "",
-                  ban, verdict->used, verdict->capacity, &ctx->policies[i]->name, &ctx->zone->name);
-    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+                  ban, used, &ctx->policies[i]->name, &ctx->zone->name);
 }
 
 void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {

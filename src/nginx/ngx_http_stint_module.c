@@ -53,7 +53,7 @@ static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run
 /* Decides what was asked. */
 static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_stint_loc_conf_t *slcf,
                                        ngx_http_stint_ctx_t *ctx) {
-    struct stint_limiter *limiter = slcf->zone->limiter;
+    struct stint_limiter *limiter = ctx->zone->limiter;
     bool allowed = ctx->n == 1
                        ? stint_decide(limiter, ctx->requests, STINT_NOW, ctx->verdicts)
                        : stint_decide_all(limiter, ctx->requests, ctx->n, STINT_NOW, ctx->verdicts);
@@ -79,7 +79,7 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
 
 static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);
-    ngx_http_stint_limit_t *limits = slcf->limits.elts;
+    ngx_http_stint_limit_t **limits = slcf->limits.elts;
     ngx_http_stint_policy_t *policies[STINT_ALL_MAX];
     const ngx_http_stint_limit_t *asked[STINT_ALL_MAX];
     struct stint_request requests[STINT_ALL_MAX];
@@ -93,13 +93,13 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
         return NGX_DECLINED;
     }
     for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {
-        ngx_int_t rc = ngx_http_stint_make_request(r, slcf->zone, &limits[i], slcf->log_level,
-                                                   &policies[n], &requests[n]);
+        ngx_int_t rc =
+            ngx_http_stint_make_request(r, limits[i], slcf->log_level, &policies[n], &requests[n]);
         if (rc == NGX_ERROR) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
         if (rc == NGX_OK) {
-            asked[n++] = &limits[i];
+            asked[n++] = limits[i];
         }
     }
     if (n == 0) {
@@ -112,7 +112,7 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_memcpy(ctx->requests, requests, n * sizeof(requests[0]));
     ngx_memcpy(ctx->policies, policies, n * sizeof(policies[0]));
     ngx_memcpy(ctx->limits, asked, n * sizeof(asked[0]));
-    ctx->zone = slcf->zone;
+    ctx->zone = limits[0]->zone;
     ctx->log_level = slcf->log_level;
     ctx->dry_run = slcf->dry_run;
     ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;
@@ -137,9 +137,6 @@ static ngx_int_t ngx_http_stint_init(ngx_conf_t *cf) {
     ngx_array_t *log = &cmcf->phases[NGX_HTTP_LOG_PHASE].handlers;
     ngx_http_handler_pt *handler;
 
-    if (ngx_http_stint_check_conf(cf) != NGX_OK) {
-        return NGX_ERROR;
-    }
     /* nginx runs the handlers of a phase from the last to the first. The module is a filter, too,
      * so it comes late in nginx's list; its handler goes to the front. */
     if (ngx_array_push(preaccess) == NULL) {
@@ -163,7 +160,7 @@ static ngx_http_module_t ngx_http_stint_module_ctx = {
     ngx_http_stint_init,          /* postconfiguration */
 
     ngx_http_stint_create_main_conf, /* create main configuration */
-    NULL,                            /* init main configuration */
+    ngx_http_stint_init_main_conf,   /* init main configuration */
 
     NULL, /* create server configuration */
     NULL, /* merge server configuration */

@@ -315,51 +315,16 @@ static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_
     return NGX_OK;
 }
 
-/* What limits ask of their policies, all of which are there. */
-static ngx_int_t ngx_http_stint_check_demand(ngx_conf_t *cf,
-                                             const ngx_http_stint_demand_t *demand) {
-    const struct stint_policy *policy = &demand->policy->policy;
-    uint32_t capacity = ngx_http_stint_most(policy);
-
-    if (demand->delay && policy->max_reserved == 0) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"delay\" needs a policy with \"reserve=\", which \"%V\" has not, in %V:%ui",
-                      &demand->policy->name, &demand->place.file, demand->place.line);
-        return NGX_ERROR;
-    }
-    if (demand->charge && ngx_http_stint_is_in_flight(demand->policy)) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"charge=\" does not go with a policy that is in-flight, as \"%V\" is, in "
-                      "%V:%ui",
-                      &demand->policy->name, &demand->place.file, demand->place.line);
-        return NGX_ERROR;
-    }
-    if (demand->cost > capacity) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"cost=%uD\" is above the %uD that policy \"%V\" ever has: all requests are "
-                      "refused, in %V:%ui",
-                      demand->cost, capacity, &demand->policy->name, &demand->place.file,
-                      demand->place.line);
-    }
-    return NGX_OK;
-}
-
-ngx_int_t ngx_http_stint_check_conf(ngx_conf_t *cf) {
+ngx_int_t ngx_http_stint_check_names(ngx_conf_t *cf) {
     ngx_http_stint_main_conf_t *smcf =
         ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
     ngx_http_stint_zone_t **zones = smcf->zones.elts;
-    const ngx_http_stint_demand_t *demands = smcf->demands.elts;
 
     for (ngx_uint_t i = 0; i < smcf->zones.nelts; i++) {
         if (ngx_http_stint_check_zone(cf, zones[i]) != NGX_OK) {
             return NGX_ERROR;
         }
         ngx_http_stint_check_idle(cf, zones[i]);
-    }
-    for (ngx_uint_t i = 0; i < smcf->demands.nelts; i++) {
-        if (ngx_http_stint_check_demand(cf, &demands[i]) != NGX_OK) {
-            return NGX_ERROR;
-        }
     }
     return NGX_OK;
 }

@@ -41,10 +41,11 @@ static ngx_int_t ngx_http_stint_get_number(ngx_http_request_t *r, ngx_http_stint
 }
 
 /* The policy that a request's plan names, or else the default. */
-static ngx_int_t ngx_http_stint_find_policy(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+static ngx_int_t ngx_http_stint_find_policy(ngx_http_request_t *r,
                                             const ngx_http_stint_limit_t *limit,
                                             ngx_uint_t log_level,
                                             ngx_http_stint_policy_t **policy) {
+    ngx_http_stint_zone_t *zone = limit->zone;
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     ngx_str_t name;
 
@@ -60,7 +61,8 @@ static ngx_int_t ngx_http_stint_find_policy(ngx_http_request_t *r, ngx_http_stin
     }
     for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
         if (policies[i]->name.len == name.len &&
-            ngx_memcmp(policies[i]->name.data, name.data, name.len) == 0) {
+            ngx_memcmp(policies[i]->name.data, name.data, name.len) == 0 &&
+            ngx_http_stint_kind(policies[i]) == limit->kind) {
             *policy = policies[i];
             return NGX_OK;
         }
@@ -116,11 +118,11 @@ static uint32_t ngx_http_stint_flags(const ngx_http_request_t *r,
                : 0;
 }
 
-ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
-                                      const ngx_http_stint_limit_t *limit, ngx_uint_t log_level,
-                                      ngx_http_stint_policy_t **policy,
+ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                                      ngx_uint_t log_level, ngx_http_stint_policy_t **policy,
                                       struct stint_request *request) {
-    ngx_int_t rc = ngx_http_stint_find_policy(r, zone, limit, log_level, policy);
+    ngx_http_stint_zone_t *zone = limit->zone;
+    ngx_int_t rc = ngx_http_stint_find_policy(r, limit, log_level, policy);
 
     if (rc == NGX_OK && *policy == NULL) {
         return NGX_DECLINED;

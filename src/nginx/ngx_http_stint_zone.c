@@ -544,4 +544,5 @@ ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle) {
 void ngx_http_stint_exit_process(ngx_cycle_t *cycle) {
     ngx_http_stint_own_zones(cycle, ngx_http_stint_hold_stop);
     ngx_http_stint_land_all();
+    ngx_http_stint_log_left_out();
 }

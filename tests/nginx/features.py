@@ -272,7 +272,7 @@ class Plans(Case):
             self.assertEqual(statuses("", "c"), [200] * 6)
             self.assertEqual(statuses("gold\t", "c"), [200] * 6)
             self.assertEqual(statuses("fre", "a"), [200] * 6)
-            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, so the default is taken, if there is one')
+            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, .*so the default is taken, if there is one')
             self.assertLessEqual(len(found), server.WORKERS)
             self.assertLessEqual(set(found), {"gold", "gold\\x09", "fre"})
 
@@ -406,6 +406,45 @@ class Buckets(Case):
                 self.assertEqual([len(server.logged(rf"\[{level}\] .*limiting .*{name}{i}\"")) for name in "rp"],
                                  [theirs, ours])
 
+    # Of a level within one with 5 requests a year and 3 at once: stint's limits, nginx's if it has such, and
+    # how many of 9 requests get through at once.
+    LEVELS = (
+        ("", "", 3),
+        ("stint_limit z api $arg_k;", "limit_req zone=api burst=6 nodelay;", 3),
+        ("stint_limit z more $arg_k;", "limit_conn more 6;", 5),
+        ("stint_limit z more $arg_k; stint_limit z api $arg_k;", "limit_conn more 6; limit_req zone=api burst=6 nodelay;", 6),
+        ("stint_limit off in-flight; stint_limit z api $arg_k;", None, 7),
+        ("stint_limit off rate; stint_limit z more $arg_k;", None, 6),
+        ("stint_limit off in-flight;", None, 5), ("stint_limit off rate;", None, 3),
+        ("stint_limit off;", None, 9), ("stint_limit off rate; stint_limit off in-flight;", None, 9))
+
+    def test_limits_of_a_kind_are_inherited_apart(self):
+        """Also by the level below that one, and if a policy stands in a later line."""
+        server = Server(module.MODULE, workers=1)
+        (server.www / "long").write_bytes(b"x" * 1000000)
+        end = f"alias {server.www}/long; limit_rate 2000;"
+        whose = {"theirs": "limit_conn few 3; limit_req zone=all burst=4 nodelay;",
+                 "ours": "stint_limit z few $arg_k; stint_limit z all $arg_k;"}
+        locations = dict(whose)
+        for i, levels in enumerate(self.LEVELS):
+            for name, inner in zip(("ours", "theirs"), levels):
+                if inner is not None:
+                    locations[name] += location(f"/{name}{i}", inner, end, location(f"/{name}{i}/below", end))
+        server.configure("".join(f"limit_conn_zone $arg_k zone={zone}:1m;" for zone in ("few", "more")) +
+                         "".join(f"limit_req_zone $arg_k zone={zone}:1m rate=1r/m;" for zone in ("all", "api")) +
+                         "stint_zone z entries=1k; limit_req_status 429; limit_conn_status 429;",
+                         "".join(location(f"/{name}", text) for name, text in locations.items()))
+        server.edit(("\n    }\n}\n", f"\n    }} stint_policy z 3/1h in-flight name=few;stint_policy z 5{PER_LONG} name=all;"
+                     f"stint_policy z 6/1h in-flight name=more;stint_policy z 7{PER_LONG} name=api;\n}}\n"))
+        with server:
+            for i, (_, theirs, most) in enumerate(self.LEVELS):
+                for path in [f"/ours{i}", f"/ours{i}/below"] + ([] if theirs is None else [f"/theirs{i}"]):
+                    with self.subTest(path=path):
+                        connections = server.begin(9, f"{path}?k={path}")
+                        statuses = [connection.getresponse().status for connection in connections]
+                        self.assertEqual(sorted(statuses), [200] * most + [429] * (9 - most))
+                        close(connections)
+
     def test_what_a_banned_key_has(self):
         """It is the burst, as before the ban; by a limit of its own what the same times hold of it."""
         for limit, most in ("", 4), ("limit=5", 2), ("limit=1", 1), ("limit=99", 4):
@@ -447,7 +486,7 @@ class Waiting(Case):
     def test_they_wait_for_their_window(self):
         window = 0.5
         with self.holding("1/500ms reserve=3", workers=2) as server:
-            first = time.time() // window
+            first = (time.time() - 0.01) // window  # by the table's clock, which moves in steps
 
             def ask(_):
                 response = server.get("/file?user=a")
@@ -566,6 +605,14 @@ class Waiting(Case):
                 time.sleep(1)  # it looks once a second
             close(connections)
             until(lambda: status(server)["held"] == 0, "nothing to be held")
+
+    def test_what_is_reserved_is_told(self):
+        with self.holding("1/day reserve=5", "delay=30d", workers=1) as server:
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            connections = self.hold(server, 5)
+            self.assertEqual(server.get("/file?user=a").status, 429)
+            self.assertEqual(len(server.logged("limiting requests, 1 of 1 used, 5 reserved, by policy")), 1)
+            close(connections)
 
     def test_a_reload_waits_for_them(self):
         with self.holding("1/s reserve=3", workers=1) as server:
@@ -981,6 +1028,21 @@ class Pages(Case):
             # Of several that refused it, the last.
             server.statuses(2, "/banning?user=a")
             self.assertEqual(top()[0], ["a", "banning", 1, 2])
+
+    def test_they_are_not_limited_by_what_they_inherit(self):
+        """But by limits of their own; also in an `if`."""
+        more = "if ($arg_if) { add_header X-If there; }"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 1{PER_LONG} name=p; stint_limit z p k;",
+                        "".join(location(f"/{name}", f"{page} z;", more) + location(
+                            f"/own/{name}", "stint_limit z p $uri;", f"{page} z;", more)
+                            for name, page in (("status", "stint_status_page"), ("metrics", "stint_metrics")))) as server:
+            self.assertEqual(server.statuses(2), [200, 429])
+            for name in "status", "metrics":
+                pages = [server.get(f"/{name}{query}") for query in ("", "?if=1")]
+                self.assertEqual([(page.status, page["X-If"]) for page in pages], [(200, None), (200, "there")])
+                self.assertIn(b"policies", pages[1].body)
+                self.assertEqual([server.get(f"/own/{name}{query}").status for query in ("?if=1", "?if=1", "")],
+                                 [200, 429, 429])
 
     def test_no_more_than_20_keys(self):
         """None without labels."""

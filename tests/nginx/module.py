@@ -42,7 +42,7 @@ def location(name, *directives):
     return f"location {name} {{\n" + "\n".join(directives) + "\n}\n"
 
 
-STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
+STATUS = location("/status", "stint_status_page z;", "access_log off;")
 
 
 class Case(unittest.TestCase):
@@ -301,6 +301,11 @@ class Cost(Case):
                 ("20/minute", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response '
                  'is made, and $bytes_sent is known only later: "late" charges at the end in'),
                 ("20/minute", "charge=1${request_time}0", "and $request_time is known only later"),
+                ("20/minute", "charge=401", '"charge=401" is what each response costs: a variable, such as a map of $status, '
+                 "tells which ones do in"),
+                ("20/minute reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a '
+                 """number of requests, which is here the policy's "burst=" in"""),
+                ("20/minute reserve=5", "delay=8ms", None),
                 ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z entries=1k; stint_policy z {http} name=p;",
@@ -471,6 +476,28 @@ class Logging(Case):
                 server.statuses(20, f"/file?user={user}")
             found = server.logged(r"\[(\w+)\] .*limiting requests, (.*?), client: 127.0.0.1")
             self.assertEqual(found, [("error", '2 of 2 used, by policy "p" in zone "z"')] * 2)
+
+    def test_no_more_than_100_lines_a_second(self):
+        """Whatever the keys; and how many were left out, also by a worker that ends within that second."""
+        with self.limited(f"1{PER_LONG}", key="$arg_user", zone="entries=10k", workers=1) as server:
+            def told(count):
+                left = server.logged(r"\[error\] .*limiting requests, (\d+) lines more were left out within a second")
+                return sum(map(int, left)) + logged() == count
+
+            def logged():
+                return len(server.logged("limiting requests, 1 of 1 used"))
+            for count in 1000, 2000:
+                connection, begin, before = server.connect(), time.monotonic(), logged()
+                for user in range(count - 1000, count):
+                    for status in 200, 429:
+                        connection.request("GET", f"/file?user={user}", headers={"Connection": "keep-alive"})
+                        self.expect(status, Response(connection.getresponse()))
+                connection.close()
+                spent = time.monotonic() - begin
+                if count == 2000:
+                    server.reload()
+                until(lambda: told(count), "all to be told")
+                self.assertLessEqual(logged() - before, 100 * (int(spent) + 2))
 
     def test_levels(self):
         for level in "info", "notice", "warn", "error":
@@ -841,14 +868,17 @@ class Mistakes(Case):
     def test_limit(self):
         http = "stint_zone z entries=1k; stint_policy z 1/s name=p;"
         number = 'invalid number of arguments in "stint_limit" directive'
-        both = '"stint_limit" directive has limits and "off" at one level'
+        both = '"stint_limit" has limits and "off" of one kind at one level,'
         duplicate = '"stint_limit" directive is duplicate'
         self.check(
             http, "stint_limit %s; #!", ("z p", number), ("on", number),
             ("z q $uri", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
             ("y p $uri", r'unknown stint zone "y" \(there is "z"\)'),
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
-            ("off;\nstint_limit z p $uri", both), ("z p $uri;\nstint_limit off", both),
+            ("off rate;\nstint_limit off", duplicate), ("off all", 'directive takes "off", "off rate" or "off in-flight"'
+             ", or a zone, a policy and a key"),
+            ("off;\nstint_limit z p $uri", both), ("z p $uri; stint_limit off", both),
+            ("off rate;\nstint_limit z p $uri", both),
             ('z p ""', 'the key of "stint_limit" is empty: no request would be limited'),
             *((f"z p {key} prefix=24", f'"prefix=24" needs a key that is an address, and "{re.escape(key)}" '
                "is none: all requests would be one key")
@@ -878,6 +908,16 @@ class Mistakes(Case):
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),
                    ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'))
+        self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
+                   ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
+                    'kind: "default=" tells which,'))
+        other = http + "stint_policy z 9/s in-flight name=f; stint_zone y entries=1k; stint_policy y 1/s name=p;"
+        self.check(other, "%s\nlocation / {\nstint_limit y p $uri; #!\n}",
+                   ("stint_limit z f $uri;", r'of one zone: "y", and it inherits "z" of \S+:\d+ \("stint_limit off '
+                    r'in-flight" ends that\)'))
+        self.check(other, "".join(f"stint_limit z p {i};\n" for i in range(32)) + "location / {\nstint_limit z f 0; #!\n"
+                   "%s\n}", ("".join(f"stint_limit z f {i};\n" for i in range(1, 33)),
+                             "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
                    ("3/s", r'unknown stint policy "3/s" of zone "z" \(it has "p", "2/second"\)'))
         self.check(http + "stint_zone y entries=1k; stint_policy y 1/s name=p;",
@@ -890,7 +930,8 @@ class Mistakes(Case):
             "stint_zone z entries=1k;", "%s; #!", ("stint_status 200", "value must be between 400 and 599"),
             ("stint_status many", '"stint_status" directive invalid number'),
             ("stint_status 429;\nstint_status 503", '"stint_status" directive is duplicate'),
-            ("stint_headers all", 'invalid value "all"'), ("stint_log_level debug", 'invalid value "debug"'),
+            ("stint_headers on", '"stint_headers" directive takes off, draft, legacy or both'),
+            ("stint_log_level debug", '"stint_log_level" directive takes info, notice, warn or error'),
             ("stint_dry_run yes", 'invalid value "yes" in "stint_dry_run" directive, it must be "on" or "off"'),
             *((wrong, f'"{wrong.split()[0]}" directive is not allowed here')
               for wrong in ("stint_status_page z", "stint_metrics z", "stint_zone y entries=1k")))
@@ -911,20 +952,52 @@ class Mistakes(Case):
         configuration = Server(
             MODULE, "stint_zone y entries=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z entries=1k;\n"
             "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
-            "stint_policy z 1/s name=r reserve=2;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
+            "stint_policy z 1/s name=r reserve=2; stint_policy z 9/s in-flight name=f;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
             location("/a", limit + " #!", "return 204;") +
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
             location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
-            location("/f", "return 204;") + limit)
+            location("/f", "return 204;") + location("/h", "stint_limit off;", "return 204;") +
+            location("/i", "stint_limit off;", *(location(f"/i/{key}", f"stint_limit z p {key}; #!")
+                                                 for key in ("remote_addr", "http_x", "made"))) +
+            "location /g { stint_limit z f k; #!\n" + location("/g/a", "stint_limit z r k delay; #!") +
+            location("/g/b", "stint_limit off in-flight; stint_limit z r k delay;") + location("/g/c") + "}\n" + limit +
+            " #!\nset $made 1;")
+        server_level = configuration.line_of("}\n" + limit) + 1
         lines = configuration.configuration.read_text().splitlines()
         warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
         self.assertEqual(sorted(int(number) for _, number in warned),
                          [i for i, line in enumerate(lines, 1) if line.endswith("#!")])
+        rate, flight = (f"the limit of {configuration.configuration}:{line} holds here, too, which 0.3 dropped: "
+                        f'"stint_limit off {kind}" ends it' for kind, line in (
+                            ("rate", server_level), ("in-flight", configuration.line_of("stint_limit z f"))))
         self.assertEqual({said for said, _ in warned}, {
-            'no "stint_limit" goes by the zone "y", so it limits nothing',
+            rate, flight, 'no "stint_limit" goes by the zone "y", so it limits nothing',
             'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
-            '"return" answers before "stint_limit" decides: nothing is limited at this level'})
+            *(f'the "return" of location "/{name}" answers before "stint_limit" decides: nothing is limited there{more}'
+              for name, more in (("a", ""), ("b", ""), ("d", ""), ("f", ' ("stint_limit off" says so)'))),
+            *(f'the key "{key}" is one for all requests: "${key}" is a variable'
+              for key in ("remote_addr", "http_x", "made"))})
+
+    def test_what_is_left_over_of_limit_req_is_warned_of(self):
+        """Where it has no limit; once."""
+        for name, value, here in (("limit_req_dry_run", "on", "stint_dry_run"), ("limit_req_status", "429", "stint_status"),
+                                  ("limit_conn_dry_run", "on", "stint_dry_run"), ("limit_conn_status", "418", "stint_status")):
+            directive, module = f"{name} {value};", name[:name.index("_", 6)]
+            theirs = f"{module} {'zone=r' if module == 'limit_req' else 'r 1'};"
+            for http, locations, warned in (
+                    ("", location("/", directive, "stint_limit z p $uri;"), True),
+                    (directive, location("/a", "stint_limit z p $uri;") + location("/b", "stint_limit z p $uri;"), True),
+                    (directive + "stint_limit z p $uri;", "", True),
+                    (directive + theirs + "stint_limit z p $uri;", "", False),
+                    ("", location("/", directive) + location("/b", "stint_limit z p $uri;"), False)):
+                with self.subTest(http=http, locations=locations):
+                    said = self.told(Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;"
+                                            f"{module}_zone $uri zone=r:1m {'rate=1r/s' if 'req' in module else ''};" + http,
+                                            locations))
+                    self.assertEqual("[warn]" in said, warned, said)
+                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{here}" does, in \S+:\d+\n',
+                                                    said)), warned)
 
     def test_keys_are_prefixes_only_of_addresses(self):
         keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",

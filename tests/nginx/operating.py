@@ -249,7 +249,7 @@ class Overrides(Filed):
             response = server.get("/file?user=b")
             for field in response["Retry-After"], response["RateLimit"].split("t=")[1]:
                 self.assertIn(int(field), range(3500, 3602))
-            self.assertEqual(len(server.logged("limiting requests, overridden, 0 of 0 used")), 1)
+            self.assertEqual(len(server.logged("limiting requests, overridden, banned, 0 used, by policy")), 1)
 
     def test_of_a_client_not_of_its_network(self):
         with self.filed(f"stint_policy z 2{PER_LONG} overrides name=host;"
@@ -592,7 +592,7 @@ class InFlight(Upstream):
         server.configure(f"stint_zone z entries=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
                          f"stint_headers both; {http}",
                          f"stint_limit z p $arg_user; {directives}" + STATUS +
-                         location("/look", "stint_limit z p $arg_user cost=0;", "empty_gif;") +
+                         location("/look", "stint_limit off rate;", "stint_limit z p $arg_user cost=0;", "empty_gif;") +
                          location("/long", "limit_rate 2000;") + "".join(locations))
         return server
 
@@ -759,16 +759,26 @@ class InFlight(Upstream):
             until(lambda: status(server)["held"] == 0, "nobody to wait")
 
     def test_plans(self):
-        """A policy in flight among those that a variable names: it holds, and nothing is charged."""
-        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;",
-                         workers=1) as server:
-            server.edit((
-                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;")).reload()
-            self.assertEqual(server.statuses(3, "/file?plan=p&user=a"), [200] * 3)
-            connections = self.begin(server, 2, "/long?plan=p&user=a")
-            self.assertEqual(server.get("/file?plan=p&user=a").status, 429)
-            self.assertEqual(server.statuses(3, "/file?plan=year&user=b"), [200, 200, 429])
-            close(connections)
+        """A variable names policies of one kind, which its default tells, or `charge`, or the names."""
+        policies = f"stint_policy z 1/{self.LEASE} in-flight name=p2; stint_policy z 2{PER_LONG} name=year;"
+        limit = "stint_limit z p $arg_user;"
+        with self.flying(f"2/{self.LEASE}", http=policies, workers=1) as server:
+            text = server.configuration.read_text()
+            for new, name, most, other in (("z $arg_plan $arg_user default=p", "p2", 1, "p"),
+                                           ("z p$arg_plan $arg_user", "2", 1, None),
+                                           ("z $arg_plan $arg_user default=year", "year", 2, "year"),
+                                           ("z $arg_plan $arg_user charge=$arg_c", "year", 2, None)):
+                server.configuration.write_text(text.replace(limit, f"stint_limit {new};"))
+                server.reload()
+                with self.subTest(limit=new):
+                    connections = self.begin(server, most, f"/long?plan={name}&user={new[-9:]}&c=1")
+                    self.assertEqual(server.get(f"/file?plan={name}&user={new[-9:]}&c=1").status, 429)
+                    # One of the other kind is as one that is unknown.
+                    wrong = "p2" if name == "year" else "year"
+                    stint = server.get(f"/file?plan={wrong}&user=wrong").stint
+                    self.assertEqual(stint.split()[1:2], [other] if other else [], stint)
+                    close(connections)
+            self.assertGreater(server.logged(r'stint policy "(\w+)" is unknown, or of the other kind'), [])
 
     def test_never_more_at_once(self):
         """A server behind counts them itself, over workers, reloads and clients that leave."""
