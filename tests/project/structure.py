@@ -184,6 +184,11 @@ class Protocol(unittest.TestCase):
             self.assertIn(function, functions["slot.h"])
         self.assertGreater(len(named), 8)
 
+    def test_mistakes_that_are_argued_are_of_the_code(self):
+        sys.path.append(str(SOURCE / "tests" / "protocol"))
+        import mutate
+        self.assertEqual(list(mutate.stale(mutate.argued())), [])
+
     def test_each_atomic_operation_cites_its_order(self):
         """In its line, or within the three before: an M of ordering.md, or an I of slot.h."""
         self.assertEqual(self.orders, {f"M{n}" for n in range(1, 16)} - {"M3", "M4", "M10", "M11"})
