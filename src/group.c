@@ -595,9 +595,10 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
     if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
         return false;
     const uint64_t word = policy_traits(&limiter->policies[id]);
-    if ((uint32_t)word == (TRAIT_EXISTS | TRAIT_PLAIN))
-        return see_tokens(limiter, id, key, cost, now,
-                          request->limit != 0 ? request->limit : word >> 32, sight);
+    if ((uint32_t)word == (TRAIT_EXISTS | TRAIT_PLAIN)) {
+        sight->capacity = request->limit != 0 ? request->limit : word >> 32;
+        return see_tokens(limiter, id, key, cost, now, sight);
+    }
     return request->limit == 0 && ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
                                        ? see_bucket(limiter, id, key, cost, now, sight)
                                        : cost == 1 && see_ruled(limiter, id, key, now, sight));

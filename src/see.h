@@ -56,11 +56,12 @@ static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter,
 }
 
 /* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint.
- * `capacity`: the policy's, the request's own, or the override's. */
+ * sight->capacity is there: the policy's, the request's own, or the override's. */
 static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32_t policy_id,
-                                     uint64_t key, uint32_t cost, uint64_t now, uint64_t capacity,
+                                     uint64_t key, uint32_t cost, uint64_t now,
                                      struct sight *sight) {
     const struct policy *policy = &limiter->policies[policy_id];
+    const uint64_t capacity = sight->capacity;
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     const words_2 identity = policy_identity(policy);
@@ -77,7 +78,6 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
     sight->state = state;
     sight->next = state + cost;
     sight->count = used;
-    sight->capacity = capacity;
     sight->identity = identity;
     sight->end = end;
     sight->policy = policy_id;
@@ -172,10 +172,10 @@ static ALWAYS_INLINE bool see_ruled(const struct stint_limiter *limiter, uint32_
     if (!window_ruled(policy, now, end))
         return false;
     const uint64_t override = override_of(limiter, policy_id, key, now, end);
-    const uint64_t capacity = LIKELY(override != 0) ? override_limit(override) : hot;
+    sight->capacity = LIKELY(override != 0) ? override_limit(override) : hot;
     /* Not a key that is never refused, or always. */
-    if (UNLIKELY(capacity - 1 >= STINT_LIMIT_MAX - 1) ||
-        !see_tokens(limiter, policy_id, key, 1, now, capacity, sight))
+    if (UNLIKELY(sight->capacity - 1 >= STINT_LIMIT_MAX - 1) ||
+        !see_tokens(limiter, policy_id, key, 1, now, sight))
         return false;
     sight->part = override != 0 ? PART_OVERRIDDEN : 0;
     return true;

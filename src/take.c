@@ -122,8 +122,8 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
                                              struct stint_verdict *verdict, uint64_t capacity) {
     struct sight sight;
-    return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, capacity,
-                      &sight) &&
+    sight.capacity = capacity;
+    return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, &sight) &&
                    sight_swap(&sight)
                ? sight_answer(limiter, &sight, now, verdict)
                : LEFT;

@@ -8,7 +8,7 @@
  *     STEP(word);                             before every atomic operation: atomic.h has it
  *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
  *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away
- *     WAY(take_bucket, limiter, ...)          a call of a way (take.c); a test is told its answer */
+ *     WAY(take_bucket, limiter, ...)          calls a way (take.c); a test is told the answer */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 
