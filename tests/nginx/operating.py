@@ -567,7 +567,8 @@ class Troubleshooting(Filed):
         environment = {**os.environ, "PATH": f"{server.directory}:{os.environ['PATH']}"}
         until(lambda: time.time() % 60 < 55, "time enough for all in one minute")
         with server:
-            for client, path, count in (("7", "/login", 6), ("8", "/login", 6), ("9", "/api", 103)):
+            # 5 is told before 7 also if the windows of both began at once.
+            for client, path, count in (("7", "/login", 6), ("8", "/login", 6), ("5", "/api", 103)):
                 for _ in range(count):
                     server.get(path, headers={"X-Client": "192.0.2." + client})
             for block in re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
