@@ -121,8 +121,7 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
 static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
                                              struct stint_verdict *verdict, uint64_t capacity) {
-    struct sight sight;
-    sight.capacity = capacity;
+    struct sight sight = {.capacity = capacity};
     return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, &sight) &&
                    sight_swap(&sight)
                ? sight_answer(limiter, &sight, now, verdict)
