@@ -114,13 +114,18 @@ class Rows(unittest.TestCase):
                          [(1000, 1.5), (1000000, 1.2)])
 
     def test_no_path_is_far_from_its_goal(self):
-        """A noisy machine is not so far: both take turns, and the fastest repeat counts. A structure
-        that went from registers to memory is (a look took 70 ns for 27)."""
-        found = measure("--workload", "paths", "--keys", "1000", "--seconds", "0.02")
-        if not re.search("-O[23]", found["build"]["flags"]):
-            self.skipTest("it is not built to be fast")
-        self.assertEqual([], [f"{row['workload']}: {row['ratio']}, the goal is {row['goal']}"
-                              for row in found["rows"] if row["ratio"] > 1.6 * row["goal"]])
+        """A noisy machine is not so far three times: both take turns, and the fastest repeat counts. A
+        structure that went from registers to memory is (a look took 70 ns for 27)."""
+        far = ["paths"]
+        for _ in range(3):
+            found = measure("--workload", ",".join(far), "--keys", "1000", "--seconds", "0.02")
+            if not re.search("-O[23]", found["build"]["flags"]):
+                self.skipTest("it is not built to be fast")
+            ratios = {row["workload"]: (row["ratio"], row["goal"]) for row in found["rows"]}
+            far = [path for path, (ratio, goal) in ratios.items() if ratio > 1.6 * goal]
+            if not far:
+                return
+        self.fail({path: ratios[path] for path in far})
 
     def test_machine_and_build(self):
         result = measure("--workload", "take", "--keys", "10")
