@@ -242,10 +242,10 @@ static bool is_kept(const struct named *named, uint64_t until) {
     return world->latest_clock < until + (is(named, A_BAN) ? 0 : ALLOWANCE);
 }
 
-/* "One that is over may come back 628 days after its end", if nobody sees it from 450 days on.
- * (time.c has those whom somebody sees.) */
-static bool may_be_back(const struct actor *actor, const struct stint_verdict *v, uint64_t until) {
-    return decided_most(actor, v) > until + 628 * DAY - ALLOWANCE;
+/* "One that is over may come back 628 days after its end, and each 994 days after that", if nobody
+ * sees it before. (time.c has those whom somebody sees.) */
+static bool may_be_back(uint64_t time, uint64_t until) {
+    return time > until + 628 * DAY - ALLOWANCE;
 }
 
 /* By which limit it was decided. An override holds for all whose time is before its end, and is
@@ -265,7 +265,7 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
             was_set && decided_most(actor, v) < of_key->until && is_kept(named, of_key->until);
         holds(!set || overridden, "an override that was set holds");
         holds(!was_set || decided_least(actor, v) < of_key->until_most || !overridden ||
-                  is(named, A_BAN) || may_be_back(actor, v, of_key->until),
+                  is(named, A_BAN) || may_be_back(decided_most(actor, v), of_key->until),
               "an override that is over is back");
         by.ruling = &ruling;
         holds(!set || v->capacity == model_capacity(&by, &asked->request) || world->died > 0 ||
@@ -293,7 +293,8 @@ static void check_ban(const struct actor *actor, const struct asked *asked,
               decided_most(actor, v) >= of_key->ban || !is_kept(named, of_key->ban) || banned,
           "a ban that began holds");
     holds(!banned || begins || whole || decided_least(actor, v) < of_key->ruled ||
-              !is_alone(actor, asked->name, asked->key) || may_be_back(actor, v, of_key->ruled),
+              !is_alone(actor, asked->name, asked->key) ||
+              may_be_back(decided_most(actor, v), of_key->ruled),
           "a ban that is over is back");
 }
 
@@ -938,7 +939,8 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
     if (of_key->override != OVERRIDE_SET || of_key->stamp > actor->began || world->far ||
         world->names[name].moved || actor->stale || actor->ids[name] == UINT32_MAX)
         return;
-    must(result != 0 || actor->clock_least < of_key->until_most || is(&world->names[name], A_BAN),
+    must(result != 0 || actor->clock_least < of_key->until_most ||
+             may_be_back(actor->clock_most, of_key->until_most) || is(&world->names[name], A_BAN),
          "an override that is over is found: policy %c, key %u", 'a' + name, key);
     if (actor->clock_most >= of_key->until || !is_kept(&world->names[name], of_key->until))
         return;
