@@ -247,9 +247,9 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     return DONE;
 }
 
-/* The slot ends at `end`, but not before the claim (I1). A claim that seems to be further ahead than
- * another clock may be is of a thread that died 497 days ago, or longer. No window is opened, so none
- * is opened again: the watermark is not asked. */
+/* The slot ends at `end`, but not before the claim (I1). A claim that seems further ahead than
+ * another clock may be is of a thread that died 497 days ago, or longer. No window is opened, so
+ * none is opened again: the watermark is not asked. */
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest) {
     const tick_t now = tick_of(decision->now), ahead = end_of(state_id(claim->state), now);
