@@ -24,7 +24,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 README = SOURCE / "tests" / "protocol" / "mutants" / "README.md"
 # Of a world's process, in which it must find those mistakes that it is to find.
-WORLD_SECONDS = 40
+WORLD_SECONDS = 150
 
 # Mistakes that another test finds: what trials of the library showed once.
 BY_TEST = {

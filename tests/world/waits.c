@@ -110,8 +110,9 @@ static void wait_check(const struct waiting *waiting) {
         return;
     if (!all_fit(waiting, waiting->wait, &never, &longest))
         waits_wrong(waiting, "it does not fit then");
-    if (all_fit(waiting, waiting->wait - 1, &never, &longest) && /* it may read the clock */
-        waiting->time + waiting->wait > world->latest + 1)
+    const uint64_t then = waiting->time + waiting->wait;
+    if (then > world->latest + 1 && all_fit(waiting, waiting->wait - 1, &never, &longest) &&
+        then > world->latest + 1) /* the look may have read the clock */
         waits_wrong(waiting, "it fits sooner");
 }
 
