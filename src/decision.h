@@ -155,14 +155,16 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
     }
 }
 
-/* Finds the room of a request that reserves or charges, or whose key is never refused (`endless`),
- * by one rule. */
-static ALWAYS_INLINE void decision_by_rule(struct decision *decision, bool endless) {
+/* Finds the room of a request that reserves or charges, or whose key is never refused, by one rule.
+ * `override`: the state of the key's; 0: none. */
+static ALWAYS_INLINE void decision_by_rule(struct decision *decision, uint64_t override) {
     struct terms *terms = &decision->terms;
     const struct rule rule = policy_rule(decision->policy);
+    const bool endless = override != 0 && override_limit(override) == STINT_LIMIT_MAX;
 
-    /* It may have been changed since its traits were read. A charge is never refused. */
-    if (!is_charge(terms))
+    /* It may have been changed since its traits were read. A charge is never refused. A shadow's ban
+     * was seen as such, and is void by another rule: the shadow lets it through. */
+    if (!is_charge(terms) && !override_void(override, rule.flags))
         terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)
         terms->capacity = rule.capacity;
@@ -257,12 +259,12 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .unlike = unlike,
                   .flags = flags},
     };
-    const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
     if ((traits & RULE_BUCKET) != 0 &&
         UNLIKELY(!decision_by_bucket(decision, limit, override != 0)))
         return STINT_UNKNOWN_POLICY;
-    if ((traits & RULE_BUCKET) == 0 && ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless))
-        decision_by_rule(decision, endless);
+    if ((traits & RULE_BUCKET) == 0 && ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 ||
+                                        (override != 0 && limit == STINT_LIMIT_MAX)))
+        decision_by_rule(decision, override);
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
     return 0;

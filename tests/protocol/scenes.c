@@ -239,6 +239,12 @@ static const struct scene scenes[] = {
      .before = "add p 5/100s; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key look = counted"},
 
+    /* What a shadow banned is let through by the shadow, and by whoever is none. */
+    {"a reservation beside a ban that becomes void", .stops = 1, .of_policies = true,
+     .before = "add p 2/100ms shadow ban=1s; take p key x3; turn 10",
+     .a = "take p key look reserve = yes; all p key reserve + once other = yes + yes",
+     .b = "change p 2/100ms ban=1s"},
+
     /* A group that has lost a race, and fits nevertheless, is charged once. */
     {"a group after a race", .stops = 1,
      .before = "add p 5/100s; take long key x2; take long other x2; take p key",
