@@ -41,6 +41,9 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
     if (request->policy < limiter->max_policies &&
         (request->reserved != 0 || !request_good(request->flags, request->limit)))
         return request_refuse(request);
+    const int error = stint_limiter_whole(limiter); /* a cut amid a change leaves a policy */
+    if (error != 0)
+        return error;
     if (stint_limiter_policy_seen(limiter, request->policy, &traits) == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
     if (!request_suits(request->flags, traits))

@@ -285,6 +285,9 @@ static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool w
         return stint_failed(EINVAL, "limiter is NULL");
     if (writes && limiter->memory.read_only)
         return stint_failed(EROFS, READ_ONLY);
+    const int error = stint_limiter_whole(limiter);
+    if (error != 0)
+        return error;
     ruled->policy = stint_limiter_policy_seen(limiter, policy_id, &ruled->traits);
     if (ruled->policy == POLICY_NONE)
         return stint_limiter_no_policy(limiter);

@@ -748,10 +748,11 @@ int stint_policy_find(const struct stint_limiter *limiter, const char *name, uin
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
     const uint32_t found = stint_names_find(limiter, name);
-    if (found == POLICY_NONE) {
-        const int error = stint_limiter_whole(limiter);
-        return error != 0 ? error : stint_failed(ENOENT, "there is no policy of that name");
-    }
+    const int error = stint_limiter_whole(limiter); /* else a cut amid a change leaves a name */
+    if (error != 0)
+        return error;
+    if (found == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that name");
     if (id != NULL)
         *id = found;
     return 0;
