@@ -115,7 +115,9 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     ledger_asked(asked); /* the look before a charge may be a strike, too */
     if ((asks & STINT_PEEK) != 0)
         return;
-    if (!is_set(named, A_STRIPES) && !is_set(named, A_BURST) && limit > capacity_of(&named->policy))
+    /* A striped policy grants no more than its own limit. */
+    if ((!is_set(named, A_STRIPES) || named->generations > 1) && !is_set(named, A_BURST) &&
+        limit > capacity_of(&named->policy))
         named_limit(named, limit);
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }

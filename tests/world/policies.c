@@ -207,6 +207,17 @@ void named_limit(struct named *named, uint64_t limit) {
     named->token_least = named->token_least > token ? token : named->token_least;
 }
 
+/* Who decides by the name now may do so by what it becomes: it may be no shadow any more, nor
+ * striped. */
+static void asked_meets(struct named *named, const struct asked *asked, bool sober) {
+    if (&world->names[asked->name] != named)
+        return;
+    if (sober)
+        ledger_asked(asked);
+    if ((asked->request.flags & STINT_PEEK) == 0 && asked->request.limit != 0)
+        named_limit(named, asked->request.limit);
+}
+
 void named_changes(struct named *named, const struct stint_policy *policy) {
     const uint32_t features = policy_features(policy);
     raise(&named->largest, (uint64_t)capacity_of(policy) + policy->max_reserved);
@@ -222,13 +233,10 @@ void named_changes(struct named *named, const struct stint_policy *policy) {
     }
     named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
     named->features |= features;
-    if (has(features, A_SHADOW))
-        return;
-    named->sober = true; /* for those, too, who decide by it now */
+    named->sober |= !has(features, A_SHADOW);
     for (unsigned i = 0; i <= ACTORS_MAX; i++)
         for (unsigned j = 0; world->actors[i].calling && j < world->actors[i].asked_count; j++)
-            if (&world->names[world->actors[i].asked[j].name] == named)
-                ledger_asked(&world->actors[i].asked[j]);
+            asked_meets(named, &world->actors[i].asked[j], !has(features, A_SHADOW));
 }
 
 void named_new(struct named *named, const struct stint_policy *policy) {
