@@ -131,6 +131,7 @@ json_t *bed_open(json_t *asked) {
         .start = job_number(asked, "start"),
         .epoch_ns = job_number(asked, "epoch_ns"),
         .target = {.parts = (unsigned)job_number(asked, "parts"),
+                   .last_cost = (uint32_t)job_number(asked, "last_cost"),
                    .each_key = job_flag(asked, "each_key"),
                    .key_length = job_number(asked, "key_length"),
                    .secret = bed->secret},

@@ -133,6 +133,8 @@ static void audit_part(const struct audit *audit, unsigned thread, unsigned part
     unsigned char *bytes = bed->chunks[thread].bytes;
     uint64_t end = bed->keys * (thread + 1) / bed->threads;
     uint64_t now = epoch_now(bed, audit->epoch);
+    /* A token of the last part is one of a part of cost 1 so many times over. */
+    uint64_t weight = part + 1 == bed->target.parts ? 1 : bed->target.last_cost;
 
     bench_now = now;
     for (uint64_t at = bed->keys * thread / bed->threads; at < end; at += BATCH) {
@@ -155,7 +157,7 @@ static void audit_part(const struct audit *audit, unsigned thread, unsigned part
         for (size_t i = 0; i < n; i++) {
             uint64_t demand = audit->demand[at + i];
             uint64_t right = demand < audit->limit ? demand : audit->limit;
-            uint64_t used = verdicts[i].capacity - verdicts[i].remaining;
+            uint64_t used = (verdicts[i].capacity - verdicts[i].remaining) * weight;
             if (used == 0) {
                 found->lost += demand != 0;
                 found->lost_tokens += demand;

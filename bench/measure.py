@@ -6,6 +6,7 @@ A repeat's ns are the median of its stretches of 512 decisions, so what other wo
 takes away now and then does not show; a row's are the median of the repeats, beside the least and
 the most of them."""
 import contextlib
+import dataclasses
 import statistics
 import time
 
@@ -54,9 +55,10 @@ class Bed(contextlib.AbstractContextManager):
 
     def __init__(self, driver, row, keys, fit, at=0, beside=False):
         kind = self.kind = KINDS[row["workload"]]
-        path = self.path = kind.path if not beside else Path(
-            parts=kind.path.parts, each_key=kind.path.each_key, still=kind.path.still,
-            file=kind.path.file, mixed=kind.path.mixed)
+        path = self.path = kind.path
+        if beside:
+            path = self.path = Path(still=path.still, file=path.file) if path.parts == 1 else (
+                dataclasses.replace(path, bucket=False))
         self.driver, self.at, self.row, self.keys, self.fit = driver, at, row, keys, fit
         self.threads = row["threads"]
         self.run = (floor_of("dependent load" if kind.used_up else kind.floor, None)["floor"]
@@ -93,16 +95,21 @@ class Bed(contextlib.AbstractContextManager):
             driver.ticks()
         opened = self.ask(
             "open", keys=keys, threads=self.threads, key_length=row["key_length"], clock=clock,
-            policies=[f"{BUCKET_RATE}/{window} name=bench-{i} burst={self.limit}"
-                      if path.bucket or path.mixed and i % 2 else
-                      f"{self.limit}/{window} name=bench-{i} {options}" for i in range(policies)],
+            policies=[self.policy_text(i, window, options) for i in range(policies)],
             max_entries=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
-            parts=path.parts, each_key=path.each_key, refused_part=self.refused_part, start=start,
+            parts=path.parts, each_key=path.each_key, last_cost=path.cost if path.parts > 1 else 1,
+            refused_part=self.refused_part, start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
             new_keys=kind.new_keys, latency=row["latency"], distribution=row["distribution"],
             period=zipf_period(keys), labels=keys if path.labels else 0, file=path.file,
             watched=path.watched, **{path.asks: True} if path.asks else {})
         self.lines, self.floor_bytes = opened["lines"], opened["floor_bytes"]
+
+    def policy_text(self, i, window, options):
+        second = self.path.second if i % 2 else ""
+        if self.path.bucket or second == "bucket":
+            return f"{BUCKET_RATE}/{window} name=bench-{i} burst={self.limit}"
+        return f"{self.limit}/{window} name=bench-{i} {options} {second}"
 
     def policy(self):
         """Chooses the limit. Returns the policy's options and the requests' own limit."""

@@ -51,8 +51,9 @@ static CK_CC_FORCE_INLINE void parts_at(const struct target *target, const struc
     for (unsigned part = 0; part < parts; part++) {
         if (each_key && part != 0)
             key = key_at(target, chunk, i * parts + part);
-        requests[part] = (struct stint_request){
-            .key = key, .policy = target->policy + (each_key ? 0 : part), .cost = 1};
+        requests[part] = (struct stint_request){.key = key,
+                                                .policy = target->policy + (each_key ? 0 : part),
+                                                .cost = part + 1 == parts ? target->last_cost : 1};
     }
 }
 
@@ -71,8 +72,8 @@ static CK_CC_FORCE_INLINE uint64_t parts_each(const struct target *target,
             allowed = stint_decide_all(target->limiter, requests, parts, chunk->now, verdicts);
         else
             for (unsigned part = 0; part < parts; part++)
-                allowed = stint_take(target->limiter, requests[part].policy, requests[part].key, 1,
-                                     chunk->now, &verdicts[part]);
+                allowed = stint_take(target->limiter, requests[part].policy, requests[part].key,
+                                     requests[part].cost, chunk->now, &verdicts[part]);
         count += allowed;
         answer(chunk, i, allowed);
     }

@@ -29,6 +29,7 @@ struct target {
     uint32_t policy; /* the first, and the only one but in take_policies and of parts */
     struct stint_request request; /* of path_decide, but for its key */
     unsigned parts;               /* requests that are decided together */
+    uint32_t last_cost;           /* of the last of them; that of the others is 1 */
     bool each_key; /* each part has a key of its own; else the same key, by a policy of its own */
     size_t key_length;
     const void *secret; /* the limiter's, STINT_SECRET_SIZE bytes */

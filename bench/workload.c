@@ -62,17 +62,18 @@ static uint64_t take_policies(const struct target *target, const struct chunk *c
 }
 
 /* The same after each key was given a limit of its own, which nobody comes to, for longer than the
- * window. */
+ * window. Of several parts the last has it. */
 static uint64_t override_take(const struct target *target, const struct chunk *chunk) {
+    const uint32_t policy = target->policy + target->parts - 1;
     const uint64_t until = stint_now(target->limiter) + 200 * UINT64_C(86400000000000);
 
     for (size_t i = 0; i < chunk->n; i++) {
         stint_key key = stint_key_of(target->limiter, chunk->bytes + i * target->key_length,
                                      target->key_length);
-        if (stint_override(target->limiter, target->policy, key, STINT_LIMIT_MAX - 1, until) != 0)
+        if (stint_override(target->limiter, policy, key, STINT_LIMIT_MAX - 1, until) != 0)
             return 0; /* then fewer are allowed than must be */
     }
-    return take(target, chunk);
+    return target->parts > 1 ? path_all(target, chunk) : take(target, chunk);
 }
 
 /* The clock is read once for a batch: a server has the requests of one wake-up in hand. It fetches

@@ -17,7 +17,9 @@ class Path:
     window: str = "366d"
     roll_over: bool = False  # the policy's capacity is one above its limit
     bucket: bool = False  # the policy is a token bucket; `still`: nothing comes back to it
-    mixed: bool = False  # every second part by a token bucket; beside takes by the same policies
+    # Of several parts, what each second one's policy is: "bucket", or options in stint's notation.
+    # Beside takes by the same policies. The last part has the cost, the others 1.
+    second: str = ""
     used_up: bool = False  # every key is at its limit before the time is taken, and is refused
     still: bool = False  # the limiter's clock stands still, but costs what it always does
     stripes: int = 1
@@ -132,10 +134,14 @@ KINDS = {
     "all-3-keys": path_all("of three keys by a policy", 3, (1.3, 1), each_key=True),
     "buckets": path_all("of a key by two token buckets", 2, (2.5, 2.2), bucket=True,
                         still=True),
-    "mixed-2": path_all("of a key by a window and a token bucket", 2, (1.4, 1.4), mixed=True,
-                        still=True),
-    "mixed-3": path_all("of a key by two windows and a token bucket", 3, (1.5, 1.5), mixed=True,
-                        still=True),
+    "mixed-2": path_all("of a key by a window and a token bucket", 2, (1.4, 1.4),
+                        second="bucket", still=True),
+    "mixed-3": path_all("of a key by two windows and a token bucket", 3, (1.5, 1.5),
+                        second="bucket", still=True),
+    "all-overridden": path_all("of a key by two windows, of which one has an override", 2,
+                               (1.4, 1.4), second="overrides", window="60d", slots=2,
+                               before="override-take"),
+    "all-costs": path_all("of a key by two windows, of costs 1 and 5", 2, (1.3, 1.3), cost=5),
     "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
                    parts=2, locked="hash+xadds", goal=(1.5, 1.5)),
     "charge": path("a charge, which is never refused", "decide", asks="charge", before="take",

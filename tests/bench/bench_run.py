@@ -28,7 +28,7 @@ PATHS = {  # what each is measured beside
                      "per-key", "first", "calendar", "striped", "unlisted", "overridden", "labelled",
                      "watched"], "plain take"),
     **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys", "buckets",
-                     "mixed-2", "mixed-3"], "as many takes"),
+                     "mixed-2", "mixed-3", "all-overridden", "all-costs"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",
 }

@@ -23,7 +23,7 @@ from commands import call, needs_gnuplot, result, svg_texts  # noqa: E402
 CORES = len(os.sched_getaffinity(0))
 REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
-PATHS = 33  # other kinds of decisions than the plain take
+PATHS = 35  # other kinds of decisions than the plain take
 SMALL = ["--keys", "10k", "--seconds", "0.002"]
 LEAST = ["--keys", "1k", "--seconds", "0.001"]  # where it does not matter what comes out
 
