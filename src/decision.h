@@ -162,8 +162,8 @@ static ALWAYS_INLINE void decision_by_rule(struct decision *decision, uint64_t o
     const struct rule rule = policy_rule(decision->policy);
     const bool endless = override != 0 && override_limit(override) == STINT_LIMIT_MAX;
 
-    /* It may have been changed since its traits were read. A charge is never refused. A shadow's ban
-     * was seen as such, and is void by another rule: the shadow lets it through. */
+    /* It may have been changed since its traits were read. A charge is never refused. A shadow's
+     * ban was seen as such, and is void by another rule: the shadow lets it through. */
     if (!is_charge(terms) && !override_void(override, rule.flags))
         terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)

@@ -573,13 +573,12 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 
 /* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
 
-/* A request for one token, with nothing else. */
-static ALWAYS_INLINE bool part_see_room(const struct stint_limiter *limiter,
-                                        const struct stint_request *request, uint64_t now,
-                                        struct sight *sight) {
+/* Whether it is a request for one token, with nothing else, by a hot policy (window_hot). */
+static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now, tick_t *end) {
     return LIKELY((request->flags | request->limit | request->reserved) == 0) &&
            LIKELY(request->cost == 1) && LIKELY(request->policy < limiter->deciding) &&
-           see_room(limiter, request, now, sight);
+           window_hot(&limiter->policies[request->policy], now, end);
 }
 
 /* A request of any of the kinds that see.h knows. What is carried over could not be given back
@@ -589,9 +588,10 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
                                    struct sight *sight) {
     const uint32_t id = request->policy, cost = request->cost;
     const uint64_t key = request->key.hash;
+    tick_t end;
 
-    if (part_see_room(limiter, request, now, sight))
-        return true;
+    if (part_hot(limiter, request, now, &end))
+        return see_room(limiter, request, end, sight);
     if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
         return false;
     const uint64_t word = policy_traits(&limiter->policies[id]);
@@ -637,10 +637,15 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
                                               const struct stint_request *requests, size_t n,
                                               uint64_t now, struct stint_verdict *verdicts) {
     struct sight a, b, c;
+    tick_t ends[3];
 
-    if (!part_see_room(limiter, &requests[0], now, &a) ||
-        (n > 1 && (!part_see_room(limiter, &requests[1], now, &b) || UNLIKELY(b.slot == a.slot))) ||
-        (n > 2 && (!part_see_room(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
+    if (!part_hot(limiter, &requests[0], now, &ends[0]) ||
+        (n > 1 && !part_hot(limiter, &requests[1], now, &ends[1])) ||
+        (n > 2 && !part_hot(limiter, &requests[2], now, &ends[2])))
+        return LEFT;
+    if (!see_room(limiter, &requests[0], ends[0], &a) ||
+        (n > 1 && (!see_room(limiter, &requests[1], ends[1], &b) || UNLIKELY(b.slot == a.slot))) ||
+        (n > 2 && (!see_room(limiter, &requests[2], ends[2], &c) || UNLIKELY(c.slot == a.slot) ||
                    UNLIKELY(c.slot == b.slot))))
         return LEFT;
     if (!sight_add(limiter, &a))

@@ -28,31 +28,41 @@ struct sight {
 
 /* ---- See ------------------------------------------------------------------------------------- */
 
-/* One token by a plain policy, by the steps of take_hot (take.c). */
-static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct sight *sight) {
-    const struct policy *policy = &limiter->policies[request->policy];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t left = tick_ns(end) - now;
-    const uint64_t tag = table_tag(&limiter->table, request->key.hash, request->policy);
+/* Whether now is in the window of a policy's hint, which ends at `end`, and one token of it may be
+ * added. (A policy without a hot way has a hot window of 0: M12.) */
+static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
+    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t left = tick_ns(*end) - now;
+    return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
+}
+
+/* One token in the window that ends at `end`. sight->capacity is there. */
+static ALWAYS_INLINE bool see_one(const struct stint_limiter *limiter, uint32_t policy_id,
+                                  uint64_t key, tick_t end, struct sight *sight) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     uint64_t state;
 
-    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
-        return false;
-    struct slot *slot = slot_of(&limiter->table, request->key.hash, tag);
-    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    struct slot *slot = slot_of(&limiter->table, key, tag);
     sight->slot = slot;
     sight->tag = tag;
-    sight->capacity = capacity;
-    sight->identity = policy_identity(policy);
+    sight->identity = policy_identity(&limiter->policies[policy_id]);
     sight->end = end;
-    sight->policy = request->policy;
+    sight->policy = policy_id;
     sight->cost = 1;
     sight->next = 0;
     sight->unit = 0;
     sight->part = 0;
-    return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
+    return LIKELY(slot != NULL) && slot_room(slot, tag, end, sight->capacity, &state);
+}
+
+/* One token by a plain policy, in its hot window, which ends at `end`. */
+static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter,
+                                   const struct stint_request *request, tick_t end,
+                                   struct sight *sight) {
+    const struct policy *policy = &limiter->policies[request->policy];
+
+    sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    return see_one(limiter, request->policy, request->key.hash, end, sight);
 }
 
 /* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint.

@@ -48,8 +48,7 @@
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: slot_swap, slot_take; decision.h, slot_charge;
- *                                  see.h, sight_swap.
+ *     COMMITTED   COMMITTED   D    decide: decision.h, slot_charge; see.h, sight_swap
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
@@ -200,15 +199,6 @@ static ALWAYS_INLINE bool slot_fits(const struct slot *slot, tick_t end, uint64_
     *state = atomic_load_acquire(&slot->state); /* M2 */
     *used = *state - state_of(end, 0) + cost;
     return LIKELY(!GUARD(TAKE_ROOM, *used - cost > capacity - cost));
-}
-
-/* Takes so many tokens of a slot that has the key's tag, by one swap. Returns false if there is no
- * room, or the slot has changed. */
-static ALWAYS_INLINE bool slot_take(struct slot *slot, uint64_t tag, tick_t end, uint64_t cost,
-                                    uint64_t capacity, uint64_t *used) {
-    uint64_t state;
-    return slot_fits(slot, end, cost, capacity, &state, used) &&
-           LIKELY(slot_swap(slot, tag, state, state + cost));
 }
 
 /* ---- Look ------------------------------------------------------------------------------------ */

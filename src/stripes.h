@@ -8,7 +8,7 @@
 #ifndef STINT_STRIPES_H
 #define STINT_STRIPES_H
 
-#include "decision.h"
+#include "see.h"
 
 /* The verdict's estimate of what the key has used: as if all its stripes had used as much as
  * one. */
@@ -26,26 +26,20 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
     const uint32_t stripes = traits_stripes((uint32_t)word);
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
-    const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
-    const uint64_t share = stripe_share(capacity, stripes, stripe);
-    /* A hint, whose begin latest_begin has (I7). */
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    struct slot *slot = slot_near(&limiter->table, hash, tag);
-    const words_2 identity = policy_identity(policy);
-    uint64_t state, used;
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    struct sight sight = {.capacity = stripe_share(capacity, stripes, stripe)};
 
-    if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-        UNLIKELY(slot == NULL) || UNLIKELY((uint64_t)cost - 1 >= share))
+    if (cost == 1
+            ? UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
+                  !see_one(limiter, policy_id, hash, end, &sight) || !sight_add(limiter, &sight)
+            : !see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight))
         return LEFT;
-    if (cost == 1 ? !slot_room(slot, tag, end, share, &state) ||
-                        !slot_add(limiter, slot, tag, end, share, &used)
-                  : !slot_take(slot, tag, end, cost, share, &used))
-        return LEFT;
-    struct decision whole = plain_decision(limiter, policy_id, identity, now, end, capacity);
+    struct decision whole =
+        plain_decision(limiter, policy_id, sight.identity, now, sight.end, capacity);
     /* It is no bucket, so the compiler folds what is asked of one. */
     whole.terms.traits = (uint32_t)word & ~RULE_BUCKET;
     /* Not below the cost, which fits the share. */
-    return taken_end(&whole, stripe_estimate(used, capacity, stripes), cost, verdict);
+    return taken_end(&whole, stripe_estimate(sight.count, capacity, stripes), cost, verdict);
 }
 
 /* The long way: decides on a key of a striped policy. What came of it is in the decision. */

@@ -46,15 +46,6 @@ struct place {
     bool absent; /* it was looked for, and is not in its first two lines */
 };
 
-/* Step 2: whether the hot way is for a policy, and its hint is of the window of now, which ends at
- * `end`. */
-static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
-    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M12). */
-    uint64_t left = tick_ns(*end) - now;
-    return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
-}
-
 /* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
                                          uint64_t key, uint64_t now, struct stint_verdict *verdict,
