@@ -65,15 +65,7 @@ static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end)
  * A thread of that key with a late `now` must not open its window again in a new slot. So a commit
  * looks at the watermark (commit_tick). It is raised no further than that takes, as all keys of the
  * shard without a slot begin no earlier. */
-static void watermark_raise(struct decision *decision, const struct seen *seen) {
-    const struct table *table = &decision->limiter->table;
-    const tick_t over = tick_of(decision->over);
-    const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
-    tick_t done = slot_done(policy, seen->state, end_of(state_id(seen->state), over));
-    uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
-
-    if (done > over) /* by a step of the clock, or by another rule */
-        done = over;
+static void watermark_raise(uint64_t *watermark, tick_t done) {
     /* M7: seen high enough, or raised, then the claim. */
     if ((tick_t)atomic_load_relaxed(watermark) < done && GUARDED(WATERMARK_RAISE))
         atomic_raise(watermark, (uint64_t)done); /* M7 */
@@ -150,7 +142,7 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
 /* Looks at the other slots of the sequence for the key. Returns whether this claim may be
  * committed; then later claims have been cancelled. If not, it has been cancelled itself.
  *
- * The look goes as far as the shard's reach, loaded after the claim (M5, I6). A claim that came
+ * The look goes as far as the home line's reach, loaded after the claim (M5, I6). A claim that came
  * before this one raised the reach before (M7), so the look finds it. One that comes later looks
  * itself. */
 static bool claim_stands(const struct decision *decision, const struct seen *claim) {
@@ -263,9 +255,10 @@ enum progress stint_claim_override(struct decision *decision, const struct seen 
 
 /* Claims the slot seen at `seen` with one double-width CAS. */
 static bool claim_slot(struct decision *decision, struct seen *seen) {
-    /* I6: before the claim (M7). */
-    atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                 seen->position / LINE_SLOTS);
+    const struct table *table = &decision->limiter->table;
+    const uint64_t line = seen->position / LINE_SLOTS;
+    reach_raise(table, decision->hash, line); /* I6: before the claim (M7) */
+    atomic_raise(&table_shard_of(table, decision->hash)->reach, line);
     tick_t end = tick_of(decision->over) + 1;
     const uint64_t expected[2] = {seen->tag, seen->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
@@ -283,16 +276,72 @@ static bool claim_slot(struct decision *decision, struct seen *seen) {
 
 bool stint_claim_free(struct decision *decision, struct seen *seen) {
     INSTANT(INSTANT_ABSENT);
-    if (seen->tag != 0)
-        watermark_raise(decision, seen);
+    if (seen->tag != 0) {
+        const tick_t over = tick_of(decision->over);
+        const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
+        const tick_t done = slot_done(policy, seen->state, end_of(state_id(seen->state), over));
+        /* It is later than now by a step of the clock, or by another rule. */
+        watermark_raise(&table_shard_of(&decision->limiter->table, decision->hash)->watermark,
+                        done < over ? done : over);
+    }
     return claim_slot(decision, seen);
 }
 
-bool stint_claim_over(struct decision *decision) {
+/* ---- The short take-over --------------------------------------------------------------------- */
+
+/* A committed slot of a key's home line that is over by this tick, and carries nothing: search.c,
+ * slot_reusable has more. */
+static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t over,
+                      struct seen *seen) {
+    struct line *home = home_of(&limiter->table, hash);
+
+    for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+        seen->slot = &home->slots[i];
+        seen->tag = atomic_load_acquire(&seen->slot->tag);     /* M15 */
+        seen->state = atomic_load_acquire(&seen->slot->state); /* the claim compares both */
+        const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
+        if (policy != NULL && end_of(state_id(seen->state), over) <= over &&
+            !state_pending(seen->state) &&
+            (policy_traits(policy) & (TRAIT_CARRIES | TRAIT_COMPANION)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* stint_claim_free and stint_claim_resolve in one, where nothing is in the way. Else the claim is
+ * left as by a thread that stopped, for whoever meets it: this one, by the long way. */
+bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy, uint64_t hash,
+                      uint64_t tag, uint64_t now, uint64_t state) {
+    const struct table *table = &limiter->table;
+    const uint64_t clock = limiter_now(limiter);
+    const tick_t over = tick_of(now < clock ? now : clock);
+    const uint64_t claim[2] = {tag, state_of(over + 1, STATE_PENDING)};
+    uint64_t *watermark = &table_shard_of(table, hash)->watermark;
     struct seen seen;
-    return stint_home_over(decision, &seen) && stint_claim_free(decision, &seen) &&
-           stint_claim_resolve(decision, &seen, 0) == DONE &&
-           (decision->flags & DECISION_GONE) == 0;
+
+    if (UNLIKELY(!home_over(limiter, hash, over, &seen)))
+        return false;
+    INSTANT(INSTANT_ABSENT);
+    watermark_raise(watermark, end_of(state_id(seen.state), over));
+    const uint64_t expected[2] = {seen.tag, seen.state};
+    /* I2: the watermark (M7), then the claim, then the look (M5). Each reach has the home line. */
+    if (UNLIKELY(!atomic_cas2_seq(seen.slot, expected, claim)))
+        return false;
+    limiter_count_table(limiter, COUNT_PLACED);
+    INSTANT(INSTANT_CLAIMED);
+    struct line *line = home_of(table, hash), *const end = shard_end(table, hash);
+    const uint32_t lines = sequence_reach(table, hash);
+    uint32_t others = match4_rest(line_match(line, tag));
+    for (uint32_t i = 1; i < lines; i++)
+        others |= line_match(line = line_after(table, line, end), tag);
+    if (UNLIKELY(GUARD(SHORT_LOOK, others != 0)))
+        return false;
+    atomic_fence_acquire(); /* M8: the look, then the watermark */
+    INSTANT(INSTANT_LOOKED);
+    if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(watermark) > tick_of(now))) ||
+        UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) /* M8: see claim_gone */
+        return false;
+    return slot_swap(seen.slot, tag, claim[1], state);
 }
 
 /* ---- A full table ----------------------------------------------------------------------------

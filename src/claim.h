@@ -35,8 +35,8 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
     struct shard *shard = table_shard_of(table, hash);
 
     INSTANT(INSTANT_ABSENT);
-    /* I6: the reach first, then the claim (M7). I2: the claim, then the look (M5). */
-    atomic_raise(&shard->reach, displaced);
+    atomic_raise(&shard->reach, displaced); /* that of the two lines needs none (I6) */
+    /* I2: the claim, then the look (M5). */
     if (UNLIKELY(!atomic_cas2_seq(slot, never_used, claim)))
         return false;
     limiter_count_table(limiter, COUNT_PLACED);
@@ -64,9 +64,11 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
  * simple. */
 enum progress stint_claim_short(struct decision *decision);
 
-/* Decides on a key that was found nowhere: it takes over a slot of its home line that is over.
- * Returns false if it is not that simple. */
-bool stint_claim_over(struct decision *decision);
+/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
+ * window is that of `now`, ns. Returns false if it is not that simple, whatever the claim is left
+ * in: the key is looked for again. */
+bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy, uint64_t hash,
+                      uint64_t tag, uint64_t now, uint64_t state);
 
 /* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);

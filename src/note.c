@@ -179,13 +179,13 @@ bool stint_notes_move(const struct stint_limiter *from, struct stint_limiter *to
         const uint32_t place = (uint32_t)(i % NOTES_IN_SET);
         const uint64_t key = set->places[place].key, whose = set->places[place].whose;
         const uint32_t companion = companion_of(whose);
-        const uint64_t tag = table_tag(&from->table, key, companion);
+        const uint64_t tag = table_tag(&to->table, key, companion);
         struct override_told told;
         struct seen seen;
-        /* The override must be there. */
-        if (whose == 0 || companion >= from->max_policies ||
-            !stint_find_committed(&from->table, key, tag, &seen) ||
-            !stint_override_told(from, tag, seen.state, now, &told) || !told.set)
+        /* The override must be there: it was moved before. */
+        if (whose == 0 || companion >= to->max_policies ||
+            !stint_find_committed(&to->table, key, tag, &seen) ||
+            !stint_override_told(to, tag, seen.state, now, &told) || !told.set)
             continue;
         const tick_t end = tick_of(told.until);
         if (text_read(set, place,

@@ -108,12 +108,11 @@ static bool latest_recover(struct decision *decision) {
 /* ---- A key far from home --------------------------------------------------------------------- */
 
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag) {
-    const uint32_t lines = sequence_reach(table, hash);
+    return absent_near(table, hash) ? NULL : stint_slot_behind(table, hash, tag);
+}
 
-    if (absent_near(table, hash))
-        return NULL;
-    fetch_far(table, hash, lines);
-    return stint_find_tag(table, hash, tag, UNUSED_LINES, lines).slot;
+struct slot *stint_slot_behind(const struct table *table, uint64_t hash, uint64_t tag) {
+    return stint_find_tag(table, hash, tag, UNUSED_LINES, sequence_reach(table, hash)).slot;
 }
 
 bool stint_absent_far(const struct table *table, uint64_t hash) {
@@ -153,22 +152,6 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum tak
         stint_beyond_clock(decision, state_id(seen->state), counts ? policy_reach(policy) : 1);
     /* It may owe tokens for longer than 497 days. */
     return seen->stepped && !(policy != NULL && slot_carries(policy, seen->state, over));
-}
-
-bool stint_home_over(struct decision *decision, struct seen *seen) {
-    struct line *home = home_of(&decision->limiter->table, decision->hash);
-
-    over_set(decision, ON_TIME);
-    const tick_t over = tick_of(decision->over);
-    for (uint32_t i = 0; i < LINE_SLOTS; i++) {
-        *seen = (struct seen){.slot = &home->slots[i], .position = i};
-        seen->tag = atomic_load_acquire(&seen->slot->tag);     /* M15 */
-        seen->state = atomic_load_acquire(&seen->slot->state); /* M9 */
-        if (seen->tag != 0 && end_of(state_id(seen->state), over) <= over &&
-            slot_reusable(decision, seen, ON_TIME))
-            return true;
-    }
-    return false;
 }
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live;

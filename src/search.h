@@ -40,8 +40,8 @@ static inline uint32_t sequence_length(const struct table *table) {
 /* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever
  * somebody has written over a shared table. */
 static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
-    uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
-    return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
+    const uint64_t lines = reach_of(table, hash) + 1;
+    return LIKELY(lines <= table->probe_lines) ? (uint32_t)lines : table->probe_lines;
 }
 
 /* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
@@ -63,9 +63,8 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 /* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
 
-/* Looks in the home line of a key that was found nowhere for a slot that it may take over. Sets
- * decision->over. */
-bool stint_home_over(struct decision *decision, struct seen *seen);
+/* The same, if no slot of these was never used. */
+struct slot *stint_slot_behind(const struct table *table, uint64_t hash, uint64_t tag);
 
 /* Whether a key that was found nowhere can have a slot that was never used. */
 bool stint_absent_far(const struct table *table, uint64_t hash);

@@ -33,12 +33,12 @@
  *     from        to          how  by
  *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, claim_slot
  *                                  No other slot of the sequence has the key's tag.
- *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free
+ *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, stint_claim_over
  *                                  It is over and carries nothing (search.c, slot_reusable). The
  *                                  shard's watermark was raised first.
  *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_free
  *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
- *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_resolve, by anyone
+ *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_over; _resolve, by anyone
  *                                  No other slot of the key is committed, or an earlier claim.
  *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
@@ -71,9 +71,9 @@
  *       adder takes back. So it is what was granted or charged, the strays, and the tokens on their
  *       way back.
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
- *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim
- *       that was ever made: it is raised before the claim. A search may stop behind it. The shard's
- *       filter has the bits of each key for which a companion's slot was claimed.
+ *   I6  A home line's reach only grows, and is at least the line, counted from it, of each claim
+ *       that its keys ever made: it is raised before. A search for one may stop behind it. The
+ *       shard's filter has the bits of each key for which a companion's slot was claimed.
  *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
  *       slot: it is raised before, by 30 s at a time. A bucket's begin is its end less
  *       policy_reach. But it is lowered, too, and then only windows count that begin within 60 s

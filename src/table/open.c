@@ -151,6 +151,8 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
         header->notes_count = NOTES_MIN;
     shape.lines = header->notes + header->notes_count / NOTES_IN_SET * sizeof(struct note_set);
     size_t lines_size = table->line_count * sizeof(struct line);
+    if (layout == HEADER_LAYOUT)
+        lines_size += round_up(table->line_count, sizeof(uint64_t)); /* the reach */
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
     header->size = shape.lines + round_up(lines_size, SMALL_PAGE);
     if (options->labels != 0) {

@@ -91,7 +91,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
             if (slot->tag != 0)
                 continue;
             *slot = *placed;
-            if (shard->reach < i) /* I6 */
+            reach_raise(table, hash, i); /* I6 */
+            if (shard->reach < i)
                 shard->reach = i;
             return true;
         }

@@ -21,6 +21,7 @@
 
 #include "base/testing.h"
 #include "random.h"
+#include "slot.h"
 
 enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
 
@@ -286,16 +287,18 @@ static void call_all(struct attack *attack, unsigned rounds, bool set_up) {
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
-enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, NOTES, LINES, NAMES, PARTS };
+enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, NOTES, LINES, REACH, NAMES, PARTS };
 
 struct layout {
     size_t at[PARTS + 1]; /* bytes */
 };
 
 static struct layout layout_of(const struct stint_limiter *limiter) {
-    const void *const parts[PARTS] = {limiter->header,      limiter->policies,     limiter->records,
-                                      limiter->counters,    limiter->table.shards, limiter->notes,
-                                      limiter->table.lines, limiter->labels};
+    const void *const parts[PARTS] = {limiter->header,       limiter->policies,
+                                      limiter->records,      limiter->counters,
+                                      limiter->table.shards, limiter->notes,
+                                      limiter->table.lines,  reach_words(&limiter->table),
+                                      limiter->labels};
     struct layout layout = {.at = {[PARTS] = limiter->memory.size}};
     for (int part = 0; part < PARTS; part++)
         layout.at[part] = (size_t)((const char *)parts[part] - (const char *)limiter->header);
@@ -700,7 +703,7 @@ static uint32_t policy_at(const struct layout *layout, size_t at, const uint64_t
                ? (uint32_t)((at - layout->at[POLICIES]) / sizeof(struct policy))
            : at < layout->at[COUNTERS]
                ? (uint32_t)((at - layout->at[RECORDS]) / sizeof(struct policy_record))
-           : at >= layout->at[LINES] && at < layout->at[NAMES]
+           : at >= layout->at[LINES] && at < layout->at[REACH]
                ? (uint32_t)(words[at / 16 * 2] % (MAX_POLICIES + 1)) - 1
                : POLICY_NONE;
 }
@@ -778,20 +781,23 @@ TEST(test_sweep_ends_with_the_table) {
 
     test_time = T0;
     assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
-    const struct line *end = limiter->table.lines + limiter->table.line_count;
-    assert_ptr_equal(end, (char *)memory + size);
     const uint32_t id = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
+    /* The reach of the first lines, if it were a slot, would be one that latest_begin is for. */
+    uint64_t *behind = reach_words(&limiter->table);
+    behind[0] = table_tag(&limiter->table, 0, id);
+    behind[1] = state_of(tick_of(T0 + 5 * HOUR), 1);
     for (uint64_t key = 0; key < 100; key++) {
         header->latest_begin = (uint64_t)tick_of(T0 + 10 * HOUR);
         header->swept = limiter->table.line_count - 1;
         assert_true(stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL));
         assert_int_equal(header->swept, 0);
+        assert_int_equal(header->strays, 0);
     }
     stint_close(limiter);
     fenced_free(memory, size);
 }
 
-/* A shard says that no key is as far from its home as some are (I6). */
+/* A table says that no key is as far from its home as some are (I6). */
 TEST(test_reach_lowered) {
     enum { MANY = 400 };
     test_time = T0;
@@ -800,10 +806,10 @@ TEST(test_reach_lowered) {
     for (uint64_t key = 0; key < MANY; key++)
         assert_int_equal(stint_override(limiter, id, number_key(limiter, key), 2, test_time + DAY),
                          0);
-    assert_true(limiter->table.shards[0].reach > 0);
+    assert_true(limiter->table.shards[0].reach > 1);
     alarm(60);
     for (uint64_t key = 0; key < MANY; key++) {
-        limiter->table.shards[0].reach = 0;
+        memset(reach_words(&limiter->table), 0, limiter->table.line_count);
         assert_int_equal(stint_override(limiter, id, number_key(limiter, key), 3, test_time + DAY),
                          0);
     }

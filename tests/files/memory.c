@@ -527,6 +527,7 @@ TEST(test_parts_of_the_mapping) {
         const size_t aligned = lines >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
         assert_int_equal((size_t)((char *)table->lines - limiter->memory.start) % aligned, 0);
         assert_true(end - lines - before < aligned);
+        check_part(limiter, reach_words(table), (table->line_count + 7) / 8 * 8, &end);
         if (lines >= HUGE_PAGE)
             assert_int_equal((uintptr_t)table->lines % HUGE_PAGE, 0);
         if (options.labels != 0)

@@ -294,6 +294,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
     size_t record = (size_t)((char *)limiter->records - (char *)limiter->header);
     size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
+    size_t reach = (size_t)((char *)reach_words(&limiter->table) - (char *)limiter->header);
     const uint64_t now = limiter->policies[0].version % 2;
     const size_t rule = policy + offsetof(struct policy, rules[now]);
     stint_close(limiter);
@@ -329,6 +330,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
         {record, 0x80, "policy 0"},
         {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
+        {reach, 0xff, NULL}, /* searches end where a key may be */
         {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},

@@ -1456,8 +1456,8 @@ static bool is_apart(const void *word) {
         return false;
     return (const char *)word < (const char *)limiter->table.shards
                ? s.role == SECOND || !s.scene->of_policies
-               : (const char *)word >=
-                     (const char *)(limiter->table.lines + limiter->table.line_count);
+               : (const char *)word >= (const char *)(reach_words(&limiter->table) +
+                                                      (limiter->table.line_count + 7) / 8);
 }
 
 /* I1, I3 and I5 to I7, after each atomic operation. */

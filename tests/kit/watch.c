@@ -88,7 +88,7 @@ static const char *slot_broken(const struct watch *watch, const struct slot *now
 
 static const char *shard_broken(const struct shard *now, const struct shard *before) {
     if (now->reach < before->reach)
-        return "I6: a shard's reach has fallen";
+        return "a shard's reach has fallen";
     for (unsigned i = 0; i < sizeof(now->filter) / sizeof(now->filter[0]); i++)
         if ((before->filter[i] & ~now->filter[i]) != 0)
             return "I6: a shard's filter has lost a key";
@@ -100,6 +100,7 @@ void watch_begin(struct watch *watch, const struct stint_limiter *limiter) {
     if (slot_count(watch) > WATCHED_LINES * LINE_SLOTS || shard_count(watch) > WATCHED_SHARDS)
         abort();
     memcpy(watch->slots, limiter->table.lines, slot_count(watch) * sizeof(watch->slots[0]));
+    memcpy(watch->reach, reach_words(&limiter->table), limiter->table.line_count);
     memcpy(watch->shards, limiter->table.shards, shard_count(watch) * sizeof(watch->shards[0]));
 }
 
@@ -113,6 +114,13 @@ bool watch_look(struct watch *watch, uint64_t now) {
             watch->broken = slot_broken(watch, slot, &watch->slots[i], now);
         watch->slots[i] = *slot;
         changed = true;
+    }
+    const struct table *table = &watch->limiter->table;
+    const uint8_t *reach = (const uint8_t *)reach_words(table);
+    for (uint64_t i = 0; i < WATCHED_LINES && i < table->line_count; i++) {
+        if (watch->broken == NULL && reach[i] < watch->reach[i])
+            watch->broken = "I6: the reach of a line has fallen";
+        watch->reach[i] = reach[i];
     }
     for (uint64_t i = 0; i < shard_count(watch); i++) {
         const struct shard *shard = &watch->limiter->table.shards[i];

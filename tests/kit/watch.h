@@ -19,6 +19,7 @@ struct watch {
     /* What was there at the last look */
     struct slot slots[WATCHED_LINES * LINE_SLOTS];
     struct shard shards[WATCHED_SHARDS];
+    uint8_t reach[WATCHED_LINES];
     const char *broken; /* the first invariant that was; NULL: none */
 };
 

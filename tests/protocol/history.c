@@ -671,7 +671,7 @@ static void start(uint64_t seed, struct random *random) {
     if (stint_open(&options, &h.limiter) != 0)
         abort();
     h.first_word = (const char *)h.limiter->table.shards;
-    h.last_word = (const char *)(h.limiter->table.lines + h.limiter->table.line_count);
+    h.last_word = (const char *)(reach_words(&h.limiter->table) + 1); /* few lines have one */
 
     h.key_count = 1 + (uint32_t)random_below(random, KEYS_MAX);
     h.policy_count = 1 + (uint32_t)random_below(random, h.key_count == 1 ? 3 : 2);

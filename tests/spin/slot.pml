@@ -15,7 +15,8 @@
  * graph has no cycle (a thread that goes round while all others stand still would be one) and no
  * state in which a thread waits (spin's invalid end states).
  *
- * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
+ * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the two lines that are always looked at (here
+ * they are one) and the others behind, where the reach of their home line leads,
  * THREADS, CALLS0 CALLS1 CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
  * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
  * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
@@ -687,10 +688,10 @@ find_next:
         tag = 0;
         i++;
         if
-        :: near && i == SLOTS ->
+        :: near && i == HOME ->
             i = 0;
             hot = 0; goto short_tag
-        :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto stint_find_tag
+        :: i < (near -> HOME : END_OF_LINES(lines)) -> goto stint_find_tag
         :: !near && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
             if
             :: sure -> sure = 0; goto table_full
@@ -1212,20 +1213,11 @@ replace: /* claim_slot */
 short_tag: /* line_match: which is never used? */
     atomic {
         if
-#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
-        :: slot[i].tag == NEVER && i >= HOME -> at = i; i = 0; goto short_reach
-        :: slot[i].tag == NEVER && i < HOME -> at = i; i = 0; goto short_claim
-#else
         :: slot[i].tag == NEVER -> at = i; i = 0; goto short_claim
-#endif
-        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_tag
+        :: slot[i].tag != NEVER && i + 1 < HOME -> i++; goto short_tag
         :: else -> near = 0; START_OVER /* slot_search is the next find */
         fi
     }
-#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
-short_reach:
-    atomic { reach = MAX(reach, 1); goto short_claim }
-#endif
 short_claim:
     atomic {
         near = 0;
@@ -1243,7 +1235,7 @@ short_look: /* line_match: are there other claims? */
         match = match + (slot[i].tag == TAG);
         i++;
         if
-        :: i < SLOTS -> goto short_look
+        :: i < HOME -> goto short_look
         :: else -> i = 0; goto short_still
         fi
     }
@@ -1257,7 +1249,7 @@ short_still: /* line_match: is any slot still never used? */
 #endif
         if
         :: slot[i].tag == NEVER -> goto short_watermark
-        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_still
+        :: slot[i].tag != NEVER && i + 1 < HOME -> i++; goto short_still
         :: else -> START_OVER
         fi
     }
