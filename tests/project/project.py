@@ -580,7 +580,8 @@ class Readme(Case):
 
     def test_memory(self):
         """A table takes no more than README.md says, whatever its keys are."""
-        [(mb, percent)] = re.findall(r"at most\s+([\d.]+) MB or ([\d.]+)%\s+besides", (SOURCE / "README.md").read_text())
+        [(each, mb, percent)] = re.findall(r"([\d.]+) bytes for each entry, and at most\s+([\d.]+) MB or ([\d.]+)%"
+                                           r"\s+besides", (SOURCE / "README.md").read_text())
         self.assertEqual(must(self.compiled("memory.c", f"""
 #include <stint.h>
 #include <stdio.h>
@@ -588,7 +589,7 @@ int main(void) {{
     struct stint_options options = STINT_OPTIONS_INIT;
     for (double keys = 1; keys < 1e11; keys *= 1.003) {{
         options.max_entries = (uint64_t)keys;
-        double pairs = 32.0 * (double)options.max_entries, besides = (double)stint_memory_size(&options) - pairs;
+        double pairs = {each} * (double)options.max_entries, besides = (double)stint_memory_size(&options) - pairs;
         if (besides > {mb}e6 && besides > pairs * {percent} / 100)
             printf("%.0f besides %.0f\\n", besides, pairs);
     }}
