@@ -107,7 +107,7 @@ struct stint_options {
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
- * Cost: a mapping of 32 bytes per entry; with STINT_PREFAULT its pages are also zeroed now. */
+ * Cost: a mapping of 32.5 bytes per entry; with STINT_PREFAULT its pages are also zeroed now. */
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
 
