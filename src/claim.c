@@ -49,7 +49,7 @@ enum progress stint_claim_short(struct decision *decision) {
 /* From which tick on the key of a slot that is over is judged the same without it: from the end of
  * its window, or of the last one in which something of it counts. */
 static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end) {
-    if (policy == NULL || (policy_traits(policy) & TRAIT_CARRIES) == 0)
+    if (policy == NULL || (policy_word(policy) & TRAIT_CARRIES) == 0)
         return end;
     const struct rule rule = policy_rule(policy);
     const uint64_t used = state_used(state), limit = rule.limit != 0 ? rule.limit : 1;
@@ -190,7 +190,7 @@ static enum progress claim_commit(const struct decision *decision, const struct 
  * the look was made; or the policy is back, and what was swept counts no more. Returns whether it
  * is gone. */
 static bool claim_gone(struct decision *decision, const struct seen *claim) {
-    if (!GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8 */
+    if (!GUARD(CLAIM_GONE, policy_word(decision->policy) == 0)) /* M8 */
         return false;
     (void)claim_cancel(decision, claim->slot, claim->state);
     decision->charge = (struct charge){0};
@@ -302,7 +302,7 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
         const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
         if (policy != NULL && end_of(state_id(seen->state), over) <= over &&
             !state_pending(seen->state) &&
-            (policy_traits(policy) & (TRAIT_CARRIES | TRAIT_COMPANION)) == 0)
+            (policy_word(policy) & (TRAIT_CARRIES | TRAIT_COMPANION)) == 0)
             return true;
     }
     return false;
@@ -339,7 +339,7 @@ bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);
     if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(watermark) > tick_of(now))) ||
-        UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) /* M8: see claim_gone */
+        UNLIKELY(GUARD(CLAIM_GONE, policy_word(policy) == 0))) /* M8: see claim_gone */
         return false;
     return slot_swap(seen.slot, tag, claim[1], state);
 }
@@ -369,7 +369,7 @@ static uint64_t slot_tokens(const struct decision *decision, const struct seen *
     if (policy == NULL)
         return 0;
     uint64_t count = state_used(seen->state);
-    const uint64_t traits = policy_traits(policy);
+    const uint64_t traits = policy_word(policy);
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
         return UINT64_MAX; /* an override: it is never replaced */
     if (UNLIKELY(traits == 0))

@@ -51,7 +51,7 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
     INSTANT(INSTANT_LOOKED);
     if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now)))
         return false;
-    if (UNLIKELY(GUARD(CLAIM_GONE, policy_traits(policy) == 0))) { /* M8: see claim_gone */
+    if (UNLIKELY(GUARD(CLAIM_GONE, policy_word(policy) == 0))) { /* M8: see claim_gone */
         const uint64_t tombstone[2] = {table_tombstone(table), state_of(now + 1, 0)};
         (void)atomic_cas2_seq(slot, claim, tombstone); /* I2; fails if it was resolved */
         return false;

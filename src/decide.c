@@ -79,7 +79,7 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
     return stint_claim_resolve(decision, seen, 0);
 }
 
-void stint_slot_settle(struct decision *decision) {
+void stint_decide_by_slot(struct decision *decision) {
     const uint64_t now = decision->now;
     struct seen seen;
     enum progress progress = stint_claim_short(decision);

@@ -6,6 +6,6 @@
 #include "decision.h"
 
 /* Decides in any state of the table. The decision receives what came of it. */
-void stint_slot_settle(struct decision *decision);
+void stint_decide_by_slot(struct decision *decision);
 
 #endif

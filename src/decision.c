@@ -44,7 +44,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
     const int error = stint_limiter_whole(limiter); /* a cut amid a change leaves a policy */
     if (error != 0)
         return error;
-    if (stint_limiter_policy_seen(limiter, request->policy, &traits) == POLICY_NONE)
+    if (stint_limiter_policy_and_traits(limiter, request->policy, &traits) == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
     if (!request_suits(request->flags, traits))
         return stint_failed_with(EINVAL,

@@ -215,7 +215,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY((!known.flags && request->reserved != 0) || !request_good(flags, request->limit)))
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t word = policy_traits(policy);
+    const uint64_t word = policy_word(policy);
     if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0) ||
         (known.windows && UNLIKELY((word & RULE_BUCKET) != 0)))
         return STINT_UNKNOWN_POLICY;

@@ -62,7 +62,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     if (why != 0)
         return stint_decision_void(limiter, request, why, verdict);
     decision.terms.part |= part;
-    const bool allowed = stint_decision_settle(&decision, request, verdict);
+    const bool allowed = stint_decide_opened(&decision, request, verdict);
     *took = charge_counted(&decision.charge);
     return allowed;
 }
@@ -91,7 +91,7 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     if (why != 0)
         return stint_decision_void(limiter, request, why, verdict);
     decision.terms.before = before;
-    bool fits = stint_decision_settle(&decision, request, verdict);
+    bool fits = stint_decide_opened(&decision, request, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
         *would = (decision.charge.total - decision.charge.used) * decision.terms.unit;
     return fits;
@@ -255,7 +255,7 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
     else
         terms->cost += before.tokens;
     const uint64_t wait =
-        stint_decision_settle(&decision, request, &verdict) ? 0 : verdict.retry_after;
+        stint_decide_opened(&decision, request, &verdict) ? 0 : verdict.retry_after;
     const uint64_t later = from == 0 ? 0 : stint_decision_wait_from(&decision, from);
     return later > wait ? later : wait;
 }
@@ -323,7 +323,7 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
 
 static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
     return policy_id < limiter->deciding &&
-           (policy_traits(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
+           (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
 }
 
 /* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
@@ -594,7 +594,7 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
         return see_room(limiter, request, end, sight);
     if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
         return false;
-    const uint64_t word = policy_traits(&limiter->policies[id]);
+    const uint64_t word = policy_word(&limiter->policies[id]);
     if ((uint32_t)word == (TRAIT_EXISTS | TRAIT_PLAIN)) {
         sight->capacity = request->limit != 0 ? request->limit : word >> 32;
         return see_tokens(limiter, id, key, cost, now, sight);

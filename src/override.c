@@ -50,7 +50,7 @@ void stint_override_tidy(const struct stint_limiter *limiter, struct slot *slot,
         limiter->memory.read_only)
         return;
     const struct policy *policy = limiter_tag_policy(limiter, tag);
-    if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0)
+    if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0)
         return;
     tick = tick_of(limiter_now(limiter));
     over = tick - end_before(state_id(state), tick);
@@ -63,12 +63,13 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t end = end_of(state_id(state), tick_of(now));
 
-    if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0 || state_pending(state) ||
+    if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0 || state_pending(state) ||
         end <= tick_of(now))
         return false;
     const uint32_t of = limiter_companion(limiter, tag_policy(&limiter->table, tag));
     uint32_t traits;
-    const uint32_t id = stint_limiter_policy_seen(limiter, of, &traits); /* it may be replaced */
+    const uint32_t id =
+        stint_limiter_policy_and_traits(limiter, of, &traits); /* it may be replaced */
     if (id == POLICY_NONE || (traits & STINT_OVERRIDES) == 0 || override_void(state, traits))
         return false;
     const bool holds = stint_override_holds(limiter, id, traits, state, now);

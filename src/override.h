@@ -78,12 +78,12 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
 /* Whether a slot with this state is a companion's, and says something; or says nothing. */
 static inline bool override_says(const struct policy *policy, uint64_t state) {
     return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
-           (policy_traits(policy) & TRAIT_COMPANION) != 0;
+           (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
 static inline bool override_lifted(const struct policy *policy, uint64_t state) {
     return (state & (STATE_REFUSED | USED_MASK)) == 0 &&
-           (policy_traits(policy) & TRAIT_COMPANION) != 0;
+           (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
 /* Whether a companion's slot of this state sets a limit by a policy of these traits, and does so at

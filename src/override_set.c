@@ -288,7 +288,7 @@ static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool w
     const int error = stint_limiter_whole(limiter);
     if (error != 0)
         return error;
-    ruled->policy = stint_limiter_policy_seen(limiter, policy_id, &ruled->traits);
+    ruled->policy = stint_limiter_policy_and_traits(limiter, policy_id, &ruled->traits);
     if (ruled->policy == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
     ruled->companion = limiter_companion(limiter, ruled->policy);

@@ -60,7 +60,7 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
                            uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens) {
     const struct policy *policy = &limiter->policies[policy_id];
     const struct giving giving = {.policy = policy,
-                                  .traits = (uint32_t)policy_traits(policy),
+                                  .traits = (uint32_t)policy_word(policy),
                                   .identity = identity,
                                   .tag = table_tag(&limiter->table, hash, policy_id),
                                   .id = id};
@@ -160,7 +160,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
     if (verdict->policy >= limiter->deciding ||
         GUARD(REFUND_NONE, verdict->window == 0)) /* nothing was counted */
         return 0;
-    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[verdict->policy]);
+    const uint32_t traits = (uint32_t)policy_word(&limiter->policies[verdict->policy]);
     if ((traits & RULE_BUCKET) != 0)
         return bucket_refund(limiter, key, verdict, tokens);
     /* Of a policy that is gone nothing is left to give back to. */
@@ -230,7 +230,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint
         GUARD(REFUND_NONE, verdict->window == 0)) /* 0: nothing was counted */
         return 0;
     const struct policy *policy = &limiter->policies[policy_id];
-    const uint32_t traits = (uint32_t)policy_traits(policy);
+    const uint32_t traits = (uint32_t)policy_word(policy);
     const uint64_t tag = table_tag(&limiter->table, key.hash, policy_id);
     struct slot *slot = slot_near_charged(&limiter->table, key.hash, tag);
     uint32_t back = tokens, of_two = tokens;

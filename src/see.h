@@ -168,7 +168,7 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
             return state;
     }
     return stint_override_seen(limiter, policy_id,
-                               (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
+                               (uint32_t)policy_word(&limiter->policies[policy_id]), hash, now);
 }
 
 /* One token by a policy that window_ruled is true of. One swap charges, as the limit is the

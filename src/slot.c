@@ -52,7 +52,7 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
 
 bool stint_bucket_rule(const struct stint_limiter *limiter, uint32_t id, struct bucket *bucket) {
     for (;;) {
-        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        const uint32_t traits = (uint32_t)policy_word(&limiter->policies[id]);
         if ((traits & RULE_BUCKET) == 0)
             return false;
         if (limiter_bucket(limiter, id, traits, bucket))
@@ -80,6 +80,6 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
     const tick_t ahead = end_of(state_id(state), now) - now;
     if (policy != NULL && ahead > 0 && ahead - ALLOWANCE_TICKS <= policy_reach(policy))
         return !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
-                 (policy_traits(policy) & TRAIT_COMPANION) != 0);
+                 (policy_word(policy) & TRAIT_COMPANION) != 0);
     return slot_carries(policy, state, now);
 }

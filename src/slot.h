@@ -225,7 +225,7 @@ static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state
 
 /* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
-    if (policy == NULL || LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0))
+    if (policy == NULL || LIKELY((policy_word(policy) & TRAIT_CARRIES) == 0))
         return false;
     struct rule rule = policy_rule(policy);
     const tick_t over = now - end_before(state_id(state), now);

@@ -70,7 +70,7 @@ static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint
     *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
         struct decision part = stripe_decision(whole, *now, i, 0, STINT_PEEK, 0);
-        stint_slot_settle(&part);
+        stint_decide_by_slot(&part);
         if (UNLIKELY((part.flags & STINT_UNTRACKED) != 0)) {
             *lost += part.terms.capacity;
             continue;
@@ -109,7 +109,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         }
         const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
         struct decision part = stripe_decision(whole, *now, stripe, rest, flags, PART_SAME_WINDOW);
-        stint_slot_settle(&part);
+        stint_decide_by_slot(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
             gathered->seen += part.terms.capacity; /* this key cannot be given any of it */
@@ -147,7 +147,7 @@ static void drain(const struct decision *whole, uint64_t now, uint64_t used) {
     struct decision all = *whole;
     struct gathered gathered;
 
-    all.terms.capacity = policy_traits(whole->policy) >> 32;
+    all.terms.capacity = policy_word(whole->policy) >> 32;
     all.terms.cost = whole->terms.capacity - used;
     (void)gather(&all, &now, &gathered); /* false: the window has turned, and nothing is left */
 }
@@ -164,7 +164,7 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
         struct decision part =
             stripe_decision(whole, *now, 0, terms->cost, terms->flags & ~(uint32_t)STINT_DRAIN,
                             PART_REFUSED | PART_SAME_WINDOW);
-        stint_slot_settle(&part);
+        stint_decide_by_slot(&part);
         if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
             move_on(whole, &part, now);
             return false;
@@ -226,7 +226,7 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
 
 /* Decides in the window of whole->now. If that has turned, whole->now moves into the next one, and
  * false is returned. */
-static bool stripes_settle(struct decision *whole, uint64_t *now) {
+static bool stripes_round(struct decision *whole, uint64_t *now) {
     struct terms *terms = &whole->terms;
     const bool partial = (terms->flags & STINT_PARTIAL) != 0;
     /* One token is taken where it is found. A request for more looks first: if it does not fit, it
@@ -282,16 +282,16 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
  * twice. So only who writes over the table makes more rounds than these, and is refused. */
 #define ROUNDS_MOST 100
 
-void stint_stripes_settle(struct decision *whole) {
+void stint_decide_by_stripes(struct decision *whole) {
     const uint64_t cost = whole->terms.cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
     bool settled = false, gone = false;
 
     for (uint32_t round = 0; !settled && !gone && round < ROUNDS_MOST; round++) {
         whole->terms.cost = cost;
-        settled = stripes_settle(whole, &now);
+        settled = stripes_round(whole, &now);
         /* If it is gone, swept stripes tell nothing, and no claim is committed. */
-        gone = policy_traits(whole->policy) == 0; /* M8 */
+        gone = policy_word(whole->policy) == 0; /* M8 */
     }
     whole->terms.cost = cost;
     whole->now = now;

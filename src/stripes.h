@@ -22,7 +22,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
                                              uint64_t key, uint32_t cost, uint64_t now,
                                              struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t word = policy_traits(policy), capacity = word >> 32;
+    const uint64_t word = policy_word(policy), capacity = word >> 32;
     const uint32_t stripes = traits_stripes((uint32_t)word);
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
@@ -43,6 +43,6 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
 }
 
 /* The long way: decides on a key of a striped policy. What came of it is in the decision. */
-void stint_stripes_settle(struct decision *whole);
+void stint_decide_by_stripes(struct decision *whole);
 
 #endif

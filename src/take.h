@@ -25,7 +25,7 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
 
 /* A decision on `request` that has begun, to its end. If its policy is gone on the way, it is made
  * by the one in its place. */
-bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
-                           struct stint_verdict *verdict);
+bool stint_decide_opened(struct decision *decision, const struct stint_request *request,
+                         struct stint_verdict *verdict);
 
 #endif

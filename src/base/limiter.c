@@ -129,7 +129,7 @@ static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32
     const uint64_t to_be =
         atomic_load_acquire(&policy->rules[(asleep + 1) % 2][RULE_TRAITS]); /* M15 */
 
-    if (limiter->memory.read_only || asleep == 0 || to_be == 0 || policy_traits(policy) != 0)
+    if (limiter->memory.read_only || asleep == 0 || to_be == 0 || policy_word(policy) != 0)
         return;
     const bool wakes = atomic_load_relaxed_32(alias) == ((next + 1) | ALIAS_WAKES); /* M13 */
     atomic_fence_acquire();
@@ -140,10 +140,10 @@ static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32
 /* More steps than an id leads on while it is looked up: only a damaged table has so many. */
 #define ALIAS_STEPS 64
 
-uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
-                                   uint32_t *traits) {
+uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t *traits) {
     for (uint32_t steps = 0; steps < ALIAS_STEPS && id < limiter->max_policies; steps++) {
-        *traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        *traits = (uint32_t)policy_word(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
         if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
@@ -160,7 +160,7 @@ uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t
 
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
     uint32_t traits;
-    return stint_limiter_policy_seen(limiter, id, &traits);
+    return stint_limiter_policy_and_traits(limiter, id, &traits);
 }
 
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {

@@ -362,7 +362,7 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
 
 /* The traits and the capacity of a policy (judge.h, word 2 of a rule): one word, so both are of one
  * rule. 0: there is no such policy, or it is gone. */
-static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
+static ALWAYS_INLINE uint64_t policy_word(const struct policy *policy) {
     uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))
         return 0;
@@ -379,8 +379,7 @@ static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
 
 /* Whether requests are decided by this id: its policy exists, and is no companion. */
 static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
-    return id < limiter->max_policies &&
-           (policy_traits(&limiter->policies[id]) & TRAIT_EXISTS) != 0;
+    return id < limiter->max_policies && (policy_word(&limiter->policies[id]) & TRAIT_EXISTS) != 0;
 }
 
 /* A whole copy of the rule. A writer writes the one that is not in use, and then the version. So a
@@ -462,7 +461,7 @@ static inline struct ban limiter_ban(const struct stint_limiter *limiter, uint32
 
 /* Whether a policy was removed or replaced. */
 static inline bool policy_gone(const struct policy *policy) {
-    return atomic_load_acquire(&policy->version) != 0 && policy_traits(policy) == 0; /* M15 */
+    return atomic_load_acquire(&policy->version) != 0 && policy_word(policy) == 0; /* M15 */
 }
 
 #define POLICY_NONE UINT32_MAX
@@ -485,8 +484,8 @@ static inline uint32_t limiter_policy_after(const struct stint_limiter *limiter,
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 
 /* The same id, and the traits that it had then. Read again, they may be 0: it was replaced. */
-uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
-                                   uint32_t *traits);
+uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t *traits);
 
 /* The id of a policy's companion (override.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {

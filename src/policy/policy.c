@@ -361,7 +361,7 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t companion) {
     if (companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
         companion = stint_names_free_id(limiter);
-    if (companion != POLICY_NONE && policy_traits(&limiter->policies[companion]) == 0)
+    if (companion != POLICY_NONE && policy_word(&limiter->policies[companion]) == 0)
         companion_make(limiter, companion, id);
     INSTANT(INSTANT_SET_UP);
     /* M12: then comes the rule. 0: none */
@@ -377,11 +377,11 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
     const uint32_t companion = (uint32_t)atomic_load_relaxed_32(&records[id].companion) - 1;
 
     if (companion == POLICY_NONE)
-        return (policy_traits(policy) & STINT_OVERRIDES) == 0;
+        return (policy_word(policy) & STINT_OVERRIDES) == 0;
     if (policy_gone(policy)) /* its companion's id may be another's by now */
         return true;
     if (companion >= count || !is_companion(limiter, companion) ||
-        policy_traits(&limiter->policies[companion]) == 0)
+        policy_word(&limiter->policies[companion]) == 0)
         return false;
     /* M12 */
     const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
@@ -396,7 +396,7 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
 
     return of < limiter->max_policies && of != id && record->name[0] == '\0' &&
            policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
-           (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
+           (policy_gone(policy) || policy_word(policy) == TRAIT_COMPANION);
 }
 
 /* Gives a companion to the policy that has it by now, or lets it go if none has. */
@@ -587,7 +587,7 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
         reach < bucket_reach(read->window, &right) ||
         reach > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2)
         return false;
-    const uint64_t traits = policy_traits(policy);
+    const uint64_t traits = policy_word(policy);
     return policy_gone(policy) || (traits == traits_of(limiter, id, &right) &&
                                    limiter_bucket(limiter, id, (uint32_t)traits, &bucket) &&
                                    bucket.unit == bucket_unit(read->window, bucket.limit) &&
@@ -613,7 +613,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
-           (policy_gone(policy) || policy_traits(policy) == traits_of(limiter, id, &right)) &&
+           (policy_gone(policy) || policy_word(policy) == traits_of(limiter, id, &right)) &&
            stint_policy_check(&read, NULL) == 0;
 }
 
@@ -669,7 +669,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
 
     policy_raise(limiter, id, &rule, bucket_window(limiter, id));
     identity_write(limiter, id); /* 0.3 wrote none */
-    policy_heat(policy, policy_traits(policy));
+    policy_heat(policy, policy_word(policy));
 }
 
 void stint_policies_link(struct stint_limiter *limiter) {

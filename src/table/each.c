@@ -193,7 +193,7 @@ static void library_wrote(const struct telling *telling, bool strikes, struct st
     if (strikes)
         return;
     entry->flags |= STINT_ENTRY_BAN;
-    if ((policy_traits(&limiter->policies[entry->policy]) & STINT_SHADOW) != 0)
+    if ((policy_word(&limiter->policies[entry->policy]) & STINT_SHADOW) != 0)
         entry->flags |= STINT_ENTRY_SHADOW;
 }
 
@@ -235,7 +235,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, struct slot *
         return GO_ON;
     struct stint_entry entry = {.key = {hash}, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
-    const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
+    const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_word(policy);
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
         return override_each(telling, tag, state, &entry);
     if (traits == 0) /* gone, and not swept yet (sweep.c) */
@@ -292,7 +292,7 @@ static bool is_stripe_0(const struct telling *telling, const struct filter *plac
  * could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, uint64_t *key) {
-    const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);
+    const uint64_t traits = policy_word(&telling->limiter->policies[first->policy]);
     const uint32_t stripes = traits_stripes((uint32_t)traits);
     struct label_read label;
 
@@ -392,7 +392,7 @@ int stint_each(struct stint_limiter *limiter,
 static enum told stripes_of(struct telling *telling, uint32_t id) {
     const struct table *table = &telling->limiter->table;
     const struct policy *policy = &telling->limiter->policies[id];
-    const uint32_t traits = (uint32_t)policy_traits(policy);
+    const uint32_t traits = (uint32_t)policy_word(policy);
     struct stint_entry entry = {.key = {telling->key}, .policy = id};
 
     if (!traits_striped(traits))

@@ -38,10 +38,10 @@ static uint32_t last_of(uint64_t refused) {
     return time < DAYS_MAX ? time * DAY : time;
 }
 
-/* How much the windows of a label weigh now. */
-static uint64_t weight(uint64_t refused, uint32_t now) {
+/* The windows in which a label was refused, of which half are forgotten each day. */
+static uint64_t faded(uint64_t refused, uint32_t now) {
     const uint32_t last = last_of(refused);
-    /* A clock that was ahead tells nothing of its age: it weighs least. */
+    /* A clock that was ahead tells nothing of its age: it counts least. */
     const uint32_t age = now >= last ? (now - last) / DAY : last - now > 60 ? 31 : 0;
     return (refused >> 32) >> (age > 31 ? 31 : age);
 }
@@ -56,7 +56,7 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
         uint64_t here[2];
         place_load(&set[i], here);
         const bool own = here[0] == key && here[1] != 0;
-        uint64_t counts = own || here[1] == 0 ? 0 : 1 + weight(here[1], now);
+        uint64_t counts = own || here[1] == 0 ? 0 : 1 + faded(here[1], now);
         if (!own && counts >= least)
             continue;
         least = counts;
@@ -143,7 +143,7 @@ void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *t
             label.seal = 0; /* no key's bytes */
         struct label *place = place_find(label_set(to, label.key), label.key, now, seen);
         if (seen[1] == 0 ||
-            (seen[0] != label.key && weight(label.refused, now) > weight(seen[1], now)))
+            (seen[0] != label.key && faded(label.refused, now) > faded(seen[1], now)))
             *place = label;
         else if (seen[0] == label.key) /* two had named it at one instant */
             place->refused += label.refused & ~(uint64_t)UINT32_MAX;

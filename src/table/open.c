@@ -336,7 +336,7 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
         if (tag == 0 || LIKELY(over <= clock))
             continue;
         const struct policy *policy = limiter_tag_policy(limiter, tag);
-        if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
+        if (policy != NULL && (policy_word(policy) & TRAIT_COMPANION) != 0)
             continue;
         if (policy != NULL && !state_pending(state))
             length = policy_length(policy);
@@ -414,7 +414,7 @@ static void filters_clean(struct stint_limiter *limiter) {
             /* Nobody else writes: I6, and M15. */
             uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
-            if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0)
+            if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0)
                 continue;
             filter_mark(table, hash, needed);
             const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */

@@ -120,7 +120,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
             EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
             (unsigned long long)line);
     struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
-    if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
+    if ((policy_word(policy) & TRAIT_COMPANION) != 0)
         filter_mark(to, hash, table_shard_of(to, hash)->filter);
     move->live++;
     move->lost += !slot_place(to, hash, &placed);

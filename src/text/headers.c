@@ -163,15 +163,15 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
 }
 
 /* The rank of a verdict: it refused, it would have refused, or it let through. */
-static int weight(const struct stint_verdict *verdict) {
+static int rank(const struct stint_verdict *verdict) {
     return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
 }
 
 /* Whether the client hears of `a` and not of `b`: a refusal comes first, then a key's own count,
  * then fewer tokens left, then a longer time. */
 static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
-    if (weight(a) != weight(b))
-        return weight(a) > weight(b);
+    if (rank(a) != rank(b))
+        return rank(a) > rank(b);
     if (is_told(a) != is_told(b))
         return is_told(a);
     if (a->remaining != b->remaining)

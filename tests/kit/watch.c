@@ -36,8 +36,8 @@ static bool end_may_fall(const struct watch *watch, const struct slot *now,
     const struct policy *policy = policy_of(watch, before);
     if (policy == NULL)
         return false;
-    return (policy_traits(policy) & TRAIT_COMPANION) != 0 || policy_gone(policy) ||
-           ((policy_traits(policy) & RULE_BUCKET) != 0 && now->tag == before->tag);
+    return (policy_word(policy) & TRAIT_COMPANION) != 0 || policy_gone(policy) ||
+           ((policy_word(policy) & RULE_BUCKET) != 0 && now->tag == before->tag);
 }
 
 /* I7 of a committed slot. */

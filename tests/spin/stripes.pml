@@ -344,7 +344,7 @@ own_anew: /* by swaps only */
 decision_begin:
     atomic { capacity = limit; goto settle }
 #endif
-settle: /* stripes_settle */
+settle: /* stripes_round */
     atomic {
         i = 0; sum = 0; state = 0; n = 0; count = 0; again = 0; ahead = 0;
         cost = (kind == ONE || kind == LIMITED -> 1
