@@ -68,7 +68,8 @@ static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end)
 static void watermark_raise(uint64_t *watermark, tick_t done) {
     /* M7: seen high enough, or raised, then the claim. */
     if ((tick_t)atomic_load_relaxed(watermark) < done && GUARDED(WATERMARK_RAISE))
-        atomic_raise(watermark, (uint64_t)done); /* M7 */
+        atomic_raise(watermark, (uint64_t)done);               /* M7 */
+    HOLDS(I1, (tick_t)atomic_load_relaxed(watermark) >= done); /* M7 */
 }
 
 /* The tick in whose window a claim is committed: max(now, watermark, end of the claim - 1). The
@@ -258,6 +259,7 @@ static bool claim_slot(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     const uint64_t line = seen->position / LINE_SLOTS;
     reach_raise(table, decision->hash, line); /* I6: before the claim (M7) */
+    HOLDS(I6, reach_of(table, decision->hash) >= line);
     atomic_raise(&table_shard_of(table, decision->hash)->reach, line);
     tick_t end = tick_of(decision->over) + 1;
     const uint64_t expected[2] = {seen->tag, seen->state};

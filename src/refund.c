@@ -174,6 +174,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
                                   stripe_key(key, stripe), id_of(tick_of_end(verdict->window)),
                                   tokens - back);
     }
+    HOLDS(I4, back <= tokens);
     return back;
 }
 

@@ -200,6 +200,8 @@ static ALWAYS_INLINE bool sight_add(const struct stint_limiter *limiter, struct 
 }
 
 static ALWAYS_INLINE bool sight_swap(const struct sight *sight) {
+    HOLDS(I1, sight->unit != 0 || state_same_window(sight->state, sight->next));
+    HOLDS(A, sight->count <= sight->capacity * (sight->unit != 0 ? sight->unit : 1));
     return LIKELY(slot_swap(sight->slot, sight->tag, sight->state, sight->next));
 }
 

@@ -4,10 +4,18 @@
 #include "slot.h"
 
 #ifdef STINT_TESTING
+#include <stdio.h>
+#include <stdlib.h>
+
 void (*stint_test_hook)(enum stint_test_instant instant);
 void (*stint_test_step)(const void *word);
 void (*stint_test_way)(const char *way, int answer);
 guard_set stint_test_removed;
+
+void stint_test_broken(const char *what, const char *file, int line) {
+    (void)fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
+    abort();
+}
 #endif
 
 /* Whether the policy's id was used again. Then its slots have lost their counts. */

@@ -23,6 +23,10 @@
 #include "random.h"
 #include "slot.h"
 
+__attribute__((constructor)) static void begin(void) {
+    NOTHING_HOLDS();
+}
+
 enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
 
 /* ---- A lock that says that somebody has it: time just passes --------------------------------- */

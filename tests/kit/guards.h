@@ -118,12 +118,17 @@ enum stint_test_guard {
 };
 /* A set of guards: a bit for each. */
 __extension__ typedef unsigned __int128 guard_set;
-static_assert(GUARDS_END <= 128, "a bit for each guard");
+static_assert(GUARDS_END < 128, "a bit for each guard, and one for NOTHING_HOLDS");
 
 extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
 extern void (*stint_test_step)(const void *word);                /* NULL: none */
 extern void (*stint_test_way)(const char *way, int answer);      /* NULL: none */
 extern guard_set stint_test_removed;
+
+/* Prints what does not hold, and ends the program. */
+_Noreturn void stint_test_broken(const char *what, const char *file, int line);
+/* For tests that write over tables, or cut them off. */
+#define NOTHING_HOLDS() (stint_test_removed |= GUARD_BIT(127))
 
 #define INSTANT(instant)                                                                           \
     do {                                                                                           \
@@ -134,6 +139,10 @@ extern guard_set stint_test_removed;
 #define GUARD_BIT(guard)        ((guard_set)1 << (guard))
 #define GUARDED(guard)          ((stint_test_removed & GUARD_BIT(GUARD_##guard)) == 0)
 #define GUARD(guard, condition) (GUARDED(guard) && (condition))
+#define HOLDS(rule, condition)                                                                     \
+    ((condition) || stint_test_removed != 0                                                        \
+         ? (void)0                                                                                 \
+         : stint_test_broken(#rule ": " #condition, __FILE__, __LINE__))
 #define WAY(way, ...)                                                                              \
     __extension__({                                                                                \
         const __typeof__(way(__VA_ARGS__)) answer_ = way(__VA_ARGS__);                             \
