@@ -483,7 +483,8 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
         first_refusal = writes = false;
     }
     decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
-    HOLDS(A, !charge->fits || is_charge(terms) || is_look(terms) || charge->total <= terms->room);
+    HOLDS(A, charge->granted == 0 || is_charge(terms) || (terms->part & PART_ENDLESS) != 0 ||
+                 charge->used <= terms->room);
     *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
     return first_refusal || writes;
 }
