@@ -6,6 +6,7 @@
  *   ngx_http_stint_limit.c     stint_limit
  *   ngx_http_stint_policy.c    stint_policy; zones and policies by name; what is missing at the end
  *   ngx_http_stint_zone.c      zone -> table in shared memory or in a file; reloads
+ *   ngx_http_stint_file.c      the file of a table: its size, and what a start would do with it
  *   ngx_http_stint_pages.c     table -> metrics and status page
  *   ngx_http_stint_report.c    decision -> variables and response fields
  *   ngx_http_stint_hold.c      requests that wait for their tokens
@@ -287,6 +288,20 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r);
 
 /* Reserves the zone's memory. Returns NGX_CONF_OK, or NGX_CONF_ERROR and has logged why. */
 char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone);
+
+/* Opens the table of a zone that is in a file. One that is too small becomes larger, if it can; one
+ * that is too large stays so. Returns what stint_open does. */
+int ngx_http_stint_open_file(ngx_http_stint_zone_t *zone, ngx_log_t *log);
+
+/* Logs why it could not. */
+void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log);
+
+/* Looks whether a start would have its table, and makes and changes nothing. What a start would do
+ * with the table's policies is done in a trial, which zone->limiter receives. */
+ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log);
+
+/* Whether the zone's file can be made, if it is not there. */
+char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone);
 
 /* The directory of a file, NUL-terminated, and its name in there; NULL: there is no memory. */
 char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t *name);

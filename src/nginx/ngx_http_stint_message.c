@@ -181,6 +181,7 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx
 static const struct {
     const char *from, *to;
 } ngx_http_stint_translations[] = {
+    {"another process has", "nginx, or another process, has"}, /* it does not tell itself */
     {"policy.max_reserved", "reserve"},
     {"max_reserved", "reserve"},
     {"policy.near_limit", "near"},

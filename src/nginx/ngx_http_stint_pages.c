@@ -104,15 +104,15 @@ static u_char *ngx_http_stint_json_zone(u_char *at, const ngx_http_stint_zone_t 
 
     at = ngx_http_stint_json(ngx_sprintf(at, "{\"zone\":"), zone->name.data, zone->name.len);
     at = ngx_sprintf(at, ",\"version\":\"%s\",\"entries\":%uL,\"full\":\"%s\"", stint_version(),
-                     zone->options.max_entries, full[zone->options.on_full]);
+                     stats->max_entries, full[zone->options.on_full]);
     at = ngx_sprintf(at, ",\"memory\":%uL,\"slots\":%uL,\"used\":%uL,\"live\":%uL", stats->memory,
                      stats->slots, stats->used, stats->live);
     at = ngx_sprintf(at, ",\"untracked\":%uL,\"replaced\":%uL,\"clock_steps\":%uL",
                      stats->untracked, stats->replaced, stats->clock_steps);
     at = ngx_sprintf(at, ",\"overrides\":%uL,\"barred\":%uL,\"banned\":%uL", stats->overrides,
                      stats->barred, stats->banned);
-    at = ngx_sprintf(at, ",\"policy_ids\":%uD,\"max_policies\":%uD,\"removed\":%uD",
-                     stats->policy_ids, stats->max_policies, stats->removed);
+    at = ngx_sprintf(at, ",\"policy_ids\":%uD,\"max_policies\":%uD,\"removed\":%uD,\"lost\":%uD",
+                     stats->policy_ids, stats->max_policies, stats->removed, stats->lost);
     return ngx_sprintf(at, ",\"held\":%ui,\"max_held\":%ui", ngx_http_stint_held(zone),
                        zone->max_held);
 }

@@ -6,7 +6,8 @@
  * nginx's shared memory such a zone has a few pages, for what is counted beside the table. What a
  * reload does, in this order:
  *
- *   directive     a zone of another size or file than the running one is refused, with its line
+ *   directive     a zone of another file than the running one is refused, with its line; one in
+ *                 memory of another size, too
  *   init_zone     the table is attached; every policy must be there, be changeable, or have room.
  *                 If the zone is new, nginx unmaps it should the reload fail, and tells nobody: so
  *                 the handle is given back at once
@@ -19,12 +20,10 @@
  *
  * In a file the command `stint`, and other servers, change and remove policies at any instant. So
  * no call by a policy's id is sure to find it. */
-#include "ngx_http_stint.h" /* first: it asks the system for all that it has, such as O_TMPFILE */
+#include "ngx_http_stint.h"
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
@@ -117,9 +116,9 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
                       "were removed %s, and those with a ban or overrides count twice",
                       &zone->name, &policy->name, &policy->declared.file, policy->declared.line,
                       zone->file.len == 0 ? "count until nginx is restarted, with more \"policies\""
-                                          : "stay in its file until nginx is stopped, and \"stint "
-                                            "apply --prune\" removes them or \"stint resize "
-                                            "--max-policies\" makes room");
+                                          : "stay in its file until \"stint apply --prune\" "
+                                            "removes them, a restart with more \"policies\" makes "
+                                            "room");
         return NGX_ERROR;
     }
     if (error != 0) {
@@ -170,72 +169,10 @@ static ngx_http_stint_shared_t *ngx_http_stint_new_shared(ngx_shm_zone_t *shm_zo
 }
 
 /* Attaches to the table. Returns what stint_open does. */
-static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
-    struct stat about;
-    int error;
-
-    if (zone->file.len == 0) {
-        return stint_open_in(&zone->options, zone->shared->table, zone->table_size, &zone->limiter);
-    }
-    error = stint_open(&zone->options, &zone->limiter);
-    if (error == 0 && stat(zone->options.path, &about) == 0) {
-        zone->file_device = about.st_dev;
-        zone->file_inode = about.st_ino;
-    }
-    return error;
-}
-
-static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
-    char reason[NGX_HTTP_STINT_REASON];
-
-    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
-                  &zone->declared.file, zone->declared.line,
-                  ngx_http_stint_words(stint_reason(), reason));
-}
-
-/* A table in this process's own memory, which has the policies of a table in a file. */
-static int ngx_http_stint_try(const struct stint_options *options,
-                              const struct stint_limiter *limiter, struct stint_limiter **trial) {
-    struct stint_options small = *options;
-    int error;
-
-    small.path = NULL;
-    small.max_entries = 1;
-    small.labels = 0;
-    small.flags &= ~(uint32_t)STINT_READ_ONLY;
-    error = stint_open(&small, trial);
-    for (uint32_t id = 0; error == 0 && limiter != NULL && id < options->max_policies; id++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-
-        if (stint_policy_get(limiter, id, &policy) == 0) {
-            error = stint_policy_add(*trial, &policy, NULL);
-        }
-    }
-    return error;
-}
-
-/* Looks whether a start would have its table, and makes and changes nothing. What a start would do
- * with the table's policies is done in a trial. */
-static ngx_int_t ngx_http_stint_look(ngx_http_stint_zone_t *zone, ngx_log_t *log) {
-    struct stint_options options = zone->options;
-    struct stint_limiter *limiter = NULL;
-    int error;
-
-    options.flags |= STINT_READ_ONLY;
-    error = stint_open(&options, &limiter);
-    if (error == 0 || error == -ENOENT) { /* a start makes it */
-        error = ngx_http_stint_try(&options, limiter, &zone->limiter);
-    }
-    if (error != 0) {
-        ngx_http_stint_log_open(zone, log);
-    } else if (limiter != NULL && access(options.path, R_OK | W_OK) != 0) {
-        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                      "stint zone \"%V\" in %V:%ui: %V cannot be written", &zone->name,
-                      &zone->declared.file, zone->declared.line, &zone->file);
-        error = -EACCES;
-    }
-    stint_close(limiter);
-    return error == 0 ? NGX_OK : NGX_ERROR;
+static int ngx_http_stint_open(ngx_http_stint_zone_t *zone, ngx_log_t *log) {
+    return zone->file.len != 0 ? ngx_http_stint_open_file(zone, log)
+                               : stint_open_in(&zone->options, zone->shared->table,
+                                               zone->table_size, &zone->limiter);
 }
 
 /* Says if the table is not the one that the running configuration has. */
@@ -272,7 +209,7 @@ static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
         if (ngx_http_stint_look(zone, shm_zone->shm.log) != NGX_OK) {
             return NGX_ERROR;
         }
-    } else if (ngx_http_stint_open(zone) != 0) {
+    } else if (ngx_http_stint_open(zone, shm_zone->shm.log) != 0) {
         ngx_http_stint_log_open(zone, shm_zone->shm.log);
         return NGX_ERROR;
     }
@@ -318,57 +255,6 @@ static void ngx_http_stint_close(void *data) {
     }
 }
 
-char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t *name) {
-    u_char *slash = file->data + file->len;
-    char *path = ngx_pnalloc(cf->temp_pool, file->len + 1);
-
-    while (*slash != '/') { /* it is a full name */
-        slash--;
-    }
-    name->data = slash + 1;
-    name->len = (size_t)(file->data + file->len - name->data);
-    if (path != NULL) {
-        (void)ngx_cpystrn((u_char *)path, file->data, (size_t)(name->data - file->data) + 1);
-    }
-    return path;
-}
-
-/* Whether a file that is not there can be made, tried as the library does, without a name. */
-static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
-    const uint64_t size = stint_memory_size(&zone->options);
-    ngx_str_t name;
-    const char *directory = ngx_http_stint_directory(cf, &zone->file, &name);
-    struct statvfs about;
-    ngx_uint_t full;
-    ngx_fd_t fd;
-
-    if (directory == NULL) {
-        return NGX_CONF_ERROR;
-    }
-    if (access((char *)zone->file.data, F_OK) == 0) {
-        return NGX_CONF_OK;
-    }
-    fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd == NGX_INVALID_FILE) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           "stint zone \"%V\" cannot make its file in \"%s\"", &zone->name,
-                           directory);
-        return NGX_CONF_ERROR;
-    }
-    full =
-        fstatvfs(fd, &about) == 0 && about.f_blocks != 0 && size / about.f_frsize > about.f_bfree;
-    (void)close(fd);
-    if (full) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "stint zone \"%V\" needs %uL KB for its file, and there are %uL KB in "
-                           "\"%s\"",
-                           &zone->name, size >> 10, (uint64_t)about.f_bfree * about.f_frsize >> 10,
-                           directory);
-        return NGX_CONF_ERROR;
-    }
-    return NGX_CONF_OK;
-}
-
 /* Whether the system gives that much memory. It would not give it either when nginx asks for it,
  * but then nobody could tell for which zone. */
 static char *ngx_http_stint_check_memory(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
@@ -389,18 +275,6 @@ static char *ngx_http_stint_check_memory(ngx_conf_t *cf, const ngx_http_stint_zo
 /* What cannot change while nginx runs. */
 static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_zone_t *running,
                                           const ngx_http_stint_zone_t *zone) {
-    if (running->options.max_entries != zone->options.max_entries ||
-        running->options.max_policies != zone->options.max_policies ||
-        running->options.labels != zone->options.labels) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "stint zone \"%V\" cannot change its size while nginx runs, and has "
-                           "entries=%uL policies=%uD labels=%uD: %s, or give it another name",
-                           &zone->name, running->options.max_entries, running->options.max_policies,
-                           running->options.labels,
-                           running->file.len == 0 ? "restart nginx"
-                                                  : "stop nginx and run \"stint resize\"");
-        return NGX_CONF_ERROR;
-    }
     if (running->file.len != zone->file.len ||
         ngx_memcmp(running->file.data, zone->file.data, zone->file.len) != 0) {
         ngx_conf_log_error(
@@ -408,6 +282,17 @@ static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_z
             "stint zone \"%V\" cannot move while nginx runs, and is in %s%V: restart "
             "nginx, or give it another name",
             &zone->name, running->file.len == 0 ? "memory" : "", &running->file);
+        return NGX_CONF_ERROR;
+    }
+    if (zone->file.len == 0 && (running->options.max_entries != zone->options.max_entries ||
+                                running->options.max_policies != zone->options.max_policies ||
+                                running->options.labels != zone->options.labels)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "stint zone \"%V\" cannot change its size while nginx runs, and has "
+                           "entries=%uL policies=%uD labels=%uD: restart nginx, or give it another "
+                           "name",
+                           &zone->name, running->options.max_entries, running->options.max_policies,
+                           running->options.labels);
         return NGX_CONF_ERROR;
     }
     return NGX_CONF_OK;
@@ -507,7 +392,7 @@ ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle) {
 
         zones[i]->mapped = 1;
         if (zones[i]->limiter == NULL && zones[i]->file.len == 0 &&
-            ngx_http_stint_open(zones[i]) != 0) {
+            ngx_http_stint_open(zones[i], cycle->log) != 0) {
             ngx_http_stint_log_open(zones[i], cycle->log);
             return NGX_ERROR;
         }

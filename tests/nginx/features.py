@@ -5,8 +5,10 @@ wait, tables in files, the status page.
 
     features.py MODULE_SO [TEST...]
 """
+import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -763,17 +765,8 @@ class Files(Case):
             text = server.configuration.read_text()
             whole = self.file.read_bytes()
             place = f'{server.configuration}:{server.line_of("stint_zone z")}'
-            for zone, content, said in (
-                    ("entries=2k", whole, "entries 1000, not 2000: use that number, or remove the table to begin "
-                     "anew\n"),
-                    ("entries=2000", whole, "to begin anew\n"),
-                    ("entries=1k policies=9", whole, "policies 64, not 9"),
-                    ("entries=1k labels=9", whole, "labels 8, not 12"),
-                    ("entries=1k", whole[:100000], "cut off"),
-                    ("entries=1k", b"no table\n" * 1000, "no table of stint"),
-                    ("entries=1k", b"", "has 0 bytes")):
-                zone += "" if "labels" in zone else " labels=8"
-                server.configuration.write_text(text.replace("labels=8", "").replace("entries=1k", zone))
+            for content, said in ((whole[:100000], "cut off"), (b"no table\n" * 1000, "no table of stint"),
+                                  (b"", "has 0 bytes")):
                 self.file.write_bytes(content)
                 with self.subTest(said=said):
                     before = self.file.stat()
@@ -786,14 +779,12 @@ class Files(Case):
                     self.assertEqual(self.file.read_bytes(), content)
                     self.assertEqual(self.file.stat().st_mtime_ns, before.st_mtime_ns)
             self.file.write_bytes(whole)
-            server.configuration.write_text(text)
             self.assertEqual(server.test()[0], 0)
             # While it runs, too, which notices nothing.
             server.start()
             self.assertEqual(server.get().stint, "PASSED p 2/10 8")
-            server.configuration.write_text(text.replace("entries=1k", "entries=2k"))
-            code, output = server.test()
-            self.assertEqual((code, "entries 1000, not 2000" in output), (1, True), output)
+            server.configuration.write_text(text.replace("/52w", "/51w"))
+            self.assertEqual(server.test()[0], 1)
             self.assertEqual(server.get().stint, "PASSED p 3/10 7")
 
     def test_a_test_finds_what_the_policies_of_a_file_cannot_become(self):
@@ -864,24 +855,123 @@ class Files(Case):
             server.reload()
             self.assertEqual(len(server.logged(said)), 1)
 
-    def test_a_file_of_another_size_is_refused(self):
+    def resized(self, server, new, used):
+        """Restarts it with a zone of other numbers. Tells what a test said of that, and what the start; nothing
+        was lost."""
+        server.stop()
+        server.configuration.write_text(re.sub("entries=.*? file", f"{new} file", server.configuration.read_text()))
+        whole = self.file.read_bytes()
+        code, said = server.test()
+        self.assertEqual((code, self.file.read_bytes() == whole), (0, True), said)
+        before = len(server.log())
+        server.start()
+        self.assertEqual(server.get().stint, f"PASSED p {used}/10 {10 - used}")
+        place = f'stint zone "z" in {server.configuration}:{server.line_of("stint_zone")}: {self.file} '
+        return [[line.split(place)[1] for line in text.splitlines() if place in line]
+                for text in (said, server.log()[before:])]
+
+    def test_a_start_makes_a_file_larger(self):
+        """And none smaller."""
         with self.filed(Server(module.MODULE)) as server:
+            server.configuration.write_text(server.configuration.read_text().replace(
+                "entries=1k file", "entries=1k policies=4 labels=8 file"))
+            self.file.unlink()
+            server.reload()
+            server.get()
+            has = "entries=1000 policies=4 labels=8"
+            kept, smaller = "and nginx goes on with these: ", "no start makes it smaller. "
+            for new, larger in (("entries=200k policies=4 labels=8", "entries=200000 policies=4 labels=8"),
+                                ("entries=1k policies=9 labels=7", "entries=200000 policies=9 labels=8"),
+                                ("entries=1k policies=3 labels=11", "entries=200000 policies=9 labels=12")):
+                with self.subTest(new=new):
+                    tested, started = self.resized(server, new, int(status(server)["policies"][0]["allowed"]) + 1)
+                    self.assertEqual(tested, [f"has {has}, {kept}a test changes no file. A start of nginx, while nobody "
+                                              "else has it open, makes it " + larger.replace("=12", "=11") +
+                                              ", and its counts stay"])
+                    self.assertEqual(started, [f"had {has}, and has {larger.replace('=12', '=11')} from now on: its "
+                                               "counts stay"])
+                    about = status(server)
+                    self.assertEqual((about["entries"], about["max_policies"]),
+                                     tuple(int(number) for number in re.findall(r"\d+", larger)[:2]))
+                    has = larger
+            ask = 'Ask for these numbers, or run "stint resize" while nginx is stopped'
+            for new, said in (("entries=200k policies=4 labels=12", ask), ("entries=1k policies=9 labels=12", ask),
+                              ("entries=200k policies=9 labels=9", None), ("entries=200k policies=9", "It keeps the "
+                               "names that it has and gets no more: remove it while nginx is stopped to be without "
+                               "them, and without its counts")):
+                with self.subTest(new=new):
+                    expected = [] if said is None else [f"has {has}, {kept}{smaller}{said}"]
+                    used = int(status(server)["policies"][0]["allowed"]) + 1
+                    self.assertEqual(self.resized(server, new, used), [expected, expected])
+                    before = len(server.log())
+                    server.reload()
+                    self.assertEqual(server.log()[before:].count(smaller), len(expected))
+
+    def test_a_file_that_somebody_has_open_keeps_its_size(self):
+        """A reload, by another name, too, and a start beside another nginx. A restart makes it larger."""
+        with self.filed(Server(module.MODULE)) as server:
+            server.get()
+            text = server.configuration.read_text()
+            said = (r"has entries=1000 policies=64 labels=0, and nginx goes on with these: .*: (.*) has the table open: "
+                    "a table is resized while nobody uses it. A start of nginx, while nobody else has it open, makes it "
+                    "entries=2000 policies=65 labels=0, and its counts stay")
+            for name in "z", "y":
+                server.configuration.write_text(text.replace("entries=1k", "entries=2k policies=65").replace(
+                    " z ", f" {name} ").replace("page z", f"page {name}"))
+                before = len(server.log())
+                server.reload()
+                self.assertEqual(re.findall(said, server.log()[before:]), ["nginx, or another process,"])
+            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+            self.assertEqual(status(server)["entries"], 1000)
+            other = Server(module.MODULE)
+            other.configuration.write_text(server.configuration.read_text())
+            with other.edit((str(server.port), str(other.port))):
+                [holder] = other.logged(said)
+                self.assertIn(int(holder.split()[1]), [server.process.pid, *server.worker_pids()])
+                self.assertEqual(other.get().stint, "PASSED p 3/10 7")
+            server.stop()
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED p 4/10 6")
+            self.assertEqual((status(server)["entries"], status(server)["max_policies"]), (2000, 65))
+
+    def test_a_file_that_cannot_be_larger(self):
+        """It is none the worse."""
+        server = Server(module.MODULE)
+        with self.filed(server).edit(("/table", "/" + "t" * 250)):
             server.get()
             server.stop()
             server.edit(("entries=1k", "entries=2k"))
-            done = subprocess.run(server.command(), cwd=server.directory, capture_output=True, text=True,
-                                  timeout=20)
-            self.assertEqual(done.returncode, 1)
-            [line] = [line for line in server.log().splitlines() if "[emerg]" in line]
-            place = f'{server.configuration}:{server.line_of("entries=2k")}'
-            self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
-            self.assertNotIn("options.", line)
-            server.edit(("entries=2k", "entries=1k"))
             server.start()
-            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
-            [line] = server.edit(("entries=1k", "entries=2k")).reload_refused()
-            self.assertIn('has entries=1000 policies=64 labels=0: stop nginx and run "stint resize", or give it another '
-                          "name in", line)
+            self.assertEqual(len(server.logged(r"\[warn\] .* goes on with these: .*: (.*)")), 1)
+            self.assertEqual((server.get().stint, status(server)["entries"]), ("PASSED p 2/10 8", 1000))
+
+    def test_a_file_of_version_0_3(self):
+        """A start makes it this version's, if nobody has it open."""
+        header = (Path(__file__).parents[1] / "files" / "layout_4.h").read_text()
+        table = bytearray(int(re.search(r"LAYOUT_4_SIZE = (\d+)", header)[1]))
+        for offset, word in re.findall(r"\{(\w+), (?:UINT64_C\()?(0x\w+|\d+)\)?\}", header):
+            table[int(offset, 0):int(offset, 0) + 8] = int(word, 0).to_bytes(8, "little")
+        server = self.filed(Server(module.MODULE))
+        self.addCleanup(server.close)
+        server.edit(("entries=1k", "entries=1k policies=3 labels=4"), (f"10{PER_LONG} name=p", "5/day overrides name=a"),
+                    ("limit z p", "limit z a"))
+        self.file.write_bytes(table)
+        said = r"\[warn\] .*table was made by another version: {}, and its counts stay"
+        self.assertRegex(self.told(server), said.format("a start of nginx makes it this one's, while nobody else has "
+                                                        "it open"))
+        with open(self.file) as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            done = subprocess.run(server.command(), cwd=server.directory, capture_output=True, text=True, timeout=20)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, rf"\[emerg\] .*: process {os.getpid()} has the table open")
+        self.assertEqual(self.file.read_bytes(), table)
+        with server:
+            self.assertEqual(len(server.logged(said.format("it is this one's from now on"))), 1)
+            self.assertEqual(status(server)["entries"], 1000)
+            before = policy_status(server, "a")["allowed"]
+            self.assertGreater(before, 0)
+            server.get()
+            self.assertEqual(policy_status(server, "a")["allowed"], before + 1)
 
     def test_a_zone_does_not_move_while_it_runs(self):
         with self.filed(Server(module.MODULE)) as server:
@@ -918,37 +1008,48 @@ class Files(Case):
                 self.assertEqual(server.logged("changed from"), [])
                 self.assertEqual(len(server.logged("exited on signal 9")), 3)
 
-    def test_an_upgrade_of_the_binary(self):
-        """USR2 starts a new master beside the old one, QUIT ends the old one. Nothing is lost, and both
-        count together meanwhile."""
-        server = self.filed(Server(module.MODULE))
-        server.edit(("daemon off;", "daemon on;"))
-        pid_file = server.directory / "nginx.pid"
+    def pid(self, server, name="nginx.pid"):
+        try:
+            return int((server.directory / name).read_text() or 0)
+        except FileNotFoundError:  # nginx renames it
+            return 0
 
-        def pid(path):
-            try:
-                return int(path.read_text() or 0)
-            except FileNotFoundError:  # nginx renames it
-                return 0
-
+    def daemon(self, server):
+        """Starts it so that its binary can be upgraded. Returns the master."""
         def stop():
-            for path in pid_file, server.directory / "nginx.pid.oldbin":
-                if pid(path):
-                    os.kill(pid(path), signal.SIGTERM)
-            until(lambda: not pid_file.exists(), "the end")
+            for name in "nginx.pid", "nginx.pid.oldbin":
+                if self.pid(server, name):
+                    os.kill(self.pid(server, name), signal.SIGTERM)
+            until(lambda: not (server.directory / "nginx.pid").exists(), "the end")
             server.close()
+        server.edit(("daemon off;", "daemon on;"))
         self.addCleanup(stop)
         subprocess.run(server.command(), cwd=server.directory, check=True, timeout=20)
-        old = until(lambda: pid(pid_file), "a pid")
-        self.assertEqual(server.statuses(4), [200] * 4)
+        return until(lambda: self.pid(server), "a pid")
+
+    def upgrade(self, server, old):
+        """Begins one: USR2. Returns the new master."""
         os.kill(old, signal.SIGUSR2)
-        new = until(lambda: {pid(pid_file)} - {0, old}, "the new master").pop()
-        self.assertEqual(server.get().stint.split()[:2], ["PASSED", "p"])
-        os.kill(old, signal.SIGQUIT)
-        until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
-        self.assertEqual(pid(pid_file), new)
-        self.assertEqual(server.get().stint, "PASSED p 6/10 4")
-        self.assertEqual(server.statuses(5), [200] * 4 + [429])
+        return until(lambda: {self.pid(server)} - {0, old}, "the new master").pop()
+
+    def test_an_upgrade_of_the_binary(self):
+        """USR2 starts a new master beside the old one, QUIT ends the old one. Nothing is lost, and both
+        count together meanwhile: with the size that the file has."""
+        for size in "entries=1k", "entries=2k":
+            server = self.filed(Server(module.MODULE))
+            old = self.daemon(server)
+            self.assertEqual(server.statuses(4), [200] * 4)
+            server.edit(("entries=1k", size))
+            new = self.upgrade(server, old)
+            self.assertEqual(server.get().stint.split()[:2], ["PASSED", "p"])
+            os.kill(old, signal.SIGQUIT)
+            until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
+            self.assertEqual(self.pid(server), new)
+            self.assertEqual(server.get().stint, "PASSED p 6/10 4")
+            self.assertEqual(server.statuses(5), [200] * 4 + [429])
+            said = server.logged("nginx, or another process, has the table open: .*, makes it entries=2000")
+            self.assertEqual(len(said) != 0, size == "entries=2k")
+            self.assertEqual(status(server)["entries"], 1000)
 
 
 class Pages(Case):
