@@ -6,7 +6,7 @@
  *   ngx_http_stint_limit.c     stint_limit
  *   ngx_http_stint_policy.c    stint_policy; zones and policies by name; what is missing at the end
  *   ngx_http_stint_zone.c      zone -> table in shared memory or in a file; reloads
- *   ngx_http_stint_file.c      the file of a table: its size, and what a start would do with it
+ *   ngx_http_stint_file.c      the file of a table: its size, a start's, and what if it is cut off
  *   ngx_http_stint_pages.c     table -> metrics and status page
  *   ngx_http_stint_report.c    decision -> variables and response fields
  *   ngx_http_stint_hold.c      requests that wait for their tokens
@@ -48,6 +48,7 @@ struct ngx_http_stint_policy_s {
 /* Messages with data of requests are logged once a minute by each worker, each kind by itself. */
 typedef enum {
     NGX_HTTP_STINT_LOG_FULL,
+    NGX_HTTP_STINT_LOG_LOST,
     NGX_HTTP_STINT_LOG_COST,
     NGX_HTTP_STINT_LOG_LIMIT,
     NGX_HTTP_STINT_LOG_CHARGE,

@@ -4,10 +4,14 @@
  * A start makes the file as large as the configuration asks, and makes a table of the version
  * before this one's; its counts stay. Both need that nobody else has it open. Else nginx goes on
  * with the size that the file has, and says so: at a reload, beside an old master, or with another
- * nginx that shares it. */
+ * nginx that shares it.
+ *
+ * If somebody cuts the file off while nginx runs, workers that look at what is gone have a SIGBUS.
+ * They go on without the table: all requests of the zone are let through. */
 #include "ngx_http_stint.h" /* first: it asks the system for all that it has, such as O_TMPFILE */
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -149,10 +153,46 @@ static int ngx_http_stint_open_other(const ngx_http_stint_zone_t *zone, ngx_log_
     return stint_attach(&any, limiter);
 }
 
+/* ---- A file that is cut off ------------------------------------------------------------------ */
+
+static struct sigaction ngx_http_stint_sigbus_before;
+static ngx_uint_t ngx_http_stint_sigbus_handled;
+
+/* A fault that is not of a table is whose it was before: it comes again, or is sent again. */
+static void ngx_http_stint_sigbus(int number, siginfo_t *fault, void *context) {
+    if (!stint_on_sigbus(fault)) {
+        (void)sigaction(number, &ngx_http_stint_sigbus_before, NULL);
+        ngx_http_stint_sigbus_handled = 0;
+        (void)raise(number);
+    }
+}
+
+/* Once; workers inherit it. */
+static void ngx_http_stint_handle_sigbus(void) {
+    const struct sigaction action = {.sa_sigaction = ngx_http_stint_sigbus, .sa_flags = SA_SIGINFO};
+
+    if (!ngx_http_stint_sigbus_handled) {
+        ngx_http_stint_sigbus_handled =
+            sigaction(SIGBUS, &action, &ngx_http_stint_sigbus_before) == 0;
+    }
+}
+
+/* A reload may unload the module. */
+static void __attribute__((destructor)) ngx_http_stint_end_sigbus(void) {
+    if (ngx_http_stint_sigbus_handled) {
+        (void)sigaction(SIGBUS, &ngx_http_stint_sigbus_before, NULL);
+    }
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
 int ngx_http_stint_open_file(ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     struct stint_options options = zone->options;
     struct stat about;
-    int error = stint_open(&options, &zone->limiter);
+    int error;
+
+    ngx_http_stint_handle_sigbus();
+    error = stint_open(&options, &zone->limiter);
 
     if (error == -EPROTO) {
         error = ngx_http_stint_open_other(zone, log, &options, &zone->limiter);

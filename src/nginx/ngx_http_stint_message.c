@@ -146,6 +146,16 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
                   ban, used, &ctx->policies[i]->name, &ctx->zone->name);
 }
 
+static void ngx_http_stint_log_lost(ngx_http_request_t *r, ngx_http_stint_zone_t *zone) {
+    if (ngx_http_stint_log_due(zone, NGX_HTTP_STINT_LOG_LOST)) {
+        ngx_log_error(NGX_LOG_CRIT, r->connection->log, 0,
+                      "the file \"%V\" of the stint zone \"%V\" was cut off while nginx runs: all "
+                      "requests are let through uncounted until the file is removed and nginx is "
+                      "reloaded (told once a minute)",
+                      &zone->file, &zone->name);
+    }
+}
+
 void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
@@ -163,8 +173,10 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx
                 (verdict->flags & STINT_UNKNOWN_POLICY) != 0 ? "removed"
                                                              : "replaced by one of another kind");
         }
-        if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
-            ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
+        if ((verdict->flags & STINT_UNTRACKED) != 0 && verdict->policy == UINT32_MAX) {
+            ngx_http_stint_log_lost(r, ctx->zone);
+        } else if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
+                   ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
             ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                           "stint zone \"%V\" is full: %s; it needs more keys", &ctx->zone->name,
                           (verdict->flags & STINT_REPLACED) != 0 ? "a key lost its count to another"
@@ -181,6 +193,7 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx
 static const struct {
     const char *from, *to;
 } ngx_http_stint_translations[] = {
+    {"not begin as one", "not begin as one; if it was one, and was written over, remove it"},
     {"another process has", "nginx, or another process, has"}, /* it does not tell itself */
     {"policy.max_reserved", "reserve"},
     {"max_reserved", "reserve"},

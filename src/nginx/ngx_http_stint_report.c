@@ -91,8 +91,7 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     told = ctx->told < ctx->n ? ctx->told : stint_tightest(ctx->verdicts, ctx->n);
     verdict = &ctx->verdicts[told];
     if (((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) ||
-        ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
-         which >= VARIABLE_LIMIT)) {
+        (verdict->policy == UINT32_MAX && which >= VARIABLE_LIMIT)) {
         return NGX_OK; /* these numbers are no key's, or no policy's */
     }
     ngx_str_null(&text);

@@ -973,6 +973,95 @@ class Files(Case):
             server.get()
             self.assertEqual(policy_status(server, "a")["allowed"], before + 1)
 
+    LOST = (r'\[crit\] .*the file ".*table" of the stint zone "z" was cut off while nginx runs: all requests are let '
+            "through uncounted until the file is removed and nginx is reloaded")
+
+    def damage(self, how):
+        """What somebody does to the file while nginx serves."""
+        size = self.file.stat().st_size
+        os.truncate(self.file, size // 2 if how == "half" else 0)
+        if how == "grown":
+            os.truncate(self.file, size)
+
+    def test_a_file_that_is_cut_off(self):
+        """No worker dies and all requests are answered, in those that start later, too. Removed, and by a reload,
+        it is as new. Charges, requests in flight and those that wait end as ever."""
+        for how in "all", "half", "grown":
+            server = Server(module.MODULE, workers=2)
+            self.file = server.directory / "table"
+            (server.www / "long").write_bytes(b"x" * 1000000)
+            server.configure(
+                f"stint_zone z entries=200k file=table labels=100; stint_headers both;\n"
+                f"stint_policy z 10{PER_LONG} name=p; stint_policy z 1/h in-flight name=at_once;"
+                f"stint_policy z 2/day reserve=1 name=wait; stint_policy z 3{PER_LONG} ban=1h name=charged;",
+                location("/file", "stint_limit z p $arg_user;") + location("/both", "stint_limit z p $arg_user;",
+                                                                           "stint_limit z charged k;", "empty_gif;") +
+                location("/long", "stint_limit z at_once $arg_user;", "limit_rate 2000;") +
+                location("/wait", "stint_limit z wait $arg_user delay=30d;", "empty_gif;") +
+                location("/charged", "stint_limit z charged $arg_user charge=2;", "empty_gif;") +
+                location("/late", "stint_limit z charged $arg_user charge=2 late;", "empty_gif;") +
+                location("/metrics", "stint_metrics z;") + STATUS)
+            with self.subTest(how=how), server:
+                self.assertEqual(server.statuses(20, "/file?user=a"), [200] * 10 + [429] * 10)
+                self.assertEqual(server.statuses(2, "/wait?user=a"), [200] * 2)
+                long = server.begin(2, "/long?user=a")
+                waiting = server.begin(1, "/wait?user=a")
+                until(lambda: status(server)["held"] == 1, "a request to wait")
+                workers = server.worker_pids()
+                self.damage(how)
+                for user in range(100):  # a part of the file is there still
+                    for path in "/file", "/both", "/charged", "/late", "/wait":
+                        self.assertEqual(server.get(f"{path}?user=b{user}").status, 200)
+                until(lambda: all(server.get("/file?user=a").stint.split()[0] == "UNTRACKED" for _ in range(20)),
+                      "all workers to see it")
+                response = server.get("/file?user=a")
+                self.assertEqual((response.stint, response["RateLimit"]), ("UNTRACKED p /", None))
+                close(long + waiting)
+                until(lambda: status(server)["held"] == 0, "nobody to wait")
+                self.assertEqual(status(server)["lost"], 1)
+                self.assertRegex(server.get("/metrics").body.decode(), r'(?m)^stint_table_lost\{zone="z"\} 1$')
+                self.assertEqual(server.worker_pids(), workers)
+                self.assertLessEqual(len(server.logged(self.LOST)), 2)  # one of each worker
+                # Others in their places, too.
+                for pid in workers:
+                    server.kill_worker(pid)
+                for user in range(100):
+                    self.assertEqual(server.get(f"/file?user=c{user}").status, 200)
+                self.assertEqual(len(server.logged("exited on signal")), 2)
+                self.assertLessEqual(len(server.logged(self.LOST)), 4)
+                [line] = server.reload_refused()
+                self.assertRegex(line, f"{self.file}: .*table.* remove it")
+                self.assertEqual(server.test()[0], 1)
+                self.file.unlink()
+                self.assertEqual(server.test()[0], 0)
+                server.reload()
+                self.assertEqual(server.statuses(20, "/file?user=a"), [200] * 10 + [429] * 10)
+                self.assertEqual(status(server)["lost"], 0)
+                self.assertEqual(len(server.logged("exited on signal")), 2)
+
+    def test_an_upgrade_beside_a_file_that_is_cut_off(self):
+        """It does not come about, and the old one goes on. Another does, once the file is removed."""
+        server = self.filed(Server(module.MODULE))
+        old = self.daemon(server)
+        server.get()
+        self.damage("all")
+        os.kill(old, signal.SIGUSR2)
+        until(lambda: server.logged(rf"\[emerg\] .*{self.file}: .*has 0 bytes; if it is one, remove it"), "an emerg")
+        until(lambda: self.pid(server) == old, "the old master's pid")
+        self.assertEqual(server.statuses(20), [200] * 20)
+        self.file.unlink()
+        new = self.upgrade(server, old)
+        os.kill(old, signal.SIGQUIT)
+        until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
+        self.assertEqual(self.pid(server), new)
+        self.assertEqual(server.statuses(11), [200] * 10 + [429])
+
+    def test_a_bus_error_of_another(self):
+        """It kills, as ever."""
+        with self.filed(Server(module.MODULE)) as server:
+            server.kill_worker(server.worker_pids()[0], signal.SIGBUS)
+            self.assertEqual(len(server.logged(f"exited on signal {signal.SIGBUS}")), 1)
+
     def test_a_zone_does_not_move_while_it_runs(self):
         with self.filed(Server(module.MODULE)) as server:
             text = server.configuration.read_text()
