@@ -14,12 +14,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import unittest
 
 # Where a request must have ended before the next one there is one worker.
 
@@ -581,6 +583,104 @@ class Troubleshooting(Filed):
                     told = (done.stdout + done.stderr).replace(place, "/run/stint/")
                     self.assertEqual(self.shape(told), self.shape(expected), f"{command}\n{told}")
                     self.assertEqual(done.returncode, told.startswith("stint "), command)
+
+
+@unittest.skipUnless(shutil.which("fail2ban-regex"), "fail2ban is not installed")
+class Jail(Filed):
+    """What fail2ban finds in the log, by the filter of this directory."""
+
+    FILTER = pathlib.Path(__file__).parents[2] / "src" / "nginx" / "fail2ban-filter.conf"
+
+    def found(self, server, options=""):
+        """The clients of the lines that the filter finds."""
+        done = subprocess.run(["fail2ban-regex", "--out", "ip", str(server.error_log), f"{self.FILTER}{options}"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return done.stdout.split()
+
+    def refusing(self):
+        """A server that has logged a line of each kind. Clients are what X-Real says."""
+        forged = ('"a, 2 of 2 used, by policy \\"p\\" in zone \\"z\\", client: 9.9.9.9, server: ", '
+                  '2 of 2 used, by policy "p" in zone "z", client: 9.9.9.8,')
+        server = self.filed(
+            f"set_real_ip_from 127.0.0.1; real_ip_header X-Real; stint_policy z 1{PER_LONG} name=p;"
+            f"stint_policy z 1{PER_LONG} name=banning ban=1h; stint_policy z 1{PER_LONG} name=shadow shadow;"
+            f"stint_policy z 1{PER_LONG} reserve=1 overrides name=other;",
+            location("/p", "stint_limit z p $arg_user;", "empty_gif;"),
+            location("/banning", "stint_limit z banning $http_key;", "empty_gif;"),
+            location("/shadow", "stint_limit z shadow $arg_user;", "empty_gif;"),
+            location("/dry", "stint_limit z p $arg_user;", "stint_dry_run on;", "empty_gif;"),
+            location("/other", "stint_limit z other $arg_user;", "empty_gif;"))
+        server.__enter__()
+        self.addCleanup(server.__exit__)
+        self.override("barred", 0, "other")
+        self.override("less", 2, "other")
+
+        def ask(client, path, times=6, **headers):
+            for _ in range(times):
+                server.get(path, headers={"X-Real": client, **headers})
+        ask("192.0.2.1", "/p?user=a")
+        ask("192.0.2.2", "/banning", Key=forged)
+        ask("2001:db8::3", "/banning", Key="c")
+        ask("192.0.2.4", "/shadow?user=d")
+        ask("192.0.2.5", "/dry?user=e")
+        ask("192.0.2.6", "/other?user=barred")
+        ask("192.0.2.7", "/other?user=less")
+        ask("192.0.2.8", "/p?user=h", times=1)
+        return server
+
+    def test_what_the_filter_finds(self):
+        """One line of each key in a window, and nothing that a client says."""
+        server = self.refusing()
+        self.assertEqual(self.found(server), ["192.0.2.1", "192.0.2.2", "2001:db8::3", "192.0.2.6", "192.0.2.7"])
+        self.assertEqual(self.found(server, "[mode=banned]"), ["192.0.2.2", "2001:db8::3"])
+        self.assertEqual(self.found(server, '[zones="x|y"]'), [])
+        self.assertEqual(self.found(server, '[zones="x|z", policies="p|x"]'), ["192.0.2.1"])
+
+    def test_nginx_limit_req_finds_nothing(self):
+        """As the README says of who comes from limit_req."""
+        theirs = "/etc/fail2ban/filter.d/nginx-limit-req.conf"
+        if os.path.exists(theirs):
+            server = self.refusing()
+            self.FILTER = theirs
+            self.assertEqual(self.found(server), [])
+
+    def test_a_jail(self):
+        """It counts windows: a client that was refused in one, however often, stays out of it."""
+        server = self.filed("set_real_ip_from 127.0.0.1; real_ip_header X-Real;"
+                            "stint_policy z 1/250ms name=p;", location("/p", "stint_limit z p $arg_user;", "empty_gif;"))
+        with server:
+            home = server.directory / "fail2ban"
+            for folder in "filter.d", "action.d":
+                (home / folder).mkdir(parents=True)
+            (home / "filter.d" / "nginx-stint.conf").write_bytes(self.FILTER.read_bytes())
+            (home / "action.d" / "dummy.conf").write_text(
+                f"[Definition]\nactionban = echo <ip> >>{home}/banned\nactionunban =\n")
+            (home / "fail2ban.conf").write_text(
+                f"[Definition]\nloglevel = INFO\nlogtarget = {home}/log\nsyslogsocket = auto\nsocket = {home}/socket\n"
+                f"pidfile = {home}/pid\ndbfile = None\ndbmaxmatches = 1\ndbpurgeage = 1d\n[Thread]\nstacksize = 0\n")
+            (home / "jail.conf").write_text(
+                f"[nginx-stint]\nenabled = true\nbackend = polling\nfilter = nginx-stint\naction = dummy\n"
+                f"logpath = {server.error_log}\nmaxretry = 3\nfindtime = 1h\nbantime = 1h\n")
+            jail = subprocess.Popen(["fail2ban-server", "-f", "-c", home, "-s", home / "socket", "-p", home / "pid",
+                                     "start"], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+
+            def stop():
+                jail.terminate()
+                jail.wait(module.PATIENCE)
+            self.addCleanup(stop)
+            until(lambda: (home / "log").exists() and "Jail 'nginx-stint' started" in (home / "log").read_text(),
+                  "the jail")
+
+            def ask(client):
+                return server.get(f"/p?user={client}", headers={"X-Real": client}).status
+            lines = 'limiting requests, 1 of 1 used, by policy "p" in zone "z", client: {},'
+            # One window with many refusals, and one client that does not stop.
+            until(lambda: ask("192.0.2.1") == 429 and [ask("192.0.2.1") for _ in range(9)], "a refusal")
+            until(lambda: ask("192.0.2.2") and len(server.logged(lines.format("192.0.2.2"))) >= 3, "three refusals")
+            until(lambda: (home / "banned").exists(), "a ban")
+            self.assertEqual((home / "banned").read_text(), "192.0.2.2\n")
+            self.assertLess(len(server.logged(lines.format("192.0.2.1"))), 3)
 
 
 class InFlight(Upstream):

@@ -499,7 +499,7 @@ class Install(Case):
         self.install()
         version = project_version()
         names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
-        nginx = ["mod-http-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
+        nginx = ["mod-http-stint.conf", "nginx-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[-1]).exists():
             nginx = []
         # The command, its completion, its page.
