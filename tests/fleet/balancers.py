@@ -80,7 +80,12 @@ class Node(Server):
                   ("10.0.0.11:8080", f"127.0.0.1:{self.port}"),
                   ("10.0.0.1 0;", "127.0.0.1 0;"),
                   ("127.0.0.1:9000", f"127.0.0.1:{application.port}"),
+                  ("/run/stint/clients", str(self.directory / "clients")),
                   ("/run/stint-drain", str(self.drain)))
+
+    def forgetful(self):
+        """Its counts are in memory of its own, and go with it."""
+        return self.edit((f" file={self.directory}/clients", ""))
 
 
 def with_nodes(text, nodes):
