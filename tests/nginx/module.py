@@ -1076,16 +1076,38 @@ class Documentation(Case):
         server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole)
         self.assertNotIn("[warn]", self.told(server))
         server.WORKERS = 1
-        until(lambda: time.time() % 60 < 55, "time enough for all in one minute")
         with server:
-            server.get("/login")
+            server.get("/api/")
             commands = re.findall(r"^stint (\S.*?) +#", self.here, re.MULTILINE)
             self.assertGreater(len(commands), 4)
             for command in commands:
-                if " net " not in command:
-                    command = command.replace("192.0.2.1", "127.0.0.1").split()
-                    subprocess.run([os.environ.get("STINT", "stint"), *command], check=True, timeout=20,
-                                   stdout=subprocess.DEVNULL)
+                command = command.replace("192.0.2.1", "127.0.0.1").split()
+                subprocess.run([os.environ.get("STINT", "stint"), *command], check=True, timeout=20,
+                               stdout=subprocess.DEVNULL)
+
+    def test_what_is_seen_when_somebody_is_refused(self):
+        """The fields and the line of the log, as the first page has them; numbers apart."""
+        whole = re.search(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)[1]
+        fields, line = re.findall(r"^```text\n(.*?)\n```$", self.text, re.MULTILINE | re.DOTALL)
+        server = Server(MODULE, workers=1)
+        server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole.replace(
+            "modules/ngx_http_stint_module.so", MODULE).replace("listen 80;", f"listen 127.0.0.1:{server.port};"))
+        self.assertLessEqual(len([row for row in whole.splitlines() if row.strip(" }")]), 10)
+
+        def shape(text):
+            return re.sub(r"\d[\d.]*", "N", text).replace("/N/N", "/N")
+
+        with server:
+            response = until(lambda: (got := server.get("/api/")).status == 429 and got, "a refusal")
+            for field in fields.splitlines()[1:]:
+                name, value = field.split(": ", 1)
+                self.assertEqual(shape(response[name]), shape(value), name)
+            self.assertIn(f"{response.status} Too Many Requests", fields)
+            [logged] = [each for each in server.log().splitlines() if "limiting requests" in each]
+            self.assertEqual(shape(logged.replace(f":{server.port}", "")), shape(line))
+
+    def test_it_is_short(self):
+        self.assertLessEqual(self.text.count("\n"), 520)
 
     def test_the_installation(self):
         """The file that is linked from modules-enabled loads the module from where it is installed."""
