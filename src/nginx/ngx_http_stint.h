@@ -138,8 +138,8 @@ typedef struct {
 #define NGX_HTTP_STINT_HEADERS_OFF 0
 
 typedef struct {
-    ngx_array_t limits;          /* of ngx_http_stint_limit_t *, all of one zone */
-    ngx_uint_t off;              /* kinds; such limits of the level above do not hold */
+    ngx_array_t limits; /* of ngx_http_stint_limit_t *, those of a zone one after another */
+    ngx_uint_t off;     /* kinds; such limits of the level above do not hold */
     ngx_http_stint_zone_t *page; /* whose metrics, or status, this location shows */
     ngx_uint_t status_code;
     ngx_uint_t log_level;
@@ -164,13 +164,12 @@ typedef enum {
 
 /* What was decided on a request. */
 typedef struct {
-    ngx_http_stint_zone_t *zone;
     ngx_http_stint_status_t status;
     ngx_uint_t told;      /* the limit that brought that about; n: the tightest one */
     ngx_uint_t log_level; /* of the location that decided */
     ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
     ngx_flag_t dry_run;
-    ngx_uint_t held;             /* unsigned held:1; it waits for its tokens */
+    ngx_http_stint_zone_t *held; /* for whose tokens it waits; NULL: for none */
     ngx_uint_t settled;          /* unsigned settled:1; what was taken is what the response costs */
     ngx_uint_t in_flight;        /* unsigned in_flight:1; it counts until it ends */
     ngx_queue_t flying;          /* among those of its worker that do */
@@ -206,14 +205,18 @@ void ngx_http_stint_hold_start(ngx_http_stint_zone_t *zone);
 /* It ends, whatever it holds. */
 void ngx_http_stint_hold_stop(ngx_http_stint_zone_t *zone);
 
-/* Marks a request as held. Returns NGX_OK; NGX_DECLINED if as many as may wait do so. */
-ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx);
+/* Marks a request as held for tokens of a zone. Returns NGX_OK; NGX_DECLINED if as many as may wait
+ * there do so. */
+ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx, ngx_http_stint_zone_t *zone);
 
 /* It waits no more. */
 void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx);
 
-/* Gives back what was taken for a request. */
-void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx);
+/* The first limit after i that is of another zone. */
+ngx_uint_t ngx_http_stint_zone_end(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i);
+
+/* Gives back what was taken for a request by the limits below `end`, which tell so. */
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t end);
 
 /* Whether a policy limits requests that are there at once; its kind. */
 ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
@@ -244,8 +247,8 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
                                   u_char text[NGX_HTTP_STINT_NETWORK], ngx_str_t *name);
 
 /* Leaves the name of a key that was refused, if the zone has room for labels. */
-void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
-                          const ngx_http_stint_limit_t *limit, stint_key key);
+void ngx_http_stint_label(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                          stint_key key);
 
 /* Logs how many refusals were left out, if any. */
 void ngx_http_stint_log_left_out(void);

@@ -194,14 +194,6 @@ static char *ngx_http_stint_check_beside(ngx_conf_t *cf, const ngx_http_stint_li
                                          const ngx_http_stint_limit_t *above, ngx_uint_t n) {
     const char *kind = above->kind == NGX_HTTP_STINT_RATE ? "rate" : "in-flight";
 
-    if (above->zone != own->zone) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "the limits of one level must be of one zone: \"%V\", and it inherits \"%V\" "
-                      "of %V:%ui (\"stint_limit off %s\" ends that) in %V:%ui",
-                      &own->zone->name, &above->zone->name, &above->place.file, above->place.line,
-                      kind, &own->place.file, own->place.line);
-        return NGX_CONF_ERROR;
-    }
     if (n == STINT_ALL_MAX) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "more than %d limits at one level with those that it inherits in %V:%ui",
@@ -216,6 +208,24 @@ static char *ngx_http_stint_check_beside(ngx_conf_t *cf, const ngx_http_stint_li
                       own->place.line);
     }
     return NGX_CONF_OK;
+}
+
+/* Puts the limits of a zone one after another: a table decides all of its own at once. */
+static void ngx_http_stint_group(const ngx_array_t *array) {
+    ngx_http_stint_limit_t **limits = array->elts;
+
+    for (ngx_uint_t i = 1; i < array->nelts; i++) {
+        ngx_http_stint_limit_t *limit = limits[i];
+        ngx_uint_t before = i;
+
+        while (before > 0 && limits[before - 1]->zone != limit->zone) {
+            before--;
+        }
+        if (before > 0) {
+            ngx_memmove(&limits[before + 1], &limits[before], (i - before) * sizeof(limits[0]));
+            limits[before] = limit;
+        }
+    }
 }
 
 /* The limits of a kind that a level does not have are those of the level above, as of limit_req and
@@ -259,6 +269,7 @@ char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
     if (conf->page == NULL && clcf->noname) { /* an "if", with the handler of its location */
         conf->page = prev->page;
     }
+    ngx_http_stint_group(&conf->limits);
     limits = conf->limits.elts;
     if (conf->limits.nelts != 0) {
         ngx_http_stint_warn_of_return(cf, limits[0], own == 0);

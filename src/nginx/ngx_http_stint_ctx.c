@@ -69,22 +69,42 @@ static ngx_uint_t ngx_http_stint_hold_count(const ngx_http_stint_zone_t *zone) {
     return 0;
 }
 
-ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx) {
-    if (!ngx_http_stint_hold_count(ctx->zone) &&
-        !(ngx_http_stint_hold_search(ctx->zone) && ngx_http_stint_hold_count(ctx->zone))) {
+ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx, ngx_http_stint_zone_t *zone) {
+    if (!ngx_http_stint_hold_count(zone) &&
+        !(ngx_http_stint_hold_search(zone) && ngx_http_stint_hold_count(zone))) {
         return NGX_DECLINED;
     }
-    ctx->held = 1;
+    ctx->held = zone;
     return NGX_OK;
 }
 
 void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx) {
-    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held[ngx_process_slot], -1);
-    ctx->held = 0;
+    (void)ngx_atomic_fetch_add(&ctx->held->shared->held[ngx_process_slot], -1);
+    ctx->held = NULL;
 }
 
-void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx) {
-    (void)stint_refund_all(ctx->zone->limiter, ctx->requests, ctx->verdicts, ctx->n);
+ngx_uint_t ngx_http_stint_zone_end(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
+    const ngx_http_stint_zone_t *zone = ctx->limits[i]->zone;
+
+    while (i < ctx->n && ctx->limits[i]->zone == zone) {
+        i++;
+    }
+    return i;
+}
+
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t end) {
+    for (ngx_uint_t i = 0; i < end; i++) {
+        struct stint_verdict *verdict = &ctx->verdicts[i];
+
+        verdict->used -= ngx_min(verdict->granted, verdict->used);
+        verdict->remaining =
+            verdict->capacity > verdict->used ? verdict->capacity - verdict->used : 0;
+    }
+    for (ngx_uint_t i = 0, next; i < end; i = next) {
+        next = ngx_http_stint_zone_end(ctx, i);
+        (void)stint_refund_all(ctx->limits[i]->zone->limiter, &ctx->requests[i], &ctx->verdicts[i],
+                               next - i);
+    }
 }
 
 ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy) {
@@ -124,7 +144,8 @@ static void ngx_http_stint_land(ngx_http_stint_ctx_t *ctx) {
         struct stint_verdict *verdict = &ctx->verdicts[i];
 
         if (ngx_http_stint_is_in_flight(ctx->policies[i])) {
-            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].key, verdict, verdict->granted);
+            (void)stint_refund(ctx->limits[i]->zone->limiter, ctx->requests[i].key, verdict,
+                               verdict->granted);
         }
     }
 }
@@ -144,9 +165,9 @@ static void ngx_http_stint_end(void *data) {
         ngx_http_stint_land(ctx);
     }
     /* Its client left while it was held: the work is not done. */
-    if (ctx->held) {
+    if (ctx->held != NULL) {
         ngx_http_stint_hold_end(ctx);
-        ngx_http_stint_give_back(ctx);
+        ngx_http_stint_give_back(ctx, ctx->n);
     }
 }
 

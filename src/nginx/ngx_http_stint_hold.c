@@ -16,7 +16,7 @@ static void ngx_http_stint_resume(ngx_http_request_t *r) {
         return;
     }
     ctx = ngx_http_stint_get_ctx(r);
-    if (ctx != NULL && ctx->held) {
+    if (ctx != NULL && ctx->held != NULL) {
         ngx_http_stint_hold_end(ctx);
     }
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
@@ -30,14 +30,7 @@ static void ngx_http_stint_resume(ngx_http_request_t *r) {
 
 /* Refuses a request that was granted: verdict `which` is said to have refused it. */
 static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_t which) {
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
-        struct stint_verdict *verdict = &ctx->verdicts[i];
-
-        verdict->used -= ngx_min(verdict->granted, verdict->used);
-        verdict->remaining =
-            verdict->capacity > verdict->used ? verdict->capacity - verdict->used : 0;
-    }
-    ngx_http_stint_give_back(ctx);
+    ngx_http_stint_give_back(ctx, ctx->n);
     ctx->verdicts[which].allowed = false;
     return NGX_BUSY;
 }
@@ -45,25 +38,28 @@ static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_
 /* Leaves the name of the key that verdict `which` is of. */
 static void ngx_http_stint_hold_label(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
                                       ngx_uint_t which) {
-    ngx_http_stint_label(r, ctx->zone, ctx->limits[which], ctx->requests[which].key);
+    ngx_http_stint_label(r, ctx->limits[which], ctx->requests[which].key);
 }
 
 /* Logs that a request would wait too long, and leaves its key's name. To the library it is no
  * refusal, so that there is no first one of a key: it counts as allowed and refunded. */
 static void ngx_http_stint_hold_log_delay(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
                                           ngx_uint_t which, uint64_t wait, ngx_flag_t dry_run) {
-    if (ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_DELAY)) {
+    ngx_http_stint_zone_t *zone = ctx->limits[which]->zone;
+
+    if (ngx_http_stint_log_due(zone, NGX_HTTP_STINT_LOG_DELAY)) {
         ngx_log_error(ctx->log_level, r->connection->log, 0,
                       "limiting requests%s, a wait of %uL ms is longer than the delay of %M ms, by "
                       "policy \"%V\" in zone \"%V\" (told once a minute)",
                       dry_run ? ", dry run" : "", wait, ctx->limits[which]->max_delay,
-                      &ctx->policies[which]->name, &ctx->zone->name);
+                      &ctx->policies[which]->name, &zone->name);
         ngx_http_stint_hold_label(r, ctx, which);
     }
 }
 
 ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
                               ngx_flag_t dry_run) {
+    ngx_http_stint_zone_t *zone;
     ngx_msec_t longest = 0;
     ngx_uint_t which = 0;
 
@@ -92,12 +88,13 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
         ctx->status = NGX_HTTP_STINT_DELAYED_DRY_RUN;
         return NGX_DECLINED;
     }
-    if (ngx_http_stint_hold_begin(ctx) != NGX_OK) {
-        if (ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_HELD)) {
+    zone = ctx->limits[which]->zone;
+    if (ngx_http_stint_hold_begin(ctx, zone) != NGX_OK) {
+        if (ngx_http_stint_log_due(zone, NGX_HTTP_STINT_LOG_HELD)) {
             ngx_log_error(ctx->log_level, r->connection->log, 0,
                           "stint zone \"%V\" holds %ui requests, the most that it may: others are "
                           "refused; \"held\" can be raised",
-                          &ctx->zone->name, ctx->zone->max_held);
+                          &zone->name, zone->max_held);
             ngx_http_stint_hold_label(r, ctx, which);
         }
         return ngx_http_stint_hold_refuse(ctx, which);

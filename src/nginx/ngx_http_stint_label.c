@@ -63,8 +63,9 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
     return NGX_OK;
 }
 
-void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
-                          const ngx_http_stint_limit_t *limit, stint_key key) {
+void ngx_http_stint_label(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                          stint_key key) {
+    const ngx_http_stint_zone_t *zone = limit->zone;
     u_char text[NGX_HTTP_STINT_NETWORK];
     ngx_str_t name;
 

@@ -311,7 +311,8 @@ static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen,
 /* Whether two limits are one and the same. */
 static ngx_uint_t ngx_http_stint_same_limit(const ngx_http_stint_limit_t *one,
                                             const ngx_http_stint_limit_t *other) {
-    return ngx_http_stint_same(&one->policy_text, &other->policy_text) &&
+    return one->zone == other->zone &&
+           ngx_http_stint_same(&one->policy_text, &other->policy_text) &&
            ngx_http_stint_same(&one->key->value, &other->key->value) &&
            one->prefix4 == other->prefix4 && one->prefix6 == other->prefix6;
 }
@@ -399,13 +400,6 @@ char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     }
     limit = ngx_pcalloc(cf->pool, sizeof(*limit));
     if (limit == NULL || (limit->zone = ngx_http_stint_get_zone(cf, &value[1])) == NULL) {
-        return NGX_CONF_ERROR;
-    }
-    /* They are decided as one, which takes one table. */
-    if (slcf->limits.nelts != 0 && limits[0]->zone != limit->zone) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "the limits of one level must be of one zone: \"%V\" after \"%V\"",
-                           &limit->zone->name, &limits[0]->zone->name);
         return NGX_CONF_ERROR;
     }
     if (slcf->limits.nelts == STINT_ALL_MAX) {

@@ -120,14 +120,14 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
     ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
 
-    ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+    ngx_http_stint_label(r, ctx->limits[i], ctx->requests[i].key);
     if (!ngx_http_stint_refusal_due(ctx->log_level)) {
         return;
     }
     if ((verdict->flags & STINT_BANNED) != 0) {
         at = ngx_sprintf(at, ", %s for %uL s", shadow ? "would be banned" : "banned",
                          (ctx->policies[i]->policy.ban + SECOND - 1) / SECOND);
-        if (ctx->zone->options.labels != 0 &&
+        if (ctx->limits[i]->zone->options.labels != 0 &&
             ngx_http_stint_name_key(r, ctx->limits[i], network, &name) == NGX_OK) {
             at = ngx_http_stint_escape(ngx_sprintf(at, ", key \""), &name);
             *at++ = '"';
@@ -143,7 +143,7 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
                   ctx->dry_run ? ", dry run"
                   : shadow     ? ", shadow"
                                : "",
-                  ban, used, &ctx->policies[i]->name, &ctx->zone->name);
+                  ban, used, &ctx->policies[i]->name, &ctx->limits[i]->zone->name);
 }
 
 static void ngx_http_stint_log_lost(ngx_http_request_t *r, ngx_http_stint_zone_t *zone) {
@@ -159,26 +159,27 @@ static void ngx_http_stint_log_lost(ngx_http_request_t *r, ngx_http_stint_zone_t
 void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
+        ngx_http_stint_zone_t *zone = ctx->limits[i]->zone;
 
         if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) {
             ngx_http_stint_log_first(r, ctx, i, verdict);
         }
         if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
-            ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_GONE)) {
+            ngx_http_stint_log_due(zone, NGX_HTTP_STINT_LOG_GONE)) {
             ngx_log_error(
                 NGX_LOG_ERR, r->connection->log, 0,
                 "stint policy \"%V\" of zone \"%V\" was %s while nginx runs: its requests "
                 "are refused until nginx is reloaded (told once a minute)",
-                &ctx->policies[i]->name, &ctx->zone->name,
+                &ctx->policies[i]->name, &zone->name,
                 (verdict->flags & STINT_UNKNOWN_POLICY) != 0 ? "removed"
                                                              : "replaced by one of another kind");
         }
         if ((verdict->flags & STINT_UNTRACKED) != 0 && verdict->policy == UINT32_MAX) {
-            ngx_http_stint_log_lost(r, ctx->zone);
+            ngx_http_stint_log_lost(r, zone);
         } else if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
-                   ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
+                   ngx_http_stint_log_due(zone, NGX_HTTP_STINT_LOG_FULL)) {
             ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                          "stint zone \"%V\" is full: %s; it needs more keys", &ctx->zone->name,
+                          "stint zone \"%V\" is full: %s; it needs more keys", &zone->name,
                           (verdict->flags & STINT_REPLACED) != 0 ? "a key lost its count to another"
                           : verdict->allowed ? "a request was let through uncounted"
                                              : "a request was refused uncounted");

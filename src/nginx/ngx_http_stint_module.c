@@ -50,13 +50,36 @@ static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run
     }
 }
 
+/* Asks the limits of one zone after the other. If one refuses, those before it give back what they
+ * took, and those after it only tell. */
+static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx) {
+    struct stint_request looks[STINT_ALL_MAX];
+    bool allowed = true, fits;
+
+    for (ngx_uint_t i = 0, end; i < ctx->n; i = end) {
+        struct stint_limiter *limiter = ctx->limits[i]->zone->limiter;
+        const struct stint_request *requests = allowed ? &ctx->requests[i] : looks;
+
+        end = ngx_http_stint_zone_end(ctx, i);
+        for (ngx_uint_t j = i; !allowed && j < end; j++) {
+            looks[j - i] = ctx->requests[j];
+            looks[j - i].flags = STINT_PEEK;
+        }
+        fits = end - i == 1
+                   ? stint_decide(limiter, requests, STINT_NOW, &ctx->verdicts[i])
+                   : stint_decide_all(limiter, requests, end - i, STINT_NOW, &ctx->verdicts[i]);
+        if (allowed && !fits) {
+            ngx_http_stint_give_back(ctx, i);
+        }
+        allowed = allowed && fits;
+    }
+    return allowed;
+}
+
 /* Decides what was asked. */
 static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_stint_loc_conf_t *slcf,
                                        ngx_http_stint_ctx_t *ctx) {
-    struct stint_limiter *limiter = ctx->zone->limiter;
-    bool allowed = ctx->n == 1
-                       ? stint_decide(limiter, ctx->requests, STINT_NOW, ctx->verdicts)
-                       : stint_decide_all(limiter, ctx->requests, ctx->n, STINT_NOW, ctx->verdicts);
+    bool allowed = ngx_http_stint_ask(ctx);
     ngx_int_t rc = NGX_DECLINED;
 
     ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
@@ -112,7 +135,6 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_memcpy(ctx->requests, requests, n * sizeof(requests[0]));
     ngx_memcpy(ctx->policies, policies, n * sizeof(policies[0]));
     ngx_memcpy(ctx->limits, asked, n * sizeof(asked[0]));
-    ctx->zone = limits[0]->zone;
     ctx->log_level = slcf->log_level;
     ctx->dry_run = slcf->dry_run;
     ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;

@@ -61,7 +61,7 @@ static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uin
     if ((ctx->verdicts[i].flags & STINT_BANNED) == 0 || ctx->verdicts[i].capacity != 0) {
         return ctx->verdicts[i].capacity;
     }
-    if (stint_policy_get(ctx->zone->limiter, ctx->requests[i].policy, &policy) != 0) {
+    if (stint_policy_get(ctx->limits[i]->zone->limiter, ctx->requests[i].policy, &policy) != 0) {
         policy = ctx->policies[i]->policy; /* it was removed since */
     }
     if (own == 0) {
@@ -100,7 +100,7 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         text = ngx_http_stint_outcomes[ctx->status];
         break;
     case VARIABLE_ZONE:
-        text = ctx->zone->name;
+        text = ctx->limits[told]->zone->name;
         break;
     case VARIABLE_POLICY:
         text = ctx->policies[told]->name;
@@ -201,55 +201,137 @@ static ngx_uint_t ngx_http_stint_has_retry_after(const ngx_http_request_t *r) {
     return 0;
 }
 
-/* Adds the fields of [text, end), each a line that ends in CR LF, to the response. There is one
- * Retry-After, and the configuration's own stands. */
-static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
+/* Fields that stand in the response, of zones before this one. */
+typedef struct {
+    ngx_http_request_t *request;
+    ngx_table_elt_t *of[6];
+    ngx_uint_t n;
+    ngx_uint_t retry_after; /* unsigned retry_after:1; Retry-After is told */
+} ngx_http_stint_fields_t;
+
+/* Adds a value to a field that another zone has: a list goes on, and the longest wait is told. */
+static ngx_int_t ngx_http_stint_join_field(ngx_http_request_t *r, ngx_table_elt_t *field,
+                                           const ngx_str_t *value) {
+    u_char *text;
+
+    if (ngx_http_stint_is_retry_after(&field->key)) {
+        if (ngx_atoi(value->data, value->len) > ngx_atoi(field->value.data, field->value.len)) {
+            field->value = *value;
+        }
+        return NGX_OK;
+    }
+    text = ngx_pnalloc(r->pool, field->value.len + value->len + 2);
+    if (text == NULL) {
+        return NGX_ERROR;
+    }
+    field->value.len = (size_t)(ngx_sprintf(text, "%V, %V", &field->value, value) - text);
+    field->value.data = text;
+    return NGX_OK;
+}
+
+static ngx_int_t ngx_http_stint_push_field(ngx_http_stint_fields_t *fields, const ngx_str_t *key,
+                                           const ngx_str_t *value) {
+    ngx_table_elt_t *field;
+
+    for (ngx_uint_t i = 0; i < fields->n; i++) {
+        if (fields->of[i]->key.len == key->len &&
+            ngx_memcmp(fields->of[i]->key.data, key->data, key->len) == 0) {
+            return ngx_http_stint_join_field(fields->request, fields->of[i], value);
+        }
+    }
+    if (ngx_http_stint_is_retry_after(key) && !fields->retry_after) {
+        return NGX_OK;
+    }
+    field = ngx_list_push(&fields->request->headers_out.headers);
+    if (field == NULL) {
+        return NGX_ERROR;
+    }
+    ngx_memzero(field, sizeof(*field));
+    field->hash = 1;
+    field->key = *key;
+    field->value = *value;
+    fields->of[fields->n++] = field;
+    return NGX_OK;
+}
+
+/* Adds the fields of [text, end), each a line that ends in CR LF, to the response. */
+static ngx_int_t ngx_http_stint_push_fields(ngx_http_stint_fields_t *fields, u_char *text,
                                             const u_char *end) {
     while (text < end) {
         u_char *colon = ngx_strlchr(text, (u_char *)end, ':');
         u_char *line_end = ngx_strlchr(text, (u_char *)end, CR);
         ngx_str_t key = {(size_t)(colon - text), text};
         ngx_str_t value = {(size_t)(line_end - colon) - 2, colon + 2};
-        ngx_table_elt_t *field;
 
         text = line_end + 2;
-        if (ngx_http_stint_is_retry_after(&key) && ngx_http_stint_has_retry_after(r)) {
-            continue;
-        }
-        field = ngx_list_push(&r->headers_out.headers);
-        if (field == NULL) {
+        if (ngx_http_stint_push_field(fields, &key, &value) != NGX_OK) {
             return NGX_ERROR;
         }
-        ngx_memzero(field, sizeof(*field));
-        field->hash = 1;
-        field->key = key;
-        field->value = value;
     }
     return NGX_OK;
 }
 
-static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
+/* Adds the fields of the limits [i, end), which are of one zone. */
+static ngx_int_t ngx_http_stint_add_zone_fields(ngx_http_stint_fields_t *fields,
+                                                const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
+                                                ngx_uint_t end, uint32_t style) {
+    const struct stint_limiter *limiter = ctx->limits[i]->zone->limiter;
     struct stint_verdict verdicts[STINT_ALL_MAX];
-    u_char *fields;
+    u_char *text;
     size_t n = 0;
     int length;
 
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+    for (; i < end; i++) {
         /* A shadow is tried out unseen. */
         if ((ctx->policies[i]->policy.flags & STINT_SHADOW) == 0) {
             verdicts[n++] = ctx->verdicts[i];
         }
     }
-    fields = ngx_pnalloc(r->pool, STINT_HEADERS_SIZE(n));
-    if (fields == NULL) {
+    text = ngx_pnalloc(fields->request->pool, STINT_HEADERS_SIZE(n));
+    if (text == NULL) {
         return NGX_ERROR;
     }
-    length = stint_headers(ctx->zone->limiter, (uint32_t)ctx->headers, verdicts, n, (char *)fields,
-                           STINT_HEADERS_SIZE(n));
-    if (length < 0) { /* the zone's file was cut off */
-        return NGX_OK;
+    length = stint_headers(limiter, style, verdicts, n, (char *)text, STINT_HEADERS_SIZE(n));
+    return length < 0 ? NGX_OK /* the zone's file was cut off */
+                      : ngx_http_stint_push_fields(fields, text, text + length);
+}
+
+/* Of the limits that the client is told of, the one that says most; ctx->n: there is none. */
+static ngx_uint_t ngx_http_stint_tightest_told(const ngx_http_stint_ctx_t *ctx) {
+    struct stint_verdict verdicts[STINT_ALL_MAX];
+    ngx_uint_t told[STINT_ALL_MAX];
+    size_t n = 0;
+
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        if ((ctx->policies[i]->policy.flags & STINT_SHADOW) == 0 &&
+            (ctx->verdicts[i].flags & STINT_UNTRACKED) == 0) {
+            told[n] = i;
+            verdicts[n++] = ctx->verdicts[i];
+        }
     }
-    return ngx_http_stint_push_fields(r, fields, fields + length);
+    return n == 0 ? ctx->n : told[stint_tightest(verdicts, n)];
+}
+
+/* There is one Retry-After, and the configuration's own stands. The older fields are of one limit.
+ */
+static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
+    ngx_http_stint_fields_t fields = {.request = r};
+    ngx_uint_t tightest = ngx_http_stint_tightest_told(ctx);
+
+    fields.retry_after =
+        !ngx_http_stint_has_retry_after(r) && ngx_http_stint_retry_after(ctx) != STINT_NEVER;
+    for (ngx_uint_t i = 0, end; i < ctx->n; i = end) {
+        uint32_t style = (uint32_t)ctx->headers;
+
+        end = ngx_http_stint_zone_end(ctx, i);
+        if (tightest < i || tightest >= end) { /* another zone has it */
+            style &= ~(uint32_t)STINT_HEADERS_LEGACY;
+        }
+        if (ngx_http_stint_add_zone_fields(&fields, ctx, i, end, style) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+    return NGX_OK;
 }
 
 /* All responses come this way: those of upstreams and error pages, too. */

@@ -152,7 +152,7 @@ static uint32_t ngx_http_stint_value(ngx_http_request_t *r, ngx_http_stint_ctx_t
     ngx_http_stint_number_t charge = {ctx->limits[i]->charge, 0};
     uint32_t value;
 
-    return ngx_http_stint_get_number(r, ctx->zone, &charge, NGX_HTTP_STINT_LOG_CHARGE,
+    return ngx_http_stint_get_number(r, ctx->limits[i]->zone, &charge, NGX_HTTP_STINT_LOG_CHARGE,
                                      ctx->log_level, &value) == NGX_OK
                ? value
                : 0;
@@ -163,7 +163,7 @@ static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
         STINT_REQUEST(ctx->requests[i].policy, ctx->requests[i].key, cost);
 
     request.flags = STINT_CHARGE;
-    (void)stint_decide(ctx->zone->limiter, &request, STINT_NOW, NULL);
+    (void)stint_decide(ctx->limits[i]->zone->limiter, &request, STINT_NOW, NULL);
 }
 
 /* Tells what is used by limit i from now on. `last`: the response costs something, and nothing was
@@ -172,10 +172,11 @@ static void ngx_http_stint_charge(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
 static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                                    ngx_uint_t last) {
     struct stint_request look = STINT_REQUEST(ctx->requests[i].policy, ctx->requests[i].key, 1);
+    struct stint_limiter *limiter = ctx->limits[i]->zone->limiter;
     struct stint_verdict *verdict = &ctx->verdicts[i], found;
 
     look.flags = STINT_PEEK;
-    (void)stint_decide(ctx->zone->limiter, &look, STINT_NOW, &found);
+    (void)stint_decide(limiter, &look, STINT_NOW, &found);
     if (((found.flags | verdict->flags) &
          (STINT_UNTRACKED | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
         return; /* these numbers are no key's, or no policy's */
@@ -185,7 +186,7 @@ static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *
     verdict->reset_after = found.reset_after;
     if (last && (!found.allowed || (found.flags & STINT_SHADOWED) != 0)) {
         look.flags = STINT_PEEK | STINT_CHARGE;
-        (void)stint_decide(ctx->zone->limiter, &look, STINT_NOW, &found);
+        (void)stint_decide(limiter, &look, STINT_NOW, &found);
         if ((found.flags & STINT_FIRST_REFUSAL) != 0) {
             ngx_http_stint_log_first(r, ctx, i, &found);
         }
@@ -193,7 +194,7 @@ static void ngx_http_stint_settled(ngx_http_request_t *r, ngx_http_stint_ctx_t *
 }
 
 void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
-    if (ctx->settled || ctx->held || ngx_http_stint_refused(ctx)) {
+    if (ctx->settled || ctx->held != NULL || ngx_http_stint_refused(ctx)) {
         return;
     }
     ctx->settled = 1;
@@ -210,7 +211,8 @@ void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
         if (value > taken) {
             ngx_http_stint_charge(ctx, i, value - taken);
         } else if (value < taken) {
-            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].key, verdict, taken - value);
+            (void)stint_refund(ctx->limits[i]->zone->limiter, ctx->requests[i].key, verdict,
+                               taken - value);
         }
         ngx_http_stint_settled(r, ctx, i,
                                value != 0 && verdict->allowed &&
@@ -220,7 +222,7 @@ void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
 }
 
 void ngx_http_stint_charge_late(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
-    for (ngx_uint_t i = 0; !ngx_http_stint_refused(ctx) && !ctx->held && i < ctx->n; i++) {
+    for (ngx_uint_t i = 0; !ngx_http_stint_refused(ctx) && ctx->held == NULL && i < ctx->n; i++) {
         if ((ctx->requests[i].flags & STINT_CHARGE) != 0) {
             ngx_http_stint_charge(ctx, i, ngx_http_stint_value(r, ctx, i));
         }

@@ -209,6 +209,93 @@ class Several(Case):
         with self.serve(self.HTTP, locations) as server:
             self.assertEqual(server.statuses(3, "/start"), [200, 200, 429])
 
+    ZONES = (f"stint_zone z entries=1k; stint_zone y entries=1k; stint_headers both;\n"
+             f"stint_policy z 5{PER_LONG} name=many; stint_policy y 2{PER_LONG} name=few;"
+             f"stint_policy z 9/h in-flight name=now; stint_policy y 9/h in-flight name=now;"
+             f"stint_policy y 3/day reserve=1 name=wait; stint_policy y 4{PER_LONG} name=shadow shadow;")
+    PAGES = "".join(location(f"= /{zone}", f"stint_status_page {zone};") +
+                    location(f"/now-{zone}", f"stint_limit off rate; stint_limit {zone} now k cost=0;", "empty_gif;")
+                    for zone in "zy")
+
+    def lands(self, server):
+        for zone in "zy":
+            until(lambda: server.get(f"/now-{zone}").stint == "PASSED now 0/9 9", "nothing to be in flight")
+
+    def counts(self, server, zone, name):
+        [found] = [policy for policy in json.loads(server.get(f"/{zone}").body)["policies"] if policy["name"] == name]
+        return found["allowed"] - found["refunded"], found["refused"]
+
+    def test_of_two_zones(self):
+        """All or nothing, in whatever order they stand, and the client is told of all of them."""
+        many, few = "stint_limit z many $remote_addr;", "stint_limit y few $arg_user;"
+        more = "stint_limit z now k; stint_limit y shadow k;"
+        for lines in (many, few, more), (few, many, more), (more, many, few):
+            with self.subTest(lines=lines), self.serve(
+                    self.ZONES, location("/file", *lines) + location("/other", many) + self.PAGES) as server:
+                self.assertEqual(server.statuses(2, "/file?user=a"), [200, 200])
+                for _ in range(10):
+                    response = self.expect((429, "REJECTED few 2/2 0"), server.get("/file?user=a"))
+                    told = dict(re.findall(r'"(\w+)";r=(\d+)', response["RateLimit"]))
+                    self.assertEqual(set(re.findall(r'"(\w+)";q', response["RateLimit-Policy"])), set(told))
+                    self.assertIn(told.pop("now"), ("9", "8"))  # the request before this one may be about to end
+                    self.assertEqual(told, {"many": "3", "few": "0"})
+                    self.assertEqual((response["X-RateLimit-Limit"], response["X-RateLimit-Remaining"]), ("2", "0"))
+                    self.assertLess(abs(int(response["Retry-After"]) - (window_end() - time.time())), 30)
+                self.assertEqual(server.get("/other").stint, "PASSED many 3/5 2")
+                self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
+                for _ in range(3):
+                    response = self.expect((429, "REJECTED many 5/5 0"), server.get("/file?user=c"))
+                    self.assertEqual(response["X-RateLimit-Limit"], "5")
+                    self.assertIn('"few";r=2', response["RateLimit"])
+                self.assertEqual(self.counts(server, "z", "many")[0], 5)
+                self.assertEqual(self.counts(server, "y", "few")[0], 4)
+                self.lands(server)
+                # What both refuse, the first of them tells.
+                self.assertEqual(len(server.logged('limiting requests, 2 of 2 used, by policy "few" in zone "y"')),
+                                 2 if lines[0] == few else 1)
+                self.assertEqual(len(server.logged('limiting requests, 5 of 5 used, by policy "many" in zone "z"')), 1)
+
+    def test_of_two_zones_inherited(self):
+        """As limit_conn and limit_req, each of a zone of its own."""
+        with self.serve(self.ZONES, "limit_rate 1000; stint_limit y now k cost=4;\n" +
+                        location("/long", "stint_limit z many $arg_user;") + self.PAGES) as server:
+            (server.www / "long").write_bytes(b"x" * 100000)
+            first = server.begin(2, "/long?user=a")
+            self.assertEqual([connection.getresponse().status for connection in first], [200, 200])
+            for _ in range(4):
+                self.expect((429, "REJECTED now 8/9 1"), server.get("/long?user=a"))
+            self.assertEqual(self.counts(server, "z", "many"), (2, 0))
+            close(first)
+            self.lands(server)
+            for used in 3, 4, 5:
+                connection = server.connect()
+                connection.request("HEAD", "/long?user=a")
+                response = Response(connection.getresponse())
+                self.assertEqual(response.stint.split()[0], "PASSED", used)
+                connection.close()
+            self.expect((429, "REJECTED many 5/5 0"), server.get("/long?user=a"))
+            self.lands(server)
+
+    def test_of_two_zones_with_what_settles_later(self):
+        """Charges, waits and a dry run."""
+        with self.serve(self.ZONES, location(
+                "/charged", "stint_limit z many $arg_user charge=3;", "stint_limit y few $arg_user charge=$arg_late late;",
+                "empty_gif;") + location("/wait", "stint_limit z many $arg_user;", "stint_limit y wait k delay=30d;", "empty_gif;") +
+                location("/dry", "stint_limit y few $arg_user;", "stint_limit z many $arg_user;", "stint_dry_run on;", "empty_gif;") +
+                self.PAGES) as server:
+            self.assertEqual(server.get("/charged?user=a&late=2").status, 200)
+            until(lambda: self.counts(server, "y", "few") is not None and
+                  server.get("/charged?user=a").status == 429, "the late charge")
+            self.assertEqual(self.counts(server, "z", "many")[1], 0)
+            self.assertEqual(server.statuses(3, "/wait?user=b"), [200] * 3)
+            [waiting] = server.begin(1, "/wait?user=b")
+            until(lambda: json.loads(server.get("/y").body)["held"] == 1, "a request to wait")
+            self.assertEqual(json.loads(server.get("/z").body)["held"], 0)
+            waiting.close()
+            until(lambda: json.loads(server.get("/y").body)["held"] == 0, "nobody to wait")
+            self.assertEqual([server.get("/dry?user=c").stint.split()[0] for _ in range(4)],
+                             ["PASSED"] * 2 + ["REJECTED_DRY_RUN"] * 2)
+
     def test_64_limits(self):
         policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(64))
         limits = [f"stint_limit z p{i} $remote_addr;" for i in range(64)]
@@ -911,18 +998,12 @@ class Mistakes(Case):
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
                    ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
                     'kind: "default=" tells which,'))
-        other = http + "stint_policy z 9/s in-flight name=f; stint_zone y entries=1k; stint_policy y 1/s name=p;"
-        self.check(other, "%s\nlocation / {\nstint_limit y p $uri; #!\n}",
-                   ("stint_limit z f $uri;", r'of one zone: "y", and it inherits "z" of \S+:\d+ \("stint_limit off '
-                    r'in-flight" ends that\)'))
+        other = http + "stint_policy z 9/s in-flight name=f;"
         self.check(other, "".join(f"stint_limit z p {i};\n" for i in range(32)) + "location / {\nstint_limit z f 0; #!\n"
                    "%s\n}", ("".join(f"stint_limit z f {i};\n" for i in range(1, 33)),
                              "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
                    ("3/s", r'unknown stint policy "3/s" of zone "z" \(it has "p", "2/second"\)'))
-        self.check(http + "stint_zone y entries=1k; stint_policy y 1/s name=p;",
-                   "stint_limit z p $uri;\nstint_limit %s p $uri; #!",
-                   ("y", 'the limits of one level must be of one zone: "y" after "z"'))
 
     def test_the_others(self):
         page = "directive is duplicate, or beside another page of stint"
