@@ -22,7 +22,7 @@ static const struct command commands[] = {
      .failed = EXIT_FAILED,
      .summary = "how full a table is, and what its policies decide",
      .about =
-         "Shows how full a table is, how many processes use it, and what each policy has\n"
+         "Shows how full a table is, which processes have it open, and what each policy has\n"
          "decided: altogether, and in a second, for which it looks twice (--interval 0: once)."},
     {.name = "watch",
      .run = tool_watch,

@@ -12,9 +12,9 @@
 
 #include "attach.h"
 #include "common.h"
-#include "removed.h"
 #include "report.h"
 #include "screen.h"
+#include "users.h"
 
 /* What the table counted up to an instant. */
 struct sample {
@@ -205,16 +205,86 @@ static void print_rooms(struct report *report, const struct stint_stats *stats) 
     report_count(report, "resets", stats->resets);
 }
 
+/* Who has the table open, for people: "2 processes: 4711 nginx, 4712 stint (reads)". */
+static void print_open(struct report *report, const struct users *users) {
+    enum { MOST = 8 };
+    char text[MOST * 48 + 160], program[64];
+    size_t open = 0, told = 0, at;
+
+    for (size_t i = 0; i < users->count; i++)
+        open += !users->of[i].removed;
+    at = (size_t)snprintf(text, sizeof(text), "%zu process%s", open, open == 1 ? "" : "es");
+    for (size_t i = 0; i < users->count && told < MOST; i++) {
+        const struct user *user = &users->of[i];
+        if (user->removed)
+            continue;
+        at += (size_t)snprintf(
+            text + at, sizeof(text) - at, "%s %" PRIu64 " %.20s%s", told++ == 0 ? ":" : ",",
+            user->process,
+            printable(program, sizeof(program), user->program, strlen(user->program)),
+            user->writes ? "" : " (reads)");
+    }
+    if (open > told)
+        snprintf(text + at, sizeof(text) - at, ", and %zu more", open - told);
+    report_note(report, "open_in", text);
+    if (users->hidden != 0) {
+        snprintf(text, sizeof(text), "%zu process%s, which this user may not look at%s",
+                 users->hidden, users->hidden == 1 ? "" : "es",
+                 geteuid() == 0 ? "" : ": ask as root");
+        report_note(report, "not_seen", text);
+    }
+}
+
+/* Who has the table open, and who decides by one that had its path, for programs. */
+static void print_users(struct report *report, const struct users *users) {
+    for (int removed = 0; removed <= 1; removed++) {
+        report_table(report, removed ? "removed" : "open");
+        for (size_t i = 0; i < users->count; i++) {
+            const struct user *user = &users->of[i];
+            if (user->removed != removed)
+                continue;
+            report_row(report);
+            report_count(report, "process", user->process);
+            report_text(report, "program", user->program, strlen(user->program));
+            report_truth(report, "writes", user->writes);
+        }
+        report_table_end(report);
+    }
+    report_count(report, "not_seen", users->hidden);
+}
+
+/* Tells people of processes that decide by a table that had this path. */
+static void print_removed(FILE *out, const struct users *users) {
+    size_t count = 0;
+
+    for (size_t i = 0; i < users->count; i++)
+        if (users->of[i].removed)
+            fprintf(out, "%s %" PRIu64,
+                    count++ != 0 ? ","
+                                 : "\nNote: a table that was removed from here is still in use, by "
+                                   "process",
+                    users->of[i].process);
+    if (count != 0)
+        fputs(count == 1 ? ": restart it\n" : ": restart them\n", out);
+}
+
 static void print_status(struct report *report, const struct arguments *arguments,
                          const struct sample *sample, const struct sample *before) {
     const struct stint_stats *stats = &sample->stats;
     uint64_t age = age_of(arguments->file, sample->now);
+    struct users users;
+
+    users_find(&users, arguments->file);
 
     report_text(report, "table", arguments->file, strlen(arguments->file));
     report_bytes(report, "memory", stats->memory);
     if (age != 0)
         report_span(report, "age", age);
-    report_count(report, "processes", stats->processes);
+    if (report_is_text(report))
+        print_open(report, &users);
+    else
+        print_users(report, &users);
+    report_count(report, "have_decided", stats->processes);
     print_rooms(report, stats);
     print_oddity(report, "gone_ids", stats->gone_ids);
     print_oddity(report, "overrides", stats->overrides);
@@ -228,28 +298,9 @@ static void print_status(struct report *report, const struct arguments *argument
     if (report_is_text(report) && sample->policies.count != 0)
         fputc('\n', report->out);
     print_policies(report, sample, before, !report_is_text(report));
-}
-
-/* Tells of processes that decide by a table that had this path. */
-static void print_removed(struct report *report, const struct arguments *arguments) {
-    uint64_t *users;
-    const size_t count = removed_users(arguments->file, &users);
-
-    if (!report_is_text(report)) {
-        report_table(report, "removed");
-        for (size_t i = 0; i < count; i++) {
-            report_row(report);
-            report_count(report, "process", users[i]);
-        }
-        report_table_end(report);
-    } else if (count != 0) {
-        fputs("\nNote: a table that was removed from here is still in use, by process",
-              report->out);
-        for (size_t i = 0; i < count; i++)
-            fprintf(report->out, "%s%" PRIu64, i == 0 ? " " : ", ", users[i]);
-        fputs(count == 1 ? ": restart it\n" : ": restart them\n", report->out);
-    }
-    free(users);
+    if (report_is_text(report))
+        print_removed(report->out, &users);
+    users_free(&users);
 }
 
 int tool_status(const struct arguments *arguments) {
@@ -265,15 +316,15 @@ int tool_status(const struct arguments *arguments) {
     if (code == EXIT_GOOD)
         code = sample_take(&sample, arguments, true);
     if (code != EXIT_GOOD) {
-        report_begin(&report, stderr, REPORT_TEXT);
-        print_removed(&report, arguments);
-        report_end(&report);
+        struct users users;
+        users_find(&users, arguments->file);
+        print_removed(stderr, &users);
+        users_free(&users);
         sample_free(&before);
         return code;
     }
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_status(&report, arguments, &sample, &before);
-    print_removed(&report, arguments);
     report_end(&report);
     sample_free(&before);
     sample_free(&sample);

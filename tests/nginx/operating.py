@@ -532,7 +532,56 @@ class Command(Filed):
             self.assertEqual([status(server, f"/status/{zone}")["removed"] for zone in "abc"], [1, 0, 0])
             self.stint("make", "--entries=7k", files["a"])
             told = json.loads(self.stint("status", "--json", "--interval=0", files["a"]))["removed"]
-            self.assertIn({"process": server.process.pid}, told)
+            self.assertIn(server.process.pid, [row["process"] for row in told])
+
+    def opened(self):
+        """The processes that the command says have the table open."""
+        found = json.loads(self.stint("status", "--json", "--interval=0", self.table))["open"]
+        self.assertEqual({(row["program"], row["writes"]) for row in found}, {("nginx", True)})
+        return {row["process"] for row in found}
+
+    def test_who_has_the_table_open(self):
+        """Each master and each worker, though they are idle; after a reload, a kill, beside another nginx."""
+        with self.filed(f"stint_policy z 5{PER_LONG} name=p;", workers=4) as server:
+            def all_of_it():
+                return {server.process.pid, *server.worker_pids()}
+            self.assertEqual(self.opened(), all_of_it())
+            server.reload()
+            self.assertEqual(self.opened(), all_of_it())
+            server.kill_worker(server.worker_pids()[0])
+            until(lambda: self.opened() == all_of_it(), "all of it, and nobody else")
+            with Server(module.MODULE, workers=1) as other:
+                other.configure(f"stint_zone z entries=1k file={self.table} labels=100;"
+                                f"stint_policy z 5{PER_LONG} name=p;", "").reload()
+                until(lambda: self.opened() == all_of_it() | {other.process.pid, *other.worker_pids()}, "both")
+            until(lambda: self.opened() == all_of_it(), "the first")
+
+    def test_who_has_it_open_while_the_binary_changes(self):
+        """USR2: the old master and the new one, with their workers."""
+        server = self.filed(f"stint_policy z 5{PER_LONG} name=p;", workers=2).edit(("daemon off;", "daemon on;"))
+        self.addCleanup(server.close)
+        pid_file, old_file = server.directory / "nginx.pid", server.directory / "nginx.pid.oldbin"
+
+        def master(path):
+            with contextlib.suppress(OSError, ValueError):  # nginx renames it
+                return int(path.read_text())
+            return 0
+
+        def end(path):
+            if pid := master(path):
+                os.kill(pid, signal.SIGTERM)
+        for path in pid_file, old_file:
+            self.addCleanup(end, path)
+        subprocess.run(server.command(), cwd=server.directory, check=True, timeout=20)
+        old = until(lambda: master(pid_file), "a pid")
+        until(lambda: len(self.opened()) == 3, "the workers")
+        os.kill(old, signal.SIGUSR2)
+        new = until(lambda: {master(pid_file)} - {0, old}, "the new master").pop()
+        until(lambda: len(self.opened()) == 6, "both")
+        self.assertLessEqual({old, new}, self.opened())
+        os.kill(old, signal.SIGQUIT)
+        until(lambda: not old_file.exists() and len(self.opened()) == 3, "the new one")
+        self.assertIn(new, self.opened())
 
     def test_under_load(self):
         """It looks, resets and is killed, and no request notices."""
@@ -587,6 +636,7 @@ class Troubleshooting(Filed):
                     done = subprocess.run(command.replace("/run/stint/", place), shell=True, env=environment,
                                           capture_output=True, text=True, timeout=20)
                     told = (done.stdout + done.stderr).replace(place, "/run/stint/")
+                    told = re.sub(r"^Not seen .*\n", "", told, flags=re.MULTILINE)  # as the machine is
                     self.assertEqual(self.shape(told), self.shape(expected), f"{command}\n{told}")
                     self.assertEqual(done.returncode, told.startswith("stint "), command)
 

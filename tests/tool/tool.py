@@ -8,6 +8,7 @@ import collections
 import fcntl
 import itertools
 import json
+import mmap
 import os
 import pty
 import random
@@ -646,7 +647,7 @@ class Looking(Tool):
         self.assertEqual(status["memory"], os.path.getsize(self.table))
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Entries +\[\.+\] \d\.\d%, 4 of [\d,]+$")
-        self.assertRegex(out, r"(?m)^Processes +0$")
+        self.assertRegex(out, r"(?m)^Have decided +0$")
         self.assertEqual([status[name] for name in ("max_entries", "reach", "max_reach", "policy_ids", "max_policies",
                                                     "gone_ids", "used_labels", "labels")],
                          [1000, 0, 23, 2, 64, 0, 2, 1000])
@@ -654,7 +655,58 @@ class Looking(Tool):
         self.assertNotIn("Untracked", out)
         server = Server(self, self.table)
         server.ask("take", "login", "0" * 16, 1)
-        self.assertEqual(self.json("status", "--interval=0", self.table)["processes"], 1)
+        self.assertEqual(self.json("status", "--interval=0", self.table)["have_decided"], 1)
+
+    def open_in(self, **options):
+        status = self.json("status", "--interval=0", self.table, **options)
+        return {(row["process"], row["program"], row["writes"]) for row in status["open"]}, status["not_seen"]
+
+    def test_who_has_it_open(self):
+        """Who maps it: idle, forked, whoever only reads; not who is gone, nor who has another table."""
+        self.make()
+        self.assertEqual(self.open_in()[0], set())
+        self.assertRegex(self.good("status", "--interval=0", self.table), r"(?m)^Open in +0 processes$")
+        servers = [Server(self, self.path(name)) for name in ("table", "table", "other")]
+        idle = {(server.process.pid, "tool-server", True) for server in servers[:2]}
+        self.assertEqual(self.open_in()[0], idle)
+        # A worker that has only what its parent mapped, which is gone.
+        inherited, mine = os.pipe()
+        worker = os.fork()
+        if worker == 0:
+            with open(self.table, "r+b") as file:
+                mapped = mmap.mmap(file.fileno(), 0)
+            if (child := os.fork()) == 0:
+                signal.pause()
+            os.write(mine, f"{child}".encode())
+            os._exit(len(mapped) == 0)
+        os.waitpid(worker, 0)
+        child = int(os.read(inherited, 20))
+        [program] = [name for pid, name, _ in self.open_in()[0] if pid == child]
+        watch = subprocess.Popen([STINT, "watch", "--interval=.05", "--json", self.table], stdout=subprocess.PIPE)
+        self.addCleanup(watch.stdout.close)
+        os.chmod(self.table, 0o644)
+        os.chmod(self.directory, 0o755)
+        looks = self.open_in()
+        while watch.pid not in {pid for pid, _, _ in looks[0]}: # it has it open at each look
+            looks = self.open_in()
+        self.assertEqual(looks[0], idle | {(child, program, True), (watch.pid, "stint", False)})
+        watch.kill()
+        watch.wait(timeout=30)
+        if os.geteuid() == 0:
+            found, not_seen = self.open_in(user="nobody", group="nogroup", extra_groups=[])
+            self.assertEqual(found, set())
+            self.assertGreaterEqual(not_seen, looks[1] + 3)
+            self.assertRegex(self.good("status", "--interval=0", self.table, user="nobody"),
+                             r"(?m)^Not seen +\d+ processes, which this user may not look at: ask as root$")
+        servers[0].process.kill()
+        servers[0].process.wait(timeout=30)
+        os.kill(child, signal.SIGKILL)
+        while child in {pid for pid, _, _ in self.open_in()[0]}: # it dies when the system comes to it
+            pass
+        [(pid, *_)] = self.open_in()[0]
+        self.assertEqual(pid, servers[1].process.pid)
+        self.assertRegex(self.good("status", "--interval=0", self.table),
+                         rf"(?m)^Open in +1 process: {pid} tool-server$")
 
     def test_a_removed_table(self):
         """Who goes on with a table that was removed is told, whoever made it; nobody else is."""
