@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "attach.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,106 +115,7 @@ const struct stint_policy *policies_at(const struct policies *policies, uint32_t
     return id < policies->count && policies->of[id].there ? &policies->of[id].policy : NULL;
 }
 
-/* ---- Keys ---- */
-
-/* The value of a hexadecimal digit, or -1. */
-static int digit(char letter) {
-    const char *digits = "0123456789abcdef0123456789ABCDEF", *at = strchr(digits, letter);
-
-    return letter == '\0' || at == NULL ? -1 : (int)(at - digits) % 16;
-}
-
-/* Turns hexadecimal digits into the bytes that they stand for, in place. */
-static bool bytes_of_hex(char *text, size_t *length) {
-    size_t n = strlen(text);
-
-    if (n % 2 != 0)
-        return false;
-    for (size_t i = 0; i < n; i += 2) {
-        int high = digit(text[i]), low = digit(text[i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        text[i / 2] = (char)(high * 16 + low);
-    }
-    *length = n / 2;
-    return true;
-}
-
-static int wrong_key(const struct arguments *arguments, const char *part, const char *wanted) {
-    char shown[80];
-
-    usage_error(arguments->command->name, "KEY '%s': not %s",
-                printable(shown, sizeof(shown), part, strlen(part)), wanted);
-    return EXIT_USAGE;
-}
-
-static int key_of_hash(const struct arguments *arguments, stint_key *key) {
-    const char *text = arguments->keys[0];
-
-    if (arguments->hex || arguments->address || arguments->id)
-        return usage_error(arguments->command->name,
-                           "--hash goes without --hex, --address and --id");
-    if (arguments->key_count != 1 || strlen(text) != 16 ||
-        strspn(text, "0123456789abcdefABCDEF") != 16)
-        return wrong_key(arguments, text, "one key of 16 hexadecimal digits");
-    key->hash = strtoull(text, NULL, 16);
-    return EXIT_GOOD;
-}
-
-static bool key_of_address(const struct arguments *arguments, const struct stint_limiter *limiter,
-                           const char *text, stint_key *key) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    const void *address = &v4;
-
-    if (inet_pton(AF_INET, text, &v4.sin_addr) != 1) {
-        if (inet_pton(AF_INET6, text, &v6.sin6_addr) != 1)
-            return false;
-        address = &v6;
-    }
-    *key = stint_key_address(limiter, address, arguments->prefix4, arguments->prefix6);
-    return true;
-}
-
-static bool key_of_id(const struct stint_limiter *limiter, const char *text, stint_key *key) {
-    uint64_t id;
-
-    if (text[strspn(text, "0123456789")] != '\0' || !parse_count(text, 0, UINT64_MAX, &id))
-        return false;
-    *key = stint_key_of_id(limiter, id);
-    return true;
-}
-
-int attach_key(const struct arguments *arguments, const struct stint_limiter *limiter,
-               stint_key *key) {
-    if (arguments->hash)
-        return key_of_hash(arguments, key);
-    if (arguments->id && arguments->address)
-        return usage_error(arguments->command->name, "--id goes without --address");
-    for (size_t i = 0; i < arguments->key_count; i++) {
-        const char *part = arguments->keys[i];
-        if (i == 0 && arguments->address) {
-            if (!key_of_address(arguments, limiter, part, key))
-                return wrong_key(arguments, part, "an IPv4 or IPv6 address");
-            continue;
-        }
-        if (i == 0 && arguments->id) {
-            if (!key_of_id(limiter, part, key))
-                return wrong_key(arguments, part, "a number from 0 to 18446744073709551615");
-            continue;
-        }
-        char *bytes = must_have(strdup(part));
-        size_t length = strlen(bytes);
-        bool good = !arguments->hex || bytes_of_hex(bytes, &length);
-        if (good)
-            *key = i == 0 ? stint_key_of(limiter, bytes, length)
-                          : stint_key_join(limiter, *key, bytes, length);
-        free(bytes);
-        if (!good)
-            return wrong_key(arguments, part, "bytes in hexadecimal, two digits each");
-    }
-    return EXIT_GOOD;
-}
+/* ---- Entries ---- */
 
 const char *entry_kind(const struct stint_entry *entry) {
     return (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ? "count"

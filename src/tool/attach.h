@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What commands do first: the table of FILE, the policy of POLICY, the key of the KEYs. */
+ * What commands do first: the table of FILE, the policy of POLICY. */
 #ifndef STINT_TOOL_ATTACH_H
 #define STINT_TOOL_ATTACH_H
 
@@ -16,10 +16,6 @@ int attach(const struct arguments *arguments, uint32_t flags, struct stint_limit
  * and `add`, the notation's is added. A policy that the table does not have is wrong usage. */
 int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, bool add,
                   uint32_t *id);
-
-/* The key, from the same bytes as the library's functions make it. */
-int attach_key(const struct arguments *arguments, const struct stint_limiter *limiter,
-               stint_key *key);
 
 /* What an entry is, in a word. */
 const char *entry_kind(const struct stint_entry *entry);

@@ -5,13 +5,22 @@
 
 #include "attach.h"
 #include "common.h"
+#include "key_form.h"
 #include "report.h"
+
+enum access {
+    READS,
+    WRITES,
+    ADDS, /* a policy that is not there, too */
+};
 
 struct decision {
     const struct arguments *arguments;
     struct stint_limiter *limiter;
     uint32_t policy;
     stint_key key;
+    enum access access;
+    bool used;                /* somebody used the key before */
     struct stint_policy rule; /* the policy's own */
     struct stint_verdict verdict;
 };
@@ -63,6 +72,7 @@ static void print_json(const struct decision *decision) {
     report_span(&report, "reset_after", verdict->reset_after);
     report_span(&report, "retry_after", verdict->retry_after);
     print_flags(&report, verdict->flags);
+    report_truth(&report, "known", decision->used);
     report_end(&report);
 }
 
@@ -94,7 +104,7 @@ static void print_text(const struct decision *decision) {
     else if (!in_flight(decision)) /* those are forgotten one by one */
         printf(", %s in %s", decision->rule.burst != 0 ? "full" : "anew",
                span_text(span, verdict->reset_after));
-    putchar('\n');
+    puts(decision->access == READS && !decision->used ? "; nobody uses this key now" : "");
 }
 
 /* Says what came out. Returns whether it could be written. */
@@ -110,24 +120,21 @@ static bool tell(const struct decision *decision) {
 
 /* ---- What is done ---- */
 
-enum access {
-    READS,
-    WRITES,
-    ADDS, /* a policy that is not there, too */
-};
-
 /* Attaches, and finds policy and key. */
 static int begin(struct decision *decision, const struct arguments *arguments, enum access access) {
-    *decision = (struct decision){.arguments = arguments, .rule = STINT_POLICY_INIT};
+    *decision =
+        (struct decision){.arguments = arguments, .access = access, .rule = STINT_POLICY_INIT};
     int code = attach(arguments, access == READS ? STINT_READ_ONLY : 0, &decision->limiter);
     if (code == EXIT_GOOD)
         code = attach_policy(arguments, decision->limiter, access == ADDS, &decision->policy);
     if (code == EXIT_GOOD)
-        code = attach_key(arguments, decision->limiter, &decision->key);
-    if (code == EXIT_GOOD)
+        code = key_read(arguments, decision->limiter, &decision->key);
+    if (code == EXIT_GOOD) {
         (void)stint_policy_get(decision->limiter, decision->policy, &decision->rule);
-    else
+        decision->used = key_used(decision->limiter, UINT32_MAX, decision->key);
+    } else {
         stint_close(decision->limiter);
+    }
     return code;
 }
 
@@ -145,7 +152,7 @@ static void label(const struct decision *decision) {
     char name[256];
     size_t length = 0;
 
-    if ((decision->verdict.flags & STINT_FIRST_REFUSAL) == 0 || arguments->hash)
+    if ((decision->verdict.flags & STINT_FIRST_REFUSAL) == 0 || arguments->hash || arguments->name)
         return;
     for (size_t i = 0; i < arguments->key_count; i++) {
         size_t part = strlen(arguments->keys[i]), room = sizeof(name) - length;
@@ -171,12 +178,23 @@ int tool_take(const struct arguments *arguments) {
     return end(&decision, decision.verdict.allowed ? 0 : 1);
 }
 
+/* Tells whoever looks at the wrong form of a key. */
+static void note_forms(const struct decision *decision) {
+    char forms[FORMS_SIZE] = "";
+
+    if (!decision->used && !decision->arguments->quiet)
+        key_forms(decision->arguments, decision->limiter, decision->policy, decision->key, forms);
+    if (*forms != '\0')
+        fprintf(stderr, "stint: note: nobody uses this key now%s\n", forms);
+}
+
 int tool_peek(const struct arguments *arguments) {
     struct decision decision;
     int code = begin(&decision, arguments, READS);
 
     if (code != EXIT_GOOD)
         return code;
+    note_forms(&decision);
     decide(&decision, STINT_PEEK, arguments->cost);
     return end(&decision, decision.verdict.allowed ? 0 : 1);
 }
@@ -205,19 +223,50 @@ int tool_charge(const struct arguments *arguments) {
                (decision.verdict.flags & STINT_UNTRACKED) == 0 ? EXIT_GOOD : EXIT_FAILED);
 }
 
+/* What a reset leaves: a limit that was set by hand and refuses everything. Empty: there is none. */
+static const char *barred(const struct decision *decision, char said[160]) {
+    uint32_t limit = 1;
+    uint64_t until;
+    char text[40];
+
+    *said = '\0';
+    if (stint_override_get(decision->limiter, decision->policy, decision->key, &limit, &until) ==
+            0 &&
+        limit == 0)
+        snprintf(said, 160,
+                 "the key is refused everything until %s by a limit that was set by hand: stint "
+                 "override --clear ends that",
+                 time_text(text, until, ' ', " UTC"));
+    return said;
+}
+
+/* Says why there was nothing to forget. */
+static int nothing(const struct decision *decision) {
+    char forms[FORMS_SIZE] = "", by_hand[160];
+
+    if (!decision->used)
+        key_forms(decision->arguments, decision->limiter, decision->policy, decision->key, forms);
+    barred(decision, by_hand);
+    return failure(decision->arguments,
+                   "the key had nothing to forget: nothing that it used of '%s' still counts, and "
+                   "it has no ban and no strikes%s%s%s",
+                   decision->rule.name, forms, *by_hand == '\0' ? "" : ". But ", by_hand);
+}
+
 int tool_reset(const struct arguments *arguments) {
     struct decision decision;
+    char by_hand[160];
     int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)
         return code;
     if (!stint_reset(decision.limiter, decision.policy, decision.key)) {
+        code = nothing(&decision);
         stint_close(decision.limiter);
-        return failure(arguments,
-                       "the key had nothing to forget: nothing that it used of '%s' still "
-                       "counts, and it has no ban and no strikes",
-                       decision.rule.name);
+        return code;
     }
+    if (*barred(&decision, by_hand) != '\0')
+        fprintf(stderr, "stint: note: %s\n", by_hand);
     decide(&decision, STINT_PEEK, 0);
     return end(&decision, EXIT_GOOD);
 }

@@ -6,9 +6,8 @@
 
 #include "attach.h"
 #include "common.h"
+#include "key_form.h"
 #include "report.h"
-
-enum { NAMED_MAX = 8 }; /* keys of one name that are told apart */
 
 /* What there is by one policy. What there is not has the end 0. */
 struct by_policy {
@@ -28,57 +27,6 @@ struct asked {
     bool noted;           /* an override has a note */
     uint64_t first, last; /* refusals, ns; 0: none is known */
 };
-
-/* ---- Whose ---- */
-
-/* The keys that have a name. */
-struct named {
-    const char *name;
-    size_t length, count;
-    stint_key keys[NAMED_MAX];
-};
-
-static bool find_name(void *context, const struct stint_entry *entry) {
-    struct named *named = context;
-    size_t i = 0;
-
-    if (entry->label == NULL || entry->label_length != named->length ||
-        memcmp(entry->label, named->name, named->length) != 0)
-        return true;
-    while (i < named->count && !stint_key_equal(named->keys[i], entry->key))
-        i++;
-    if (i == named->count)
-        named->keys[named->count++] = entry->key;
-    return named->count < NAMED_MAX;
-}
-
-static int key_of_name(const struct arguments *arguments, struct stint_limiter *limiter,
-                       stint_key *key) {
-    struct named named = {.name = arguments->keys[0], .length = strlen(arguments->keys[0])};
-    char shown[80], hashes[20 * NAMED_MAX];
-    int at = 0;
-
-    if (arguments->hex || arguments->hash || arguments->address || arguments->id ||
-        arguments->key_count != 1)
-        return usage_error(
-            arguments->command->name,
-            "--name goes with one KEY, and without --hex, --hash, --address and --id");
-    if (named.length > STINT_LABEL_SIZE)
-        named.length = STINT_LABEL_SIZE;
-    if (stint_each(limiter, find_name, &named) != 0)
-        return failure(arguments, "%s", reason());
-    printable(shown, sizeof(shown), arguments->keys[0], strlen(arguments->keys[0]));
-    if (named.count == 0)
-        return failure(arguments, "--name '%s': no live key has that name", shown);
-    for (size_t i = 0; i < named.count; i++)
-        at +=
-            snprintf(hashes + at, sizeof(hashes) - (size_t)at, " %016" PRIx64, named.keys[i].hash);
-    if (named.count > 1)
-        return failure(arguments, "--name '%s': several keys have that name; ask by --hash:%s",
-                       shown, hashes);
-    *key = named.keys[0];
-    return EXIT_GOOD;
-}
 
 /* ---- What there is ---- */
 
@@ -183,16 +131,16 @@ static void print_key(struct report *report, const struct asked *asked) {
 
 static int tell(struct asked *asked) {
     struct report report;
+    char forms[FORMS_SIZE];
 
     policies_read(&asked->policies, asked->limiter);
     asked->of = must_have(calloc(asked->policies.count + 1, sizeof(*asked->of)));
     if (stint_each_of(asked->limiter, asked->key, keep, asked) != 0)
         return failure(asked->arguments, "%s", reason());
     if (asked->entries == 0)
-        return failure(asked->arguments,
-                       "the table has nothing of the key %016" PRIx64
-                       ": it has used nothing, is not refused, and has no limit of its own",
-                       asked->key.hash);
+        return failure(asked->arguments, "the table has nothing of the key %016" PRIx64 "%s",
+                       asked->key.hash,
+                       key_forms(asked->arguments, asked->limiter, UINT32_MAX, asked->key, forms));
     report_begin(&report, stdout, asked->arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_key(&report, asked);
     report_end(&report);
@@ -205,8 +153,7 @@ int tool_key(const struct arguments *arguments) {
 
     if (code != EXIT_GOOD)
         return code;
-    code = arguments->name ? key_of_name(arguments, asked.limiter, &asked.key)
-                           : attach_key(arguments, asked.limiter, &asked.key);
+    code = key_read(arguments, asked.limiter, &asked.key);
     if (code == EXIT_GOOD)
         code = tell(&asked);
     policies_free(&asked.policies);

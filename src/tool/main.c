@@ -10,7 +10,7 @@
 #include "replay.h"
 
 /* What a key is made of. */
-#define OPTIONS_KEY    (OPTION(HEX) | OPTION(HASH) | OPTION(ADDRESS) | OPTION(ID))
+#define OPTIONS_KEY    (OPTION(HEX) | OPTION(HASH) | OPTION(ADDRESS) | OPTION(ID) | OPTION(NAME))
 /* What a shell script asks for. */
 #define OPTIONS_ANSWER (OPTION(JSON) | OPTION(QUIET))
 
@@ -99,7 +99,7 @@ static const struct command commands[] = {
     {.name = "key",
      .run = tool_key,
      .operands = "FK",
-     .options = OPTION(JSON) | OPTIONS_KEY | OPTION(NAME),
+     .options = OPTION(JSON) | OPTIONS_KEY,
      .failed = EXIT_FAILED,
      .summary = "all that the table has of one key",
      .about =

@@ -6,12 +6,15 @@
 
 #include "attach.h"
 #include "common.h"
+#include "key_form.h"
 #include "report.h"
 
 struct asked {
     uint32_t policy;
     stint_key key;
     char note[STINT_NOTE_SIZE + 1]; /* empty: none */
+    bool used;                      /* somebody uses the key */
+    char forms[FORMS_SIZE];         /* others in which somebody has; empty: there are none */
 };
 
 /* Reads the note that the key has now. */
@@ -47,6 +50,7 @@ static void tell(const struct arguments *arguments, const struct stint_limiter *
             report_text(&report, "until", NULL, 0);
         }
         report_text(&report, "note", note == 0 ? NULL : asked->note, note);
+        report_truth(&report, "known", asked->used);
         report_end(&report);
         return;
     }
@@ -58,6 +62,8 @@ static void tell(const struct arguments *arguments, const struct stint_limiter *
         printf("never refused until %s\n", time_text(text, until, ' ', " UTC"));
     else
         printf("%s until %s\n", grouped(count, limit), time_text(text, until, ' ', " UTC"));
+    if (!asked->used && *asked->forms == '\0' && there)
+        puts("nobody uses this key now: do servers have it in this form?");
 }
 
 /* Whether a time that was given may be one; else says why not. */
@@ -81,12 +87,15 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
     int code = attach_policy(arguments, limiter, false, &asked.policy);
 
     if (code == EXIT_GOOD)
-        code = attach_key(arguments, limiter, &asked.key);
+        code = key_read(arguments, limiter, &asked.key);
     const uint64_t now = stint_now(limiter);
     if (code == EXIT_GOOD && arguments->until != 0)
         code = until_check(arguments, now);
     if (code != EXIT_GOOD)
         return code;
+    asked.used = key_used(limiter, UINT32_MAX, asked.key);
+    if (!asked.used)
+        key_forms(arguments, limiter, asked.policy, asked.key, asked.forms);
     const uint64_t until = arguments->until != 0 ? arguments->until : now + arguments->span;
     int error = arguments->clear ? stint_override_clear(limiter, asked.policy, asked.key)
                                  : stint_override_note(limiter, asked.policy, asked.key,
@@ -94,12 +103,18 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
     if (error == 0)
         error = stint_each_of(limiter, asked.key, read_note, &asked);
     if (error != 0)
-        return failure(arguments, "%s", reason());
+        return failure(arguments, "%s%s", reason(), asked.forms);
     if (arguments->note != NULL && strcmp(arguments->note, asked.note) != 0)
         return failure(arguments, "the limit was set, but the key does not have this note: another "
                                   "process has set a limit of the key meanwhile");
     tell(arguments, limiter, &asked);
-    return all_written() ? EXIT_GOOD : failure(arguments, "the answer cannot be written");
+    if (!all_written())
+        return failure(arguments, "the answer cannot be written");
+    /* A server that has the key in another form goes by that: this changed nothing for it. */
+    return arguments->clear || *asked.forms == '\0'
+               ? EXIT_GOOD
+               : failure(arguments, "it was set, but nobody uses the key in this form%s",
+                         asked.forms);
 }
 
 int tool_override(const struct arguments *arguments) {

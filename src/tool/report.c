@@ -11,8 +11,7 @@
 #include "common.h"
 
 enum {
-    LABEL = 15,               /* columns of a value's name */
-    WIDEST = STINT_NOTE_SIZE, /* columns of bytes that are shown */
+    LABEL = 15, /* columns of a value's name */
 };
 
 void report_begin(struct report *report, FILE *out, enum report_form form) {
@@ -261,7 +260,7 @@ static bool plain(const char *bytes, size_t length) {
 }
 
 void report_text(struct report *report, const char *name, const char *bytes, size_t length) {
-    char shown[WIDEST + 1];
+    char shown[REPORT_WIDEST + 1];
 
     if (report_is_text(report)) {
         put_text(report, name, bytes == NULL ? "" : printable(shown, sizeof(shown), bytes, length),

@@ -18,6 +18,8 @@
 
 #include <stint.h>
 
+enum { REPORT_WIDEST = STINT_NOTE_SIZE }; /* columns of bytes that are shown */
+
 enum report_form {
     REPORT_TEXT,
     REPORT_JSON,

@@ -370,6 +370,84 @@ class Keys(Tool):
             self.fails(2, "--hash goes without", "take", "--hash", other, self.table, "p", "0" * 16)
 
 
+    def forms(self, message, code, command, *arguments):
+        """The forms that a command tells of; what it says on standard output does not matter."""
+        got, _, err = stint(command, *arguments)
+        self.assertEqual(got, code, (command, arguments, err))
+        self.assertIn(message, err)
+        self.assertEqual(err.count("\n"), 1, err)
+        return err.strip().partition(". It is there as: ")[2].split(", ")
+
+    def test_forms(self):
+        """Who asks for a key in a form that nobody uses is told in which it is used; and a ban of that form
+        does not look like one."""
+        self.make("9/366d overrides name=p", "9/366d name=other", options=("--labels=10",))
+        used = (["--hex"], "c0000207"), (["--address=24"], "192.0.2.9"), (["--address=32,48"], "2001:db8::1"), \
+            (["--id"], "77"), ([], "0123456789abcdef"), ([], "192.0.2.99"), ([], "alice", "login")
+        for option, *parts in used:
+            self.good("take", "-q", *option, self.table, "p", *parts)
+        key = self.json("key", *used[3][0], self.table, "77")["key"]
+        v6 = "20010db8" + "0" * 23 + "5"
+        for option, parts, *found in (
+                ([], ["192.0.2.7"], "--hex c0000207", "--address=24 192.0.2.7"),
+                (["--address"], ["192.0.2.7"], "--hex c0000207", "--address=24 192.0.2.7"),
+                (["--address=16"], ["192.0.2.99"], "the text 192.0.2.99", "--address=24 192.0.2.99"),
+                (["--hex"], ["c0000263"], "the text 192.0.2.99", "--address=24 192.0.2.99"),
+                ([], ["c0000207"], "--hex c0000207", "--address=24 192.0.2.7"),
+                ([], ["2001:db8::5"], "--address=32,48 2001:db8::5"),
+                (["--address"], ["2001:db8::5"], "--address=32,48 2001:db8::5"),
+                (["--hex"], [v6], "--address=32,48 2001:db8::5"),
+                ([], ["77"], "--id 77"), ([], [key], f"--hash {key}"),
+                (["--hash"], ["0123456789abcdef"], "the text 0123456789abcdef"),
+                (["--hex"], ["0123456789abcdef"], "the text 0123456789abcdef"),
+                (["--address"], ["198.51.100.1"], ""), ([], ["bob"], ""), ([], ["alice", "Login"], "")):
+            with self.subTest(option=option, parts=parts):
+                peek = self.json("peek", *option, self.table, "other", *parts) if found == [""] else None
+                self.assertIn(peek and peek["known"], (None, False))
+                asked = [*option, self.table, "p", *parts]
+                if found == [""]:
+                    self.assertIn("; nobody uses this key now\n", self.good("peek", *asked))
+                    self.assertEqual(self.good("override", "--for=1h", *asked, "0").splitlines()[1],
+                                     "nobody uses this key now: do servers have it in this form?")
+                else:
+                    self.assertEqual(self.forms("note: nobody uses this key now", 0, "peek", *asked), found)
+                    self.assertEqual(stint("peek", "-q", *asked), (0, "", ""))
+                    # Also if it is set again.
+                    for quiet in [], ["-q"]:
+                        self.assertEqual(self.forms("it was set, but nobody uses the key in this form", 1, "override",
+                                                    *quiet, "--for=1h", *asked, "0"), found)
+                self.assertEqual(json.loads(stint("peek", "--json", *asked)[1])["capacity"], 0)
+                self.good("override", "--clear", *asked)
+                for message, command in ("nothing to forget", ["reset"]), ("no override", ["override", "--clear"]):
+                    self.assertEqual(self.forms(message, 1, *command, *asked), found)
+                self.assertEqual(self.forms("has nothing of the key", 1, "key", *option, self.table, *parts), found)
+        # By another policy another form may be right.
+        self.good("take", "-q", self.table, "other", "198.51.100.1")
+        self.good("override", "-q", "--for=1h", "--address", self.table, "p", "198.51.100.1", "0")
+        for option, *parts in used:
+            self.good("override", "-q", "--for=1h", *option, self.table, "p", *parts, "3")
+            self.assertTrue(self.json("peek", *option, self.table, "p", *parts)["known"])
+
+    def test_names(self):
+        """--name takes what lists show, for whatever a key is asked."""
+        self.make("1/366d overrides name=p", options=("--labels=10",))
+        for key in "plain", "\x1b[31mred", "\u00fc" * 60, "a\\b":
+            self.good("take", "-q", self.table, "p", key)
+            self.good("take", "-q", self.table, "p", key, code=1)
+        lines = self.good("top", self.table).splitlines()
+        at = lines[0].index("label")
+        shown = [re.split("  ", line[at:])[0] for line in lines[1:]]
+        self.assertIn(r"\x1b[31mred", shown)
+        for name in *shown, "\x1b[31mred", "\u00fc" * 60:
+            told = self.json("key", "--name", self.table, name)
+            self.assertEqual(self.json("peek", "--name", self.table, "p", name, code=1)["key"], told["key"])
+            self.assertEqual(self.json("reset", "--name", self.table, "p", name)["key"], told["key"])
+            self.assertTrue(self.json("override", "--name", "--for=1h", self.table, "p", name, "1")["known"])
+            self.good("take", "-q", "--name", self.table, "p", name)
+            self.good("take", "-q", "--name", self.table, "p", name, code=1)
+        self.fails(2, "no live key has that name", "take", "--name", self.table, "p", "red")
+
+
 class Deciding(Tool):
     def test_take(self):
         self.make(f"3/{YEAR} name=p")
@@ -450,7 +528,7 @@ class Deciding(Tool):
     def test_bucket(self):
         """It is never over, but full again at an instant, which is no whole tick."""
         self.make("3/day burst=2 reserve=1 overrides name=p")
-        self.assertEqual(self.good("peek", "--cost=0", self.table, "p", "k"), "allowed: 0 of 2 used, full\n")
+        self.assertEqual(self.good("peek", "--cost=0", self.table, "p", "k"), "allowed: 0 of 2 used, full; nobody uses this key now\n")
         self.assertRegex(self.good("take", self.table, "p", "k"), r"^allowed: 1 of 2 used, full in (8 h|7 h 59 min)\n$")
         began = time.time_ns()
         verdict = self.json("take", self.table, "p", "k")
@@ -500,6 +578,19 @@ class Deciding(Tool):
         key = self.json("take", "--cost=2", self.table, "q", "k")["key"]
         self.good("reset", "--quiet", "--hash", self.table, "q", key)
         self.assertEqual(self.used("q", "k"), 0)
+
+    def test_reset_of_who_is_barred_by_hand(self):
+        """It leaves the limit, and says so."""
+        self.make(f"2/{YEAR} overrides name=p")
+        self.good("take", "-q", self.table, "p", "k")
+        self.good("override", "-q", "--for=1h", self.table, "p", "k", "0")
+        told = r"the key is refused everything until 2.* by a limit that was set by hand: stint override --clear ends that\n"
+        code, out, err = stint("reset", self.table, "p", "k")
+        self.assertEqual((code, out[:14]), (0, "refused: 0 of "))
+        self.assertRegex(err, "^stint: note: " + told)
+        self.assertRegex(self.fails(1, "nothing to forget", "reset", self.table, "p", "k"), " But " + told)
+        self.good("override", "-q", "--for=1h", self.table, "p", "k", "7")
+        self.assertNotIn(" But ", self.fails(1, "nothing to forget", "reset", self.table, "p", "k"))
 
     def test_override(self):
         self.make(f"2/{YEAR} overrides name=p", f"1/{YEAR} ban=1h name=b", f"2/{YEAR} name=q")
@@ -1370,7 +1461,7 @@ class Documents(Tool):
         synopsis = page.split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
         commands_ = re.findall(r"^\.Nm\n\.Cm (\w+)\n((?:(?!\.Nm).*\n)*)", synopsis, re.MULTILINE)
         self.assertEqual([name for name, _ in commands_], COMMANDS)
-        words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address", "id"],
+        words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address", "id", "name"],
                  "Ar options": ["key", "time", "format", "top"]}
         for command, shown in commands_:
             self.assertIn(f".It Cm {command}\n", page)
