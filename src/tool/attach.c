@@ -4,11 +4,59 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
 
 #include "common.h"
 
+/* ---- The table ---- */
+
+/* The process that has the lock of a file for itself alone; 0: nobody has; -1: one that is not
+ * seen from here. */
+static long locker(const char *path) {
+    char line[256], place[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
+    struct stat about;
+    long process = 0;
+    FILE *locks = stat(path, &about) == 0 ? fopen("/proc/locks", "re") : NULL;
+
+    if (locks == NULL)
+        return 0;
+    snprintf(place, sizeof(place), " %02x:%02x:%lu ", major(about.st_dev), minor(about.st_dev),
+             (unsigned long)about.st_ino);
+    while (process == 0 && fgets(line, sizeof(line), locks) != NULL)
+        if (strstr(line, ": FLOCK ") != NULL && strstr(line, place) != NULL &&
+            (at = strstr(line, " WRITE ")) != NULL)
+            process = strtol(at + 7, NULL, 10) > 0 ? strtol(at + 7, NULL, 10) : -1;
+    fclose(locks);
+    return process;
+}
+
+void tell_lock(const struct arguments *arguments) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const uint64_t begin = monotonic_ns();
+    char shown[256];
+    long process;
+
+    while ((process = locker(arguments->file)) != 0 && monotonic_ns() - begin < 1000000000)
+        nanosleep(&pause, NULL);
+    if (process == 0)
+        return;
+    fprintf(stderr, "stint %s: %s: ", arguments->command->name,
+            printable(shown, sizeof(shown), arguments->file, strlen(arguments->file)));
+    if (process > 0)
+        fprintf(stderr, "process %ld", process);
+    else
+        fputs("another process", stderr);
+    fputs(" has the lock: it makes or resizes the table. Waiting for it, for 10 s at most\n",
+          stderr);
+}
+
 int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter) {
     struct stint_options options = STINT_OPTIONS_INIT;
+
+    if ((flags & STINT_READ_ONLY) == 0)
+        tell_lock(arguments);
 
     options.path = arguments->file;
     options.flags = flags;
@@ -48,39 +96,6 @@ static bool same(const struct stint_policy *a, const struct stint_policy *b) {
     return strcmp(texts[0], texts[1]) == 0;
 }
 
-int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, bool add,
-                  uint32_t *id) {
-    struct stint_policy policy = STINT_POLICY_INIT, there = STINT_POLICY_INIT;
-    const char *wrong;
-
-    if (stint_policy_find(limiter, arguments->policy, id) == 0)
-        return EXIT_GOOD;
-    if (stint_policy_parse(arguments->policy, &policy, &wrong) != 0) {
-        notation_error(arguments->command->name,
-                       "there is no policy of that name, and it is no notation of one:",
-                       arguments->policy, wrong);
-        return EXIT_USAGE;
-    }
-    if (add) {
-        int error = stint_policy_add(limiter, &policy, id);
-        if (error == 0)
-            return EXIT_GOOD;
-        int code = failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
-        return error == -EEXIST ? EXIT_USAGE : code;
-    }
-    if (!name_policy(&policy))
-        return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
-    if (stint_policy_find(limiter, policy.name, id) != 0)
-        failure(arguments, "POLICY '%s': the table has no policy of the name '%s'",
-                arguments->policy, policy.name);
-    else if (stint_policy_get(limiter, *id, &there) != 0 || !same(&policy, &there))
-        failure(arguments, "POLICY '%s': the policy '%s' of the table has other numbers",
-                arguments->policy, policy.name);
-    else
-        return EXIT_GOOD;
-    return EXIT_USAGE;
-}
-
 void policies_read(struct policies *policies, const struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
     uint32_t room = 0, found;
@@ -113,6 +128,74 @@ void policies_free(struct policies *policies) {
 
 const struct stint_policy *policies_at(const struct policies *policies, uint32_t id) {
     return id < policies->count && policies->of[id].there ? &policies->of[id].policy : NULL;
+}
+
+const char *policies_said(const struct stint_limiter *limiter, char said[POLICIES_SAID]) {
+    enum { MOST = 8 }; /* that are named */
+    struct policies policies;
+    size_t count = 0, at;
+    char name[40];
+
+    policies_read(&policies, limiter);
+    for (uint32_t id = 0; id < policies.count; id++)
+        count += policies.of[id].there;
+    at = (size_t)snprintf(said, POLICIES_SAID, count == 0 ? "the table has none" : "there is");
+    for (uint32_t id = 0, told = 0; id < policies.count && told < MOST; id++) {
+        const struct stint_policy *policy = policies_at(&policies, id);
+        if (policy != NULL)
+            at +=
+                (size_t)snprintf(said + at, POLICIES_SAID - at, "%s'%s'", told++ == 0 ? " " : ", ",
+                                 printable(name, sizeof(name), policy->name, strlen(policy->name)));
+    }
+    if (count > MOST)
+        snprintf(said + at, POLICIES_SAID - at, ", and %zu more", count - MOST);
+    policies_free(&policies);
+    return said;
+}
+
+/* What there is in the place of a policy that a notation describes: another, or none. */
+static int other_policy(const struct arguments *arguments, struct stint_limiter *limiter,
+                        struct stint_policy *policy, uint32_t *id) {
+    struct stint_policy there = STINT_POLICY_INIT;
+    char said[POLICIES_SAID];
+
+    if (!name_policy(policy))
+        return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
+    if (stint_policy_find(limiter, policy->name, id) != 0)
+        failure(arguments, "POLICY '%s': the table has no policy of the name '%s': %s%s",
+                arguments->policy, policy->name, policies_said(limiter, said),
+                (arguments->command->options & OPTION(ADD)) != 0 ? ". --add adds it" : "");
+    else if (stint_policy_get(limiter, *id, &there) != 0 || !same(policy, &there))
+        failure(arguments, "POLICY '%s': the policy '%s' of the table has other numbers",
+                arguments->policy, policy->name);
+    else
+        return EXIT_GOOD;
+    return EXIT_USAGE;
+}
+
+int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, uint32_t *id) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char said[POLICIES_SAID], what[POLICIES_SAID + 80];
+    const char *wrong;
+
+    if (stint_policy_find(limiter, arguments->policy, id) == 0)
+        return EXIT_GOOD;
+    int error = stint_policy_parse(arguments->policy, &policy, &wrong);
+    if (error != 0) {
+        snprintf(what, sizeof(what),
+                 "there is no policy of that name (%s), and it is no notation of one:",
+                 policies_said(limiter, said));
+        error = stint_policy_parse(arguments->policy, &policy, &wrong); /* the reason, again */
+    }
+    if (error != 0)
+        return notation_error(arguments->command->name, what, arguments->policy, wrong);
+    if (!arguments->add)
+        return other_policy(arguments, limiter, &policy, id);
+    error = stint_policy_add(limiter, &policy, id);
+    if (error == 0)
+        return EXIT_GOOD;
+    int code = failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
+    return error == -EEXIST ? EXIT_USAGE : code;
 }
 
 /* ---- Entries ---- */

@@ -12,10 +12,17 @@
 /* Attaches to the table; its shape is the file's. */
 int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter);
 
-/* The id of the policy that has this name, or else that the notation describes. If there is none
- * and `add`, the notation's is added. A policy that the table does not have is wrong usage. */
-int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, bool add,
-                  uint32_t *id);
+/* The id of the policy that has this name, or else that the notation describes. If there is none,
+ * --add adds the notation's. A policy that the table does not have is wrong usage. */
+int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, uint32_t *id);
+
+/* Tells the policies of a table, for an error: "there are 'login' and 'api'". Returns `said`. */
+enum { POLICIES_SAID = 512 };
+const char *policies_said(const struct stint_limiter *limiter, char said[POLICIES_SAID]);
+
+/* Says so if another process is making or resizing the table, and has been for a while: whoever
+ * writes to it waits. */
+void tell_lock(const struct arguments *arguments);
 
 /* What an entry is, in a word. */
 const char *entry_kind(const struct stint_entry *entry);

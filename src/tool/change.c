@@ -145,6 +145,8 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
     struct stint_limiter *limiter;
     const char *wrong = NULL;
 
+    if (options->path != NULL)
+        tell_lock(arguments);
     if (stint_open(options, &limiter) != 0)
         return failure(arguments, "%s", reason());
     int error = text == NULL ? 0
@@ -228,6 +230,7 @@ int tool_resize(const struct arguments *arguments) {
     struct stint_options options = options_of(arguments);
 
     options.path = NULL;
+    tell_lock(arguments);
     if (stint_resize(arguments->file, &options) != 0)
         return failure(arguments, "%s", reason());
     return tell_options(arguments);

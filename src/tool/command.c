@@ -38,6 +38,7 @@ static const struct {
     [OPTION_COST] = {"cost", "N", 0, "tokens [1]"},
     [OPTION_LIMIT] = {"limit", "N", 0, "a limit in place of the policy's"},
     [OPTION_PARTIAL] = {"partial", NULL, 0, "take what is left if that is less than the cost"},
+    [OPTION_ADD] = {"add", NULL, 0, "add POLICY, a notation, if it is not there"},
     [OPTION_FULL] = {"full", "WORD", 0, "on a full table: admit, refuse or replace [admit]"},
     [OPTION_NUMBER] = {"number", "N", 'n', "how many keys [10]"},
     [OPTION_BY] = {"by", "WORD", 0, "used: tokens; refused: windows; policy: that refused [used]"},
@@ -275,6 +276,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         return read_count(value, 1, STINT_LIMIT_MAX, &arguments->limit) ? NULL : "1 to 268435456";
     case OPTION_PARTIAL:
         arguments->partial = true;
+        return NULL;
+    case OPTION_ADD:
+        arguments->add = true;
         return NULL;
     case OPTION_FULL:
         word = parse_word(value, fulls, 3);

@@ -33,6 +33,7 @@ enum option_name {
     OPTION_COST,
     OPTION_LIMIT,
     OPTION_PARTIAL,
+    OPTION_ADD,
     OPTION_FULL,
     OPTION_NUMBER,
     OPTION_BY,
@@ -71,7 +72,8 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, id, name, partial, dry_run, prune, no_scan, no_eof, clear;
+    bool json, quiet, hex, hash, address, id, name, partial, add, dry_run, prune, no_scan, no_eof,
+        clear;
     enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;

@@ -8,11 +8,7 @@
 #include "key_form.h"
 #include "report.h"
 
-enum access {
-    READS,
-    WRITES,
-    ADDS, /* a policy that is not there, too */
-};
+enum access { READS, WRITES };
 
 struct decision {
     const struct arguments *arguments;
@@ -126,7 +122,7 @@ static int begin(struct decision *decision, const struct arguments *arguments, e
         (struct decision){.arguments = arguments, .access = access, .rule = STINT_POLICY_INIT};
     int code = attach(arguments, access == READS ? STINT_READ_ONLY : 0, &decision->limiter);
     if (code == EXIT_GOOD)
-        code = attach_policy(arguments, decision->limiter, access == ADDS, &decision->policy);
+        code = attach_policy(arguments, decision->limiter, &decision->policy);
     if (code == EXIT_GOOD)
         code = key_read(arguments, decision->limiter, &decision->key);
     if (code == EXIT_GOOD) {
@@ -169,7 +165,7 @@ static void label(const struct decision *decision) {
 
 int tool_take(const struct arguments *arguments) {
     struct decision decision;
-    int code = begin(&decision, arguments, ADDS);
+    int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)
         return code;
@@ -210,7 +206,7 @@ int tool_charge(const struct arguments *arguments) {
     if (stint_policy_parse(arguments->policy, &policy, NULL) == 0 &&
         (policy.flags & STINT_IN_FLIGHT) != 0)
         return failure(arguments, HELD_BY_NOBODY);
-    int code = begin(&decision, arguments, ADDS);
+    int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)
         return code;
@@ -223,7 +219,7 @@ int tool_charge(const struct arguments *arguments) {
                (decision.verdict.flags & STINT_UNTRACKED) == 0 ? EXIT_GOOD : EXIT_FAILED);
 }
 
-/* What a reset leaves: a limit that was set by hand and refuses everything. Empty: there is none. */
+/* What a reset leaves: a limit that was set by hand and refuses everything; empty: none. */
 static const char *barred(const struct decision *decision, char said[160]) {
     uint32_t limit = 1;
     uint64_t until;

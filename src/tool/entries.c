@@ -29,6 +29,8 @@ struct listing {
 };
 
 static int listing_begin(struct listing *listing, const struct arguments *arguments) {
+    char said[POLICIES_SAID];
+
     *listing = (struct listing){.arguments = arguments};
     int code = attach(arguments, STINT_READ_ONLY, &listing->limiter);
 
@@ -37,8 +39,8 @@ static int listing_begin(struct listing *listing, const struct arguments *argume
     if (arguments->only_policy != NULL) {
         listing->chosen = true;
         if (stint_policy_find(listing->limiter, arguments->only_policy, &listing->policy) != 0) {
-            failure(arguments, "--policy '%s': there is no policy of that name",
-                    arguments->only_policy);
+            failure(arguments, "--policy '%s': there is no policy of that name: %s",
+                    arguments->only_policy, policies_said(listing->limiter, said));
             stint_close(listing->limiter);
             return EXIT_USAGE;
         }
@@ -80,6 +82,13 @@ static void print_override(struct report *report, const struct listing *listing,
     }
 }
 
+/* Whether the key was refused in the window of its count, or its limit refuses it. */
+static bool refused(const struct stint_entry *entry) {
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0)
+        return (entry->flags & STINT_ENTRY_REFUSED) != 0;
+    return (entry->flags & STINT_ENTRY_SHADOW) == 0 && entry->limit == 0;
+}
+
 /* What dump and top say of a key. `known`: the policy and the window are those that are meant. */
 static void print_entry(struct report *report, const struct listing *listing,
                         const struct stint_entry *entry, bool known) {
@@ -106,7 +115,7 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_span(report, "anew_in", entry->end > now ? entry->end - now : 0);
     } else {
         report_count(report, "end", entry->end);
-        report_truth(report, "refused", (entry->flags & STINT_ENTRY_REFUSED) != 0);
+        report_truth(report, "refused", refused(entry));
     }
     report_text(report, "label", entry->label, entry->label_length);
     if (listing->overrides && known)
@@ -341,6 +350,8 @@ static void print_limits(struct report *report, struct listing *listing) {
         else
             report_count(report, "limit", entry->limit);
         report_time(report, "until", entry->end);
+        if (!report_is_text(report))
+            report_truth(report, "refused", refused(entry));
         report_text(report, "label", entry->label, entry->label_length);
         if (!listing->bans)
             report_text(report, "note", entry->note == NULL ? NULL : listing->kept[i].note,

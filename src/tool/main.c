@@ -45,12 +45,12 @@ static const struct command commands[] = {
      .run = tool_take,
      .operands = "FPK",
      .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(PARTIAL) |
-                OPTION(FULL),
+                OPTION(ADD) | OPTION(FULL),
      .failed = EXIT_USAGE,
      .summary = "take tokens of a key: a rate limiter for scripts",
      .about =
          "Takes tokens of a key if they are left. POLICY is the name of one in the table, or a\n"
-         "notation such as 5/hour, which is added if it is not there. A key that is refused for\n"
+         "notation such as 5/hour, which --add adds if it is not there. A key that is refused for\n"
          "the first time in a window leaves its name in a table with room for names."},
     {.name = "peek",
      .run = tool_peek,
@@ -62,7 +62,7 @@ static const struct command commands[] = {
     {.name = "charge",
      .run = tool_charge,
      .operands = "FPK",
-     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(FULL),
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(ADD) | OPTION(FULL),
      .failed = EXIT_FAILED,
      .summary = "take them, left or not",
      .about =

@@ -84,7 +84,7 @@ static int until_check(const struct arguments *arguments, uint64_t now) {
 
 static int override(const struct arguments *arguments, struct stint_limiter *limiter) {
     struct asked asked = {0};
-    int code = attach_policy(arguments, limiter, false, &asked.policy);
+    int code = attach_policy(arguments, limiter, &asked.policy);
 
     if (code == EXIT_GOOD)
         code = key_read(arguments, limiter, &asked.key);

@@ -168,26 +168,45 @@ static void print_room(struct report *report, const char *name, uint64_t taken, 
         report_note(report, "note", note);
 }
 
-/* Why some keys nearly found no slot. The reach never falls, so it is compared with the slots that
+enum { NOTE_SIZE = 256 };
+
+/* Why some keys found no slot, or nearly none. The reach never falls, so it is compared with the slots that
  * were ever used: hashed keys reach so far once half of all slots are. */
-static const char *reach_note(const struct stint_stats *stats) {
-    return stats->used < stats->slots / 4
-               ? "some keys nearly found no slot, in a table that is nearly empty: they are no "
-                 "hashes (stint_key_of, stint_key_of_id), or each is limited by many policies"
-               : "some keys nearly found no slot: see stint resize --entries";
+static const char *reach_note(const struct stint_stats *stats, char note[NOTE_SIZE]) {
+    snprintf(note, NOTE_SIZE, "some keys %sfound no slot%s",
+             stats->untracked + stats->replaced != 0 ? "" : "nearly ",
+             stats->used < stats->slots / 4
+                 ? ", in a table that is nearly empty: they are no hashes (stint_key_of, "
+                   "stint_key_of_id), or each is limited by many policies"
+                 : ": see stint resize --entries");
+    return note;
+}
+
+/* What the table was made for, and what takes it. */
+static const char *entries_note(const struct stint_stats *stats, char note[NOTE_SIZE]) {
+    const uint64_t limits = stats->overrides + stats->banned;
+    char count[32], more[96] = "";
+
+    if (limits != 0)
+        snprintf(more, sizeof(more), ", %s of them overrides and bans, which take one each",
+                 grouped(count, limits));
+    snprintf(note, NOTE_SIZE,
+             "most entries that it was made for are there%s: see stint resize --entries", more);
+    return note;
 }
 
 /* What there is room for, and how much of it is taken. */
 static void print_rooms(struct report *report, const struct stint_stats *stats) {
-    print_room(report, "entries", stats->live, stats->slots / 2,
-               "most entries that it was made for are there: see stint resize --entries");
+    char note[NOTE_SIZE];
+
+    print_room(report, "entries", stats->live, stats->slots / 2, entries_note(stats, note));
     print_room(report, "policy_ids", stats->policy_ids, stats->max_policies,
                "few are left: gone ones are free again once nobody has the table open, or see "
                "stint resize --max-policies");
     if (stats->labels != 0)
         print_room(report, "labels", stats->used_labels, stats->labels,
                    "names of keys make room for others: see stint resize --labels");
-    print_room(report, "reach", stats->reach, stats->max_reach, reach_note(stats));
+    print_room(report, "reach", stats->reach, stats->max_reach, reach_note(stats, note));
     if (report_is_text(report))
         return;
     report_count(report, "max_entries", stats->max_entries);

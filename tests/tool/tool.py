@@ -101,7 +101,7 @@ class Tool(commands.Case):
         """The table, with these policies: name and notation."""
         self.good("make", "--entries", keys, *options, self.table)
         for policy in policies:
-            self.good("take", "--cost=0", self.table, policy, "any")
+            self.good("take", "--add", "--cost=0", self.table, policy, "any")
 
     def used(self, policy, *key):
         return self.json("peek", "--cost=0", self.table, policy, *key)["used"]
@@ -275,21 +275,30 @@ class Usage(Tool):
             self.fails(2, "has no policy of the name '5/hour'", command, self.table, "5/hour", "k")
             self.fails(2, "has other numbers", command, self.table, "8/d name=p", "k")
         for command in "take", "charge":
-            self.fails(2, "another limit", command, self.table, "8/d name=p", "k")
+            self.fails(2, "another limit", command, "--add", self.table, "8/d name=p", "k")
+            self.fails(2, "has other numbers", command, self.table, "8/d name=p", "k")
+            self.fails(2, "has no policy of the name '5/hour': there is 'p'. --add adds it", command, self.table, "5/hour", "k")
+        self.assertEqual(self.policies(), {"p": "9/day"})
         self.good("peek", self.table, "9/d name=p", "k")
         for unnamed in (f"7/{366 * 24 * 60}min", "7/year", "8/month start=2024-01-15T05:00:00+02:00", "3/h start=first",
                         "6/h ban=10m"):
-            self.good("take", self.table, unnamed, "k")
+            self.good("take", "--add", self.table, unnamed, "k")
             self.assertIn("1 of", self.good("peek", "--cost=0", self.table, unnamed, "k"))
         self.good("take", self.table, "9 per day name=p", "k")
         self.good("reset", self.table, "6/h ban=10m", "k")
         self.good("override", "--for=1h", self.table, "6/h ban=10m", "k", "9")
         self.fails(2, "has no policy of the name '5/hour'", "override", "--for=1h", self.table, "5/h overrides", "k", "9")
         for command in "top", "overrides", "bans", "dump":
-            self.fails(2, "there is no policy of that name", command, self.table, "--policy=none")
+            self.fails(2, "there is no policy of that name: there is 'p', '7/366 days', '7/year', ", command,
+                       self.table, "--policy=none")
+        for number in range(4):
+            self.good("take", "--add", self.table, f"1/d name=n{number}", "k")
+        for command in (["peek"], ["override", "--for=1h"]):
+            self.fails(2, "(there is 'p', ", *command, self.table, "none", "k", "1")
+            self.assertIn("'n1', and 2 more)", stint(*command, self.table, "none", "k", "1")[2])
         # Of a policy that is right, what has no room is no wrong usage.
-        self.good("resize", "--max-policies=7", self.table)
-        self.fails(1, "--max-policies", "charge", self.table, "1/h", "k")
+        self.good("resize", "--max-policies=11", self.table)
+        self.fails(1, "--max-policies", "charge", "--add", self.table, "1/h", "k")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_output_that_cannot_be_written(self):
@@ -492,10 +501,10 @@ class Deciding(Tool):
     def test_notation(self):
         """A policy that is not there is added by who writes; its name is found from then on."""
         self.make()
-        self.assertIn("1 of 5 used", self.good("take", self.table, f"5/{YEAR}", "k"))
+        self.assertIn("1 of 5 used", self.good("take", "--add", self.table, f"5/{YEAR}", "k"))
         self.assertIn("2 of 5 used", self.good("take", self.table, f"5 per {YEAR}", "k"))
         self.assertIn("3 of 5 used", self.good("take", self.table, "5/366 days", "k"))
-        self.good("charge", self.table, f"6/{YEAR} name=six", "k")
+        self.good("charge", "--add", self.table, f"6/{YEAR} name=six", "k")
         self.assertEqual(list(self.policies()), ["5/366 days", "six"])
 
     def test_shadow(self):
@@ -806,7 +815,7 @@ class Looking(Tool):
         def users():
             return [row["process"] for row in self.json("status", "--interval=0", self.table)["removed"]]
         self.assertEqual(users(), [])
-        self.good("take", self.table, f"1/{YEAR}", "k")
+        self.good("take", "--add", self.table, f"1/{YEAR}", "k")
         os.unlink(self.table)
         users_of_it = sorted(server.process.pid for server in servers[:2])
         note = "Note: a table that was removed from here is still in use, by process {}, {}: restart them\n".format(*users_of_it)
@@ -833,7 +842,7 @@ class Looking(Tool):
         Server(self, self.table).ask("fill", "p", 7600)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Entries +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
-        self.assertIn("see stint resize --entries", out)
+        self.assertIn("most entries that it was made for are there: see stint resize --entries", out)
         self.assertRegex(out, r"(?m)^Reach +\[[#.]{40}\] \d+\.\d%, [1-9]\d* of 23$")
 
     def test_keys_that_are_no_hashes(self):
@@ -842,11 +851,27 @@ class Looking(Tool):
         server = Server(self, self.table)
         server.ask("fill", "p", 2000)
         self.assertNotIn("Note", self.good("status", "--interval=0", self.table))
-        for number in range(1, 97):
+        for number in range(1, 85):
             server.ask("take", "p", f"{number:016x}", 1)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Reach +\[#{34,40}\.*\] ")
-        self.assertIn("they are no hashes", out)
+        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes", out)
+        for number in range(85, 130):
+            server.ask("take", "p", f"{number:016x}", 1)
+        self.assertIn("some keys found no slot, in a table that is nearly empty: they are no hashes",
+                      self.good("status", "--interval=0", self.table))
+
+    def test_sizing_with_bans(self):
+        """An override takes an entry, and so does a ban."""
+        self.make(f"9/{YEAR} overrides name=p", keys="1k")
+        room = self.json("status", "--interval=0", self.table)["slots"] // 2
+        server = Server(self, self.table)
+        server.ask("fill", "p", room * 9 // 10)
+        self.assertIn("for are there: see", self.good("status", "--interval=0", self.table))
+        for key in "a", "b":
+            self.good("override", "-q", "--for=1h", self.table, "p", key, "1")
+        self.assertIn("for are there, 2 of them overrides and bans, which take one each: see",
+                      self.good("status", "--interval=0", self.table))
 
     def test_room_for_policies_and_names(self):
         """Ids of replaced and removed policies are told, and are back once nobody had the table open."""
@@ -1048,10 +1073,12 @@ class Looking(Tool):
         self.assertRegex(self.good("status", "--interval=0", self.table), r"(?m)^Overrides +2\nBanned +2$")
         self.assertIn("  overrides 2  banned 2", self.good("watch", "--interval=.01", "--count=1", self.table))
         rows = self.rows()
-        self.assertEqual(sorted((row["policy"], row["kind"], row["used"], row["own_limit"]) for row in rows),
-                         [("b", "ban", 0, 0), ("b", "count", 1, 0), ("b", "override", 0, 7),
-                          ("o", "count", 1, 0), ("o", "override", 0, 0),
-                          ("s", "count", 1, 0), ("s", "shadow ban", 0, 0)])
+        self.assertEqual(sorted((row["policy"], row["kind"], row["used"], row["own_limit"], row["refused"]) for row in rows),
+                         [("b", "ban", 0, 0, True), ("b", "count", 1, 0, True), ("b", "override", 0, 7, False),
+                          ("o", "count", 1, 0, False), ("o", "override", 0, 0, True),
+                          ("s", "count", 1, 0, True), ("s", "shadow ban", 0, 0, False)])
+        self.assertEqual([[row["refused"] for row in self.json(command, self.table)[command]]
+                          for command in ("bans", "overrides")], [[True, False], [True, False]])
         self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban={YEAR} name=s\n")
         kinds = [row["kind"] for row in self.rows("--policy=s")]
         self.assertNotIn("shadow ban", kinds)
@@ -1233,7 +1260,7 @@ class Hostile(Tool):
     def test_names_of_policies(self):
         self.make()
         hostile = f'1/{YEAR} name="a\\"b\\\\c {{}} <x>"'
-        self.good("take", self.table, hostile, "k")
+        self.good("take", "--add", self.table, hostile, "k")
         self.assertEqual(list(self.policies()), ['a"b\\c {} <x>'])
         self.assertEqual(self.json("take", self.table, 'a"b\\c {} <x>', "k", code=1)["policy"],
                          'a"b\\c {} <x>')
@@ -1302,7 +1329,7 @@ class Changing(Tool):
         status = self.json("status", "--interval=0", self.table)
         self.assertEqual(status["shards"], 4)
         self.assertGreaterEqual(status["slots"], 10000)
-        self.good("take", self.table, f"1/{YEAR}", "k")
+        self.good("take", "--add", self.table, f"1/{YEAR}", "k")
         self.assertEqual(self.good("make", "--entries=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table),
                          "the table was there already, and stays as it is\n")
         self.good("take", self.table, f"1/{YEAR}", "k", code=1)
@@ -1449,6 +1476,26 @@ class Changing(Tool):
         self.assertEqual(os.listdir(self.directory), ["table"])
 
 
+class Waiting(Tool):
+    def test_a_lock(self):
+        """What waits for a lock says so, with the process that has it, and goes on; what is quick says nothing."""
+        self.make("9/d name=p overrides")
+        with open(self.table, "rb") as held:
+            for command in (["take", self.table, "p", "k"], ["override", "-q", "--for=1h", self.table, "p", "k", "1"],
+                            ["make", "--entries=1000", self.table]):
+                fcntl.flock(held, fcntl.LOCK_EX)
+                waiting = subprocess.Popen([STINT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(waiting.stderr.readline(), f"stint {command[0]}: {self.table}: process {os.getpid()} has the "
+                                 "lock: it makes or resizes the table. Waiting for it, for 10 s at most\n")
+                fcntl.flock(held, fcntl.LOCK_UN)
+                self.assertEqual(waiting.communicate(timeout=30)[1], "")
+                self.assertEqual(waiting.returncode, 0)
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.good("peek", self.table, "p", "k", code=1) # who only reads takes no lock
+            fcntl.flock(held, fcntl.LOCK_SH)
+            self.good("override", "--clear", self.table, "p", "k")
+
+
 class Documents(Tool):
     """The man page and the completion know all commands and options."""
 
@@ -1515,7 +1562,8 @@ class Killed(Tool):
                 yield None, done
                 return
             yield stop, done
-            stop += self.STEP
+            # These ask the system of each process, which takes thousands of calls.
+            stop += self.STEP * (10 if arguments[0] in ("status", "watch") else 1)
 
     def loaded(self, *policies):
         """A table that two processes load with two threads each."""
@@ -1552,7 +1600,7 @@ class Killed(Tool):
         """Those that reset, charge, add policies and look: the servers and the next command go on."""
         self.loaded(f"100M/{YEAR} name=load")
         for command in (["charge", self.table, "load", "load-1"], ["reset", self.table, "load", "load-2"],
-                        ["take", self.table, "1000/s name=added", "k"],
+                        ["take", "--add", self.table, "1000/s name=added", "k"],
                         ["take", "--limit=1", self.table, "load", "load-0"],
                         *([*look, self.table] for look in LOOKS)):
             code = None
@@ -1568,7 +1616,7 @@ class Killed(Tool):
         """There is a whole table, or none, and nothing beside it."""
         for stop, _ in self.deaths("make", "--entries=1000", "--labels=10", self.table):
             if os.path.exists(self.table):
-                self.good("take", self.table, f"1/{YEAR}", "k")
+                self.good("take", "--add", self.table, f"1/{YEAR}", "k")
             self.assertLessEqual(set(os.listdir(self.directory)), {"table"})
             if stop is not None and os.path.exists(self.table):
                 os.unlink(self.table)
