@@ -7,6 +7,7 @@
 
 #include "attach.h"
 #include "common.h"
+#include "plan.h"
 #include "report.h"
 
 static struct stint_options options_of(const struct arguments *arguments) {
@@ -60,8 +61,61 @@ static void note_policy(void *context, const struct stint_change *change) {
 
 struct told {
     struct report *report;
-    bool removes; /* a policy */
+    bool removes;            /* a policy */
+    const struct plan *plan; /* of a dry run; else NULL */
 };
+
+/* Tells programs what a change ends. */
+static void tell_ends(struct report *report, const struct planned *planned) {
+    static const struct planned nothing;
+
+    planned = planned == NULL ? &nothing : planned;
+    report_count(report, "ends_counts", planned->counts);
+    report_count(report, "ends_overrides", planned->overrides);
+    report_count(report, "ends_bans", planned->bans);
+}
+
+static void put_name(FILE *out, const struct stint_policy *policy) {
+    char name[2 * STINT_NAME_SIZE];
+
+    fprintf(out, "'%s'", printable(name, sizeof(name), policy->name, strlen(policy->name)));
+}
+
+/* Tells people what all changes end, and which policies they leave as they are. */
+static void tell_plan(FILE *out, const struct plan *plan) {
+    size_t unnamed = 0;
+    char a[32], b[32], c[32];
+
+    for (uint32_t id = 0; id < plan->policies.count; id++) {
+        const struct planned *of = &plan->of[id];
+        if (of->counts + of->overrides + of->bans == 0)
+            continue;
+        fputs("\nOf ", out);
+        put_name(out, &plan->policies.of[id].policy);
+        fprintf(out, " end: %s counts, %s overrides, %s bans.\n", grouped(a, of->counts),
+                grouped(b, of->overrides), grouped(c, of->bans));
+    }
+    for (uint32_t id = 0; id < plan->policies.count; id++) {
+        if (policies_at(&plan->policies, id) == NULL || plan->of[id].named)
+            continue;
+        fputs(unnamed++ == 0 ? "\nNot in the text, and left as they are: " : ", ", out);
+        put_name(out, &plan->policies.of[id].policy);
+    }
+    if (unnamed != 0)
+        fputs(" (--prune removes them)\n", out);
+}
+
+/* Tells programs which policies are left as they are. */
+static void tell_unnamed(struct report *report, const struct plan *plan) {
+    report_table(report, "not_named");
+    for (uint32_t id = 0; id < plan->policies.count; id++)
+        if (policies_at(&plan->policies, id) != NULL && !plan->of[id].named) {
+            report_row(report);
+            report_text(report, "name", plan->policies.of[id].policy.name,
+                        strlen(plan->policies.of[id].policy.name));
+        }
+    report_table_end(report);
+}
 
 /* People are told of what is not as it was; programs of all. */
 static void tell_change(void *context, const struct stint_change *change) {
@@ -88,6 +142,8 @@ static void tell_change(void *context, const struct stint_change *change) {
     report_count(report, "decided", change->decided);
     report_text(report, "policy", change->text, change->text == NULL ? 0 : strlen(change->text));
     report_text(report, "was", change->was, change->was == NULL ? 0 : strlen(change->was));
+    if (told->plan != NULL && !report_is_text(report))
+        tell_ends(report, plan_of(told->plan, change->name));
 }
 
 /* Applies a text, and says what changed, if that is all that could. */
@@ -97,12 +153,15 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
                      (arguments->prune ? (uint32_t)STINT_PRUNE : 0);
     const char *wrong = NULL;
     struct report report;
-    struct told told = {.report = &report};
+    struct plan plan = {.of = NULL};
+    struct told told = {.report = &report, .plan = arguments->dry_run ? &plan : NULL};
     char *said;
     size_t size;
     FILE *out = must_have(open_memstream(&said, &size));
     int code = EXIT_GOOD;
 
+    if (arguments->dry_run)
+        (void)plan_make(&plan, limiter, text, flags); /* what is wrong, the next says */
     report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
     report_table(&report, "changes");
     int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &told);
@@ -115,7 +174,12 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
         fputs("\nServers that ask by the id of a removed policy are refused.\n", out);
     if (!report_is_text(&report))
         report_truth(&report, "dry_run", arguments->dry_run);
+    if (arguments->dry_run && report_is_text(&report))
+        tell_plan(out, &plan);
+    else if (arguments->dry_run)
+        tell_unnamed(&report, &plan);
     report_end(&report);
+    plan_free(&plan);
     fclose(out);
     if (error == 0 && (fwrite(said, 1, size, stdout) != size || !all_written()))
         code = failure(arguments, "the changes cannot be written");

@@ -7,6 +7,7 @@
 
 #include <stint.h>
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,6 +44,9 @@ static const struct {
     [OPTION_NUMBER] = {"number", "N", 'n', "how many keys [10]"},
     [OPTION_BY] = {"by", "WORD", 0, "used: tokens; refused: windows; policy: that refused [used]"},
     [OPTION_POLICY] = {"policy", "NAME", 0, "only keys under this policy"},
+    [OPTION_PREFIX] = {"prefix", "NETWORK", 0,
+                       "only keys whose name is an address in it: 192.0.2.0/24"},
+    [OPTION_BANNED] = {"banned", NULL, 0, "all keys that are banned; POLICY and KEYs are left out"},
     [OPTION_INTERVAL] = {"interval", "SECONDS", 0, "between two looks [1]"},
     [OPTION_COUNT] = {"count", "N", 0, "how many looks; 0: without end [0]"},
     [OPTION_ENTRIES] = {"entries", "N", 0,
@@ -136,6 +140,33 @@ static bool read_prefixes(const char *text, struct arguments *arguments) {
     arguments->prefix4 = values[0];
     arguments->prefix6 = values[1];
     return *end == '\0';
+}
+
+unsigned address_bytes(const char *text, unsigned char bytes[16]) {
+    static const unsigned char mapped[12] = {[10] = 0xFF, 0xFF};
+
+    memcpy(bytes, mapped, sizeof(mapped));
+    return inet_pton(AF_INET, text, bytes + sizeof(mapped)) == 1 ? 32
+           : inet_pton(AF_INET6, text, bytes) == 1               ? 128
+                                                                 : 0;
+}
+
+/* ADDRESS/BITS, or an address. */
+static bool read_network(const char *text, struct network *network) {
+    char address[64];
+    const size_t length = strcspn(text, "/");
+    uint64_t bits;
+
+    if (length >= sizeof(address))
+        return false;
+    memcpy(address, text, length);
+    address[length] = '\0';
+    const unsigned most = address_bytes(address, network->bytes);
+    bits = most;
+    if (most == 0 || (text[length] == '/' && !parse_count(text + length + 1, 0, most, &bits)))
+        return false;
+    network->bits = (unsigned)bits + 128 - most;
+    return true;
 }
 
 static bool read_seconds(const char *text, uint64_t *ns) {
@@ -292,6 +323,14 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         return word < 3 ? NULL : "used, refused or policy";
     case OPTION_POLICY:
         arguments->only_policy = value;
+        return NULL;
+    case OPTION_PREFIX:
+        arguments->in_network = true;
+        return read_network(value, &arguments->network)
+                   ? NULL
+                   : "a network such as 192.0.2.0/24 or 2001:db8::/32";
+    case OPTION_BANNED:
+        arguments->banned = true;
         return NULL;
     case OPTION_INTERVAL:
         return read_seconds(value, &arguments->interval_ns) ? NULL : "seconds, such as 0.5";
@@ -509,7 +548,7 @@ int command_read(const struct command *command, int argc, char **argv,
             if (code != EXIT_GOOD)
                 return code;
         }
-        if (*operand == '\0')
+        if (*operand == '\0' || (arguments->banned && *operand != 'F'))
             break;
         if (optind == argc)
             return usage_error(command->name, "%s is missing", operand_name(*operand));

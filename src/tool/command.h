@@ -38,6 +38,8 @@ enum option_name {
     OPTION_NUMBER,
     OPTION_BY,
     OPTION_POLICY,
+    OPTION_PREFIX,
+    OPTION_BANNED,
     OPTION_INTERVAL,
     OPTION_COUNT,
     OPTION_ENTRIES,
@@ -72,10 +74,15 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, id, name, partial, add, dry_run, prune, no_scan, no_eof,
-        clear;
+    bool json, quiet, banned, hex, hash, address, id, name, partial, add, dry_run, prune, no_scan,
+        no_eof, clear;
     enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
+    struct network {             /* --prefix */
+        unsigned char bytes[16]; /* IPv4 as IPv6 has it */
+        unsigned bits;
+    } network;
+    bool in_network;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_entries, number, count, interval_ns;
     uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
@@ -103,11 +110,15 @@ int tool_top(const struct arguments *arguments); /* entries.c */
 int top_print(const struct arguments *arguments, FILE *out);
 int tool_overrides(const struct arguments *arguments);
 int tool_bans(const struct arguments *arguments);
+int reset_banned(const struct arguments *arguments);
 int tool_dump(const struct arguments *arguments);
 int tool_key(const struct arguments *arguments);  /* key.c */
 int tool_make(const struct arguments *arguments); /* change.c */
 int tool_apply(const struct arguments *arguments);
 int tool_resize(const struct arguments *arguments);
+
+/* Reads an address into the bytes that a network has. Returns its bits; 0: it is none. */
+unsigned address_bytes(const char *text, unsigned char bytes[16]);
 
 /* Prints "stint COMMAND: MESSAGE" to stderr, safely. Returns the command's exit code of failure. */
 int failure(const struct arguments *arguments, const char *format, ...)

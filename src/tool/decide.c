@@ -252,6 +252,11 @@ static int nothing(const struct decision *decision) {
 int tool_reset(const struct arguments *arguments) {
     struct decision decision;
     char by_hand[160];
+
+    if (arguments->banned)
+        return reset_banned(arguments);
+    if (arguments->only_policy != NULL || arguments->in_network)
+        return usage_error(arguments->command->name, "--policy and --prefix go with --banned");
     int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)

@@ -25,14 +25,16 @@ struct listing {
     /* What is listed; of top the first of those so far, and others. */
     struct kept *kept;
     size_t count, room;
-    bool bans; /* of overrides and bans, which are meant */
+    bool bans;        /* of overrides and bans, which are meant */
+    uint64_t unnamed; /* of those: keys without a name, of which --prefix tells nothing */
 };
 
-static int listing_begin(struct listing *listing, const struct arguments *arguments) {
+static int listing_begin(struct listing *listing, const struct arguments *arguments,
+                         uint32_t flags) {
     char said[POLICIES_SAID];
 
     *listing = (struct listing){.arguments = arguments};
-    int code = attach(arguments, STINT_READ_ONLY, &listing->limiter);
+    int code = attach(arguments, flags, &listing->limiter);
 
     if (code != EXIT_GOOD)
         return code;
@@ -143,7 +145,7 @@ static bool dump_entry(void *context, const struct stint_entry *entry) {
 int tool_dump(const struct arguments *arguments) {
     enum { BUFFER = 1 << 16 };
     struct listing listing;
-    int code = listing_begin(&listing, arguments);
+    int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
 
     if (code != EXIT_GOOD)
         return code;
@@ -289,7 +291,7 @@ static void print_top(struct report *report, struct listing *listing) {
 int top_print(const struct arguments *arguments, FILE *out) {
     struct listing listing;
     struct report report;
-    int code = listing_begin(&listing, arguments);
+    int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
 
     if (code != EXIT_GOOD)
         return code;
@@ -317,11 +319,33 @@ int tool_top(const struct arguments *arguments) {
 
 /* ---- Overrides and bans ---- */
 
+/* Whether a name, or its first part, is an address in the network, or a network in it. */
+static bool in_network(const struct network *network, const char *label, size_t length) {
+    unsigned char bytes[16];
+    char text[STINT_LABEL_SIZE + 1];
+    unsigned i = 0;
+
+    memcpy(text, label, length);
+    text[length] = '\0';
+    text[strcspn(text, " /")] = '\0';
+    if (address_bytes(text, bytes) == 0)
+        return false;
+    while (i < network->bits && (((bytes[i / 8] ^ network->bytes[i / 8]) >> (7 - i % 8)) & 1) == 0)
+        i++;
+    return i == network->bits;
+}
+
 static bool limit_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
+    const struct arguments *arguments = listing->arguments;
 
-    if (wanted(listing, entry) && (entry->flags & STINT_ENTRY_OVERRIDE) != 0 &&
-        ((entry->flags & STINT_ENTRY_BAN) != 0) == listing->bans)
+    if (!wanted(listing, entry) || (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ||
+        ((entry->flags & STINT_ENTRY_BAN) != 0) != listing->bans)
+        return true;
+    if (arguments->in_network && entry->label == NULL)
+        listing->unnamed++;
+    else if (!arguments->in_network ||
+             in_network(&arguments->network, entry->label, entry->label_length))
         keep(listing, entry, entry->end);
     return true;
 }
@@ -360,26 +384,83 @@ static void print_limits(struct report *report, struct listing *listing) {
     report_table_end(report);
 }
 
+/* What of the table is meant: overrides or bans. Returns the exit code, which is that of failure if
+ * --prefix could not tell of any. */
+static int limits_find(struct listing *listing) {
+    char count[32];
+
+    if (stint_each(listing->limiter, limit_entry, listing) != 0)
+        return failure(listing->arguments, "%s", reason());
+    if (listing->count == 0 && listing->unnamed != 0)
+        return failure(listing->arguments,
+                       "--prefix goes by names, and the table has none of %s such keys (see stint "
+                       "resize --labels)",
+                       grouped(count, listing->unnamed));
+    if (listing->count != 0)
+        qsort(listing->kept, listing->count, sizeof(*listing->kept), by_end);
+    return EXIT_GOOD;
+}
+
+static void print_unnamed(struct report *report, const struct listing *listing) {
+    char count[32];
+
+    if (!report_is_text(report))
+        report_count(report, "unnamed", listing->unnamed);
+    else if (listing->unnamed != 0)
+        fprintf(report->out, "%s more have no name, by which --prefix goes\n",
+                grouped(count, listing->unnamed));
+}
+
 static int limits(const struct arguments *arguments, bool bans) {
     struct listing listing;
     struct report report;
-    int code = listing_begin(&listing, arguments);
+    int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
 
     if (code != EXIT_GOOD)
         return code;
     listing.bans = bans;
-    if (stint_each(listing.limiter, limit_entry, &listing) != 0)
-        code = failure(arguments, "%s", reason());
+    code = limits_find(&listing);
     if (code == EXIT_GOOD) {
-        if (listing.count != 0)
-            qsort(listing.kept, listing.count, sizeof(*listing.kept), by_end);
         report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
         print_limits(&report, &listing);
-        report_end(&report);
         if (listing.count == 0 && !arguments->json)
             puts(bans ? "no key is banned" : "no key has a limit of its own");
+        print_unnamed(&report, &listing);
+        report_end(&report);
         if (!all_written())
             code = failure(arguments, "the keys cannot be written");
+    }
+    listing_end(&listing);
+    return code;
+}
+
+/* stint reset --banned. */
+int reset_banned(const struct arguments *arguments) {
+    struct listing listing;
+    struct report report;
+    uint64_t count = 0;
+    int code;
+
+    if (arguments->hex || arguments->hash || arguments->address || arguments->id || arguments->name)
+        return usage_error(arguments->command->name,
+                           "--banned goes without KEYs, and without what says what they are");
+    code = listing_begin(&listing, arguments, 0);
+    if (code != EXIT_GOOD)
+        return code;
+    listing.bans = true;
+    code = limits_find(&listing);
+    for (size_t i = 0; i < listing.count; i++)
+        count +=
+            stint_reset(listing.limiter, listing.kept[i].entry.policy, listing.kept[i].entry.key);
+    if (code == EXIT_GOOD && count == 0)
+        code = failure(arguments, "no key is banned");
+    if (code == EXIT_GOOD && !arguments->quiet) {
+        report_begin(&report, stdout, arguments->json ? REPORT_LINE : REPORT_TEXT);
+        report_count(&report, arguments->json ? "reset" : "bans_lifted", count);
+        print_unnamed(&report, &listing);
+        report_end(&report);
+        if (!all_written())
+            code = failure(arguments, "the answer cannot be written");
     }
     listing_end(&listing);
     return code;

@@ -170,8 +170,8 @@ static void print_room(struct report *report, const char *name, uint64_t taken, 
 
 enum { NOTE_SIZE = 256 };
 
-/* Why some keys found no slot, or nearly none. The reach never falls, so it is compared with the slots that
- * were ever used: hashed keys reach so far once half of all slots are. */
+/* Why some keys found no slot, or nearly none. The reach never falls, so it is compared with the
+ * slots that were ever used: hashed keys reach so far once half of all slots are. */
 static const char *reach_note(const struct stint_stats *stats, char note[NOTE_SIZE]) {
     snprintf(note, NOTE_SIZE, "some keys %sfound no slot%s",
              stats->untracked + stats->replaced != 0 ? "" : "nearly ",

@@ -83,7 +83,7 @@ static bool has_mapped(const struct line *table, const char *process, bool *writ
 /* ---- Tables that were there ----
  *
  * The link of a file that has no name any more is "PATH (deleted)". That of a table's maker is
- * always "DIRECTORY/#INODE (deleted)": it was made without a name, and which it had is not known. */
+ * always "DIRECTORY/#INODE (deleted)": it was made without a name; which it had is not known. */
 
 #define DELETED " (deleted)"
 

@@ -1214,6 +1214,66 @@ class Looking(Tool):
         self.assertIn("there is no table", watch.stderr.read())
 
 
+class Many(Tool):
+    """What is done to many keys at once."""
+
+    NAMES = "192.0.2.7", "192.0.2.8", "198.51.100.1 /login", "192.0.3.0/24", "2001:db8::1", "2001:db8:1::2", "alice", \
+        "::ffff:192.0.2.9"
+
+    def setUp(self):
+        super().setUp()
+        self.make(f"1/{YEAR} ban=9h name=login", f"1/{YEAR} ban=9h name=other", options=("--labels=100",))
+        for name, policy in (*((name, "login") for name in self.NAMES), ("192.0.2.8", "other"), ("bob", "other")):
+            for _ in range(2):
+                stint("take", "-q", self.table, policy, name)
+        for name in "192.0.2.7", "alice", "never":
+            self.good("override", "-q", "--for=1h", self.table, "other", name, "5")
+
+    def names(self, command, *options):
+        told = self.json(command, *options, self.table)
+        return [(row["policy"], row["label"]) for row in told[command]], told["unnamed"]
+
+    def test_prefix(self):
+        """Names that are addresses, or begin with one, in a network; it says of how many it cannot tell."""
+        of = {network: {("login", name) for name in names} for network, names in (
+            ("192.0.2.0/24", ("192.0.2.7", "192.0.2.8", "::ffff:192.0.2.9")), ("192.0.2.7", ("192.0.2.7",)),
+            ("192.0.2.6/31", ("192.0.2.7",)), ("198.51.100.0/30", ("198.51.100.1 /login",)),
+            ("192.0.3.0/25", ("192.0.3.0/24",)), ("2001:db8::/47", ("2001:db8::1", "2001:db8:1::2")),
+            ("2001:db8::/48", ("2001:db8::1",)), ("2001:db8::1", ("2001:db8::1",)), ("203.0.113.0/24", ()),
+            ("0.0.0.0/0", (name for name in self.NAMES if "." in name)),
+            ("::/0", (name for name in self.NAMES if "a" != name[0])))}
+        for network, names in of.items():
+            found, unnamed = self.names("bans", f"--prefix={network}", "--policy=login")
+            self.assertEqual((set(found), unnamed), (names, 0), network)
+        self.assertEqual(self.names("bans", "--prefix=192.0.2.8/32")[0], [("login", "192.0.2.8"), ("other", "192.0.2.8")])
+        self.assertEqual(self.names("overrides", "--prefix=192.0.2.0/24"), ([("other", "192.0.2.7")], 1))
+        self.assertIn("1 more have no name, by which --prefix goes\n",
+                      self.good("overrides", "--prefix=192.0.2.0/24", self.table))
+        self.good("override", "--clear", self.table, "other", "192.0.2.7")
+        self.good("override", "--clear", self.table, "other", "alice")
+        self.fails(1, "--prefix goes by names, and the table has none of 1 such keys", "overrides", "--prefix=::/0", self.table)
+        self.assertEqual(self.good("bans", "--prefix=203.0.113.0/24", self.table), "no key is banned\n")
+        for wrong in "", "192.0.2.0/33", "192.0.2/24", "2001:db8::/129", "192.0.2.0/", "192.0.2.0/2k", "host/8", "/8":
+            self.fails(2, f"--prefix '{wrong}': not a network such as", "bans", f"--prefix={wrong}", self.table)
+
+    def test_reset_of_all_that_are_banned(self):
+        for command, message in ((["--policy=login", self.table, "login", "alice"], "--policy and --prefix go with --banned"),
+                                 (["--banned", self.table, "login"], "'login' is one operand too many"),
+                                 (["--banned", "--hex", self.table], "--banned goes without KEYs"),
+                                 (["--banned", "--policy=none", self.table], "there is 'login', 'other'")):
+            self.fails(2, message, "reset", *command)
+        self.assertEqual(self.json("reset", "--banned", "--prefix=192.0.2.8", "--policy=other", self.table),
+                         {"reset": 1, "unnamed": 0})
+        self.good("take", self.table, "other", "192.0.2.8")
+        self.good("take", self.table, "login", "192.0.2.8", code=1)
+        self.assertRegex(self.good("reset", self.table, "--banned", "--policy", "login"), r"^Bans lifted +8\n$")
+        self.assertEqual(self.names("bans")[0], [("other", "bob")])
+        self.fails(1, "no key is banned", "reset", "--banned", "--policy=login", self.table)
+        self.assertEqual(self.good("reset", "-q", "--banned", self.table), "")
+        self.assertEqual(self.names("bans")[0], [])
+        self.assertEqual(len(self.names("overrides")[0]), 3) # what was set by hand stays
+
+
 class Hostile(Tool):
     """What others wrote is no command to a terminal, and breaks no JSON."""
 
@@ -1393,6 +1453,52 @@ class Changing(Tool):
         self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
         self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
 
+    KINDS = {"counts": "count", "overrides": "override", "bans": "ban", "shadow": "shadow ban"}
+
+    def alive(self):
+        """What is in force of the policy p: how many rows of each kind a dump has."""
+        kinds = [row["kind"] for row in self.rows() if row["policy"] == "p"]
+        return {name: kinds.count(kind) for name, kind in self.KINDS.items()}
+
+    def test_what_a_change_ends(self):
+        """A dry run tells as much as the change then does."""
+        befores = f"1/{YEAR} overrides", f"1/{YEAR} ban=9h", f"1/{YEAR} ban=9h shadow", f"1/{YEAR}"
+        afters = (f"2/{YEAR} overrides", f"2/{YEAR} ban=9h", f"2/{YEAR} ban=1h", f"2/{YEAR} ban=9h shadow", f"2/{YEAR}",
+                  "9/day overrides", "9/day ban=9h", "9/day ban=1h", "9/day ban=9h shadow", "9/day", None)
+        ended = collections.Counter()
+        for before, after in itertools.product(befores, afters):
+            with self.subTest(before=before, after=after):
+                table = self.table = self.path(f"{befores.index(before)}-{afters.index(after)}")
+                self.make(f"{before} name=p", "1/d name=other")
+                for key in "ab":
+                    for _ in range(2):
+                        stint("take", "-q", table, "p", key)
+                    self.good("take", "-q", table, "other", key)
+                if before != f"1/{YEAR}":
+                    for key in "cde":
+                        self.good("override", "-q", "--for=5h", table, "p", key, "7")
+                alive = self.alive()
+                text = f"{after} name=p\n" if after else "3/d name=new\n"
+                dry = json.loads(stint("apply", "--json", "--dry-run", "--prune", table, "-", stdin=text)[1])
+                [change] = [change for change in dry["changes"] if change["name"] == "p"]
+                said = stint("apply", "--dry-run", "--prune", table, "-", stdin=text)[1]
+                self.assertEqual(self.alive(), alive)
+                self.assertEqual(stint("apply", "--prune", table, "-", stdin=text)[0], 0)
+                left = self.alive()
+                ends = [change[f"ends_{name}"] for name in ("counts", "overrides", "bans")]
+                self.assertEqual(ends, [alive["counts"] - left["counts"], alive["overrides"] - left["overrides"],
+                                        alive["bans"] + alive["shadow"] - left["bans"] - left["shadow"]], (alive, left))
+                self.assertEqual("\nOf 'p' end: {} counts, {} overrides, {} bans.\n".format(*ends) in said, any(ends))
+                self.assertIn("\nOf 'other' end: 2 counts, 0 overrides, 0 bans.\n", said)
+                ended.update(dict(zip(("counts", "overrides", "bans"), ends)))
+        self.assertTrue(all(ended.values()) and len(ended) == 3, ended)
+        self.assertEqual(dry["not_named"], [])
+        dry = self.json("apply", "--dry-run", table, "-", stdin="1/s name=third\n")
+        self.assertEqual([row["name"] for row in dry["not_named"]], ["new"])
+        self.assertIn("\nNot in the text, and left as they are: 'new' (--prune removes them)\n",
+                      self.good("apply", "--dry-run", table, "-", stdin="1/s name=third\n"))
+        self.assertNotIn("not_named", self.json("apply", table, "-", stdin="1/s name=third\n"))
+
     def test_a_wrong_text_changes_nothing(self):
         self.make("9/d name=p")
         before = Path(self.table).read_bytes()
@@ -1507,7 +1613,8 @@ class Documents(Tool):
         page = (SOURCE / "src" / "tool" / "stint.1").read_text()
         synopsis = page.split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
         commands_ = re.findall(r"^\.Nm\n\.Cm (\w+)\n((?:(?!\.Nm).*\n)*)", synopsis, re.MULTILINE)
-        self.assertEqual([name for name, _ in commands_], COMMANDS)
+        self.assertEqual(list(dict.fromkeys(name for name, _ in commands_)), COMMANDS)
+        commands_ = [(name, "".join(shown for other, shown in commands_ if other == name)) for name in COMMANDS]
         words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address", "id", "name"],
                  "Ar options": ["key", "time", "format", "top"]}
         for command, shown in commands_:
@@ -1515,7 +1622,7 @@ class Documents(Tool):
             options = [option for word in re.findall(r"Fl [\w-]+|Ar keys$|Ar options$", shown.replace(" | ", "\n"),
                                                      re.MULTILINE)
                        for option in words.get(word, [word.removeprefix("Fl -")])]
-            self.assertEqual(sorted(options), sorted(set(self.options(command)) - {"help"}), command)
+            self.assertEqual(sorted(set(options)), sorted(set(self.options(command)) - {"help"}), command)
         self.assertLessEqual(max(map(len, page.splitlines())), 80)
 
     def complete(self, *words):
