@@ -102,12 +102,11 @@ int tool_peek(const struct arguments *arguments);
 int tool_charge(const struct arguments *arguments);
 int tool_reset(const struct arguments *arguments);
 int tool_override(const struct arguments *arguments); /* override.c */
+int tool_watch(const struct arguments *arguments);    /* watch.c */
 int tool_status(const struct arguments *arguments);   /* status.c */
-int tool_watch(const struct arguments *arguments);
 int tool_policies(const struct arguments *arguments);
 int tool_metrics(const struct arguments *arguments);
 int tool_top(const struct arguments *arguments); /* entries.c */
-int top_print(const struct arguments *arguments, FILE *out);
 int tool_overrides(const struct arguments *arguments);
 int tool_bans(const struct arguments *arguments);
 int reset_banned(const struct arguments *arguments);

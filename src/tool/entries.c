@@ -5,7 +5,9 @@
 
 #include "attach.h"
 #include "common.h"
+#include "entries.h"
 #include "report.h"
+#include "screen.h"
 
 /* An entry with name and note of its own: the callback's are gone when it returns. */
 struct kept {
@@ -274,47 +276,158 @@ static void look(const struct listing *listing, struct stint_entry *entry) {
     entry->used = verdict.used;
 }
 
-static void print_top(struct report *report, struct listing *listing) {
-    report_table(report, "top");
+/* The keys that are first, looked at anew where an entry is no count. */
+static int top_find(struct listing *listing) {
+    if (stint_each(listing->limiter, top_entry, listing) != 0)
+        return failure(listing->arguments, "%s", reason());
+    keep_first(listing);
     for (size_t i = 0; i < listing->count; i++) {
-        struct stint_entry *entry = &listing->kept[i].entry;
         label_again(&listing->kept[i]);
-        if ((entry->flags & STINT_ENTRY_BAN) != 0)
-            look(listing, entry);
-        report_row(report);
-        print_entry(report, listing, entry,
-                    listing->arguments->by == BY_USED || (entry->flags & REFUSED_BY_IT) != 0);
+        if ((listing->kept[i].entry.flags & STINT_ENTRY_BAN) != 0)
+            look(listing, &listing->kept[i].entry);
     }
-    report_table_end(report);
+    return EXIT_GOOD;
 }
 
-int top_print(const struct arguments *arguments, FILE *out) {
+/* The policy and the window of the entry are those that are meant. */
+static bool known(const struct listing *listing, const struct stint_entry *entry) {
+    return listing->arguments->by == BY_USED || (entry->flags & REFUSED_BY_IT) != 0;
+}
+
+static const char *no_keys(const struct arguments *arguments) {
+    return arguments->by == BY_USED ? "no key has used anything"
+                                    : "no key is known to have been refused";
+}
+
+int tool_top(const struct arguments *arguments) {
     struct listing listing;
     struct report report;
     int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
 
     if (code != EXIT_GOOD)
         return code;
-    if (stint_each(listing.limiter, top_entry, &listing) != 0)
-        code = failure(arguments, "%s", reason());
+    code = top_find(&listing);
     if (code == EXIT_GOOD) {
-        keep_first(&listing);
-        report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
-        print_top(&report, &listing);
+        report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
+        report_table(&report, "top");
+        for (size_t i = 0; i < listing.count; i++) {
+            report_row(&report);
+            print_entry(&report, &listing, &listing.kept[i].entry,
+                        known(&listing, &listing.kept[i].entry));
+        }
+        report_table_end(&report);
         report_end(&report);
         if (listing.count == 0 && !arguments->json)
-            fputs(arguments->by == BY_USED ? "no key has used anything\n"
-                                           : "no key is known to have been refused\n",
-                  out);
+            puts(no_keys(arguments));
+        if (!all_written())
+            code = failure(arguments, "the keys cannot be written");
     }
     listing_end(&listing);
     return code;
 }
 
-int tool_top(const struct arguments *arguments) {
-    const int code = top_print(arguments, stdout);
-    return code != EXIT_GOOD || all_written() ? code
-                                              : failure(arguments, "the keys cannot be written");
+/* ---- The keys of a page ---- */
+
+void looked_free(struct looked *looked) {
+    free(looked->kept);
+    *looked = (struct looked){.kept = NULL};
+}
+
+static int by_key_and_policy(const void *a, const void *b) {
+    const struct kept *one = a, *other = b;
+    const int order = compare(one->entry.key.hash, other->entry.key.hash);
+    return order != 0 ? order : compare(one->entry.policy, other->entry.policy);
+}
+
+/* What a key has used in a second since a look that listed it. In another window that is what it
+ * has used there. Of a bucket, what came back meanwhile was used as well. */
+static bool key_rate(const struct listing *listing, const struct looked *before,
+                     const struct kept *kept, double *tokens) {
+    const struct kept *then =
+        before == NULL || before->count == 0
+            ? NULL
+            : bsearch(kept, before->kept, before->count, sizeof(*kept), by_key_and_policy);
+    const struct stint_policy *policy = policies_at(&listing->policies, kept->entry.policy);
+    const double seconds = before == NULL ? 0 : (double)(monotonic_ns() - before->at_ns) / 1e9;
+
+    if (then == NULL || policy == NULL || !known(listing, &then->entry) || seconds <= 0)
+        return false;
+    double was = (double)then->entry.used;
+    if (policy->burst != 0)
+        was -= seconds * (double)policy->limit * 1e9 / (double)policy->window;
+    else if (then->entry.end != kept->entry.end)
+        was = 0;
+    was = was > 0 ? was : 0;
+    *tokens = kept->entry.used > was ? ((double)kept->entry.used - was) / seconds : 0;
+    return true;
+}
+
+/* A key in a line: by its name, or else its hash. */
+static void print_line(struct report *report, const struct listing *listing,
+                       const struct looked *before, const struct kept *kept) {
+    const struct stint_entry *entry = &kept->entry;
+    const bool meant = known(listing, entry);
+    const struct stint_policy *policy =
+        meant ? policies_at(&listing->policies, entry->policy) : NULL;
+    const uint64_t now = stint_now(listing->limiter);
+    double tokens;
+
+    report_row(report);
+    if (entry->label != NULL)
+        report_text(report, "key", entry->label, entry->label_length);
+    else if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0)
+        report_key(report, "key", entry->key);
+    else
+        report_text(report, "key", NULL, 0);
+    report_text(report, "policy", policy == NULL ? NULL : policy->name,
+                policy == NULL ? 0 : strlen(policy->name));
+    if (before != NULL && before->at_ns != 0 && meant && key_rate(listing, before, kept, &tokens))
+        report_rate(report, "used/s", tokens);
+    else
+        report_text(report, "used/s", NULL, 0);
+    if (meant)
+        report_count(report, "used", entry->used);
+    else
+        report_text(report, "used", NULL, 0);
+    report_count(report, "refused windows", entry->refused_windows);
+    if (meant)
+        report_span(report, "anew in", entry->end > now ? entry->end - now : 0);
+    else
+        report_text(report, "anew in", NULL, 0);
+    if (listing->overrides && meant)
+        print_override(report, listing, entry);
+    else if (listing->overrides)
+        print_no_override(report);
+}
+
+int top_page(const struct arguments *arguments, FILE *out, const struct looked *before,
+             struct looked *now, unsigned columns) {
+    struct listing listing;
+    struct report report;
+    int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
+
+    if (code != EXIT_GOOD)
+        return code;
+    code = top_find(&listing);
+    if (code == EXIT_GOOD) {
+        report_begin(&report, out, REPORT_TEXT);
+        report.widest = cell_columns(columns);
+        report_table(&report, "top");
+        for (size_t i = 0; i < listing.count; i++)
+            print_line(&report, &listing, before, &listing.kept[i]);
+        report_table_end(&report);
+        report_end(&report);
+        if (listing.count == 0)
+            fprintf(out, "%s\n", no_keys(arguments));
+    }
+    if (code == EXIT_GOOD && now != NULL) {
+        *now = (struct looked){listing.kept, listing.count, monotonic_ns()};
+        if (now->count != 0)
+            qsort(now->kept, now->count, sizeof(*now->kept), by_key_and_policy);
+        listing.kept = NULL;
+    }
+    listing_end(&listing);
+    return code;
 }
 
 /* ---- Overrides and bans ---- */

@@ -151,7 +151,10 @@ static void add_cell(struct report *report, const char *name, const char *text, 
             must_have(realloc(report->names, (report->columns + 1) * sizeof(*report->names)));
         report->names[report->columns++] = name;
     }
-    report->cells[report->cell_count++] = (struct report_cell){must_have(strdup(text)), right};
+    char *copy = must_have(strdup(text));
+    if (report->widest != 0 && strlen(copy) > report->widest)
+        memcpy(copy + report->widest - 1, ">", sizeof(">"));
+    report->cells[report->cell_count++] = (struct report_cell){copy, right};
 }
 
 /* A value for people, in a line of its own or in its row. */

@@ -40,6 +40,7 @@ struct report {
     const char **names; /* of the columns: of the cells of the first row */
     size_t columns;
     uint64_t rows;
+    size_t widest; /* columns of a cell of text; what is longer ends with '>'. 0: any */
 };
 
 void report_begin(struct report *report, FILE *out, enum report_form form);

@@ -30,4 +30,9 @@ struct screen_size {
 };
 struct screen_size screen_size(void);
 
+/* Columns of a cell in a table of a page: a third, but a key's hash fits. */
+static inline unsigned cell_columns(unsigned columns) {
+    return columns < 48 ? 16 : columns / 3;
+}
+
 #endif

@@ -1,82 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * stint status, watch, policies, metrics: a table as a whole. They attach to it for reading only,
- * which no writer notices. */
-#include <errno.h>
+ * stint status, policies, metrics: a table as a whole. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "attach.h"
 #include "common.h"
 #include "report.h"
-#include "screen.h"
+#include "sample.h"
+#include "status.h"
 #include "users.h"
-
-/* What the table counted up to an instant. */
-struct sample {
-    uint64_t at_ns; /* of the monotonic clock; 0: there is no sample */
-    uint64_t now;   /* of the table's clock */
-    struct stint_stats stats;
-    struct policies policies;
-    struct stint_policy_stats *counts; /* of each policy, by id */
-};
-
-static void sample_free(struct sample *sample) {
-    policies_free(&sample->policies);
-    free(sample->counts);
-    *sample = (struct sample){0};
-}
-
-static void sample_policies(struct sample *sample, const struct stint_limiter *limiter) {
-    struct policies *policies = &sample->policies;
-
-    policies_read(policies, limiter);
-    sample->counts = must_have(calloc(policies->count + 1, sizeof(*sample->counts)));
-    for (uint32_t id = 0; id < policies->count; id++) {
-        sample->counts[id].size = sizeof(*sample->counts);
-        (void)stint_policy_stats_get((struct stint_limiter *)limiter, id, &sample->counts[id]);
-    }
-}
-
-/* Looks at a table. `scan`: at its slots, too. */
-static int sample_take(struct sample *sample, const struct arguments *arguments, bool scan) {
-    struct stint_limiter *limiter;
-    int code = attach(arguments, STINT_READ_ONLY, &limiter);
-
-    if (code != EXIT_GOOD)
-        return code;
-    *sample = (struct sample){.at_ns = monotonic_ns(), .now = stint_now(limiter)};
-    sample->stats.size = sizeof(sample->stats);
-    if (scan)
-        (void)stint_stats_get(limiter, &sample->stats);
-    sample_policies(sample, limiter);
-    stint_close(limiter);
-    return EXIT_GOOD;
-}
-
-static void sleep_until(uint64_t at_ns) {
-    struct timespec until = {.tv_sec = (time_t)(at_ns / 1000000000u),
-                             .tv_nsec = (long)(at_ns % 1000000000u)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        continue;
-}
-
-/* How much a count grew in a second. A table that was made anew has smaller counts. */
-static double rate(const struct sample *before, const struct sample *after, uint64_t from,
-                   uint64_t to) {
-    return to <= from ? 0 : (double)(to - from) * 1e9 / (double)(after->at_ns - before->at_ns);
-}
-
-/* The counts of a policy in an earlier sample. */
-static const struct stint_policy_stats *counts_at(const struct sample *sample, uint32_t id) {
-    static const struct stint_policy_stats none;
-    return id < sample->policies.count ? &sample->counts[id] : &none;
-}
 
 /* ---- Policies ---- */
 
@@ -164,7 +100,7 @@ static void print_oddity(struct report *report, const char *name, uint64_t count
 static void print_room(struct report *report, const char *name, uint64_t taken, uint64_t of,
                        const char *note) {
     report_bar(report, name, taken, of);
-    if (taken >= of - of / 5 && taken != 0)
+    if (nearly_full(taken, of))
         report_note(report, "note", note);
 }
 
@@ -287,8 +223,8 @@ static void print_removed(FILE *out, const struct users *users) {
         fputs(count == 1 ? ": restart it\n" : ": restart them\n", out);
 }
 
-static void print_status(struct report *report, const struct arguments *arguments,
-                         const struct sample *sample, const struct sample *before) {
+void status_print(struct report *report, const struct arguments *arguments,
+                  const struct sample *sample, const struct sample *before) {
     const struct stint_stats *stats = &sample->stats;
     uint64_t age = age_of(arguments->file, sample->now);
     struct users users;
@@ -343,260 +279,11 @@ int tool_status(const struct arguments *arguments) {
         return code;
     }
     report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
-    print_status(&report, arguments, &sample, &before);
+    status_print(&report, arguments, &sample, &before);
     report_end(&report);
     sample_free(&before);
     sample_free(&sample);
     return all_written() ? EXIT_GOOD : failure(arguments, "the status cannot be written");
-}
-
-/* ---- Watch ---- */
-
-/* What a terminal shows. */
-struct page {
-    struct arguments top; /* by what keys are sorted, and of which policy */
-    char *status, *keys;  /* lines of text */
-    size_t scrolled;      /* lines of the keys above those that are shown */
-    size_t shown;         /* lines of the keys, without their heading */
-};
-
-static size_t lines_of(const char *text) {
-    size_t lines = 0;
-
-    for (; (text = strchr(text, '\n')) != NULL; text++)
-        lines++;
-    return lines;
-}
-
-/* Renews what the page says of the keys. */
-static int page_keys(struct page *page) {
-    size_t size;
-    int code;
-
-    free(page->keys);
-    FILE *out = must_have(open_memstream(&page->keys, &size));
-    code = top_print(&page->top, out);
-    fclose(out);
-    return code;
-}
-
-static void page_status(struct page *page, const struct sample *sample,
-                        const struct sample *before) {
-    struct report report;
-    size_t size;
-
-    free(page->status);
-    FILE *out = must_have(open_memstream(&page->status, &size));
-    report_begin(&report, out, REPORT_TEXT);
-    print_status(&report, &page->top, sample, before);
-    report_end(&report);
-    fclose(out);
-}
-
-/* Writes a line, as much as fits. Returns the one after it. */
-static const char *draw_line(const char *line, unsigned columns) {
-    const size_t length = strcspn(line, "\n");
-
-    printf("%.*s\x1b[K\n", (int)(length < columns ? length : columns), line);
-    return line + length + (line[length] == '\n');
-}
-
-/* The status, in the upper half at most; the table's keys; what the keyboard's do. */
-static void draw(struct page *page) {
-    const struct screen_size size = screen_size();
-    const char *at = page->status;
-    unsigned row = 1;
-    static const char *const sorted[] = {
-        [BY_USED] = "used", [BY_REFUSED] = "refusals", [BY_POLICY] = "policy"};
-    char foot[128];
-
-    fputs("\x1b[H", stdout); /* the first line and column */
-    for (; *at != '\0' && row < (size.rows + 1) / 2; row++)
-        at = draw_line(at, size.columns);
-    if (row < size.rows)
-        at = draw_line("", size.columns), row++;
-    at = page->keys;
-    if (row < size.rows)
-        at = draw_line(at, size.columns), row++;
-    page->shown = size.rows - row;
-    const size_t lines = lines_of(at);
-    if (page->scrolled + page->shown > lines)
-        page->scrolled = lines > page->shown ? lines - page->shown : 0;
-    for (size_t i = 0; i < page->scrolled; i++)
-        at += strcspn(at, "\n") + 1;
-    for (; *at != '\0' && row < size.rows; row++)
-        at = draw_line(at, size.columns);
-    snprintf(foot, sizeof(foot), "s: sorted by %s   p: policy %s   arrows: scroll   q: quit",
-             sorted[page->top.by], page->top.only_policy == NULL ? "any" : page->top.only_policy);
-    printf("\x1b[J\x1b[%u;1H\x1b[7m%.*s\x1b[m", size.rows, (int)size.columns, foot);
-}
-
-/* The first policy from an id on that has this name, or any (NULL); NULL: there is none. */
-static const struct stint_policy *policy_from(const struct policies *policies, uint32_t *id,
-                                              const char *name) {
-    for (; *id < policies->count; ++*id) {
-        const struct stint_policy *policy = policies_at(policies, *id);
-        if (policy != NULL && (name == NULL || strcmp(policy->name, name) == 0))
-            return policy;
-    }
-    return NULL;
-}
-
-/* Does what a key asks for. Returns whether the keys are to be looked at again. */
-static bool page_key(struct page *page, int key, const struct policies *policies) {
-    static char name[sizeof(((struct stint_policy *)0)->name)]; /* the policies are read anew */
-    struct arguments *top = &page->top;
-
-    const struct stint_policy *policy;
-    uint32_t id = 0;
-
-    switch (key) {
-    case 's': /* refusals, policy, used */
-        top->by = (enum top_by)((top->by + 1) % (BY_POLICY + 1));
-        break;
-    case 'p': /* the next one; after the last one any */
-        if (top->only_policy != NULL && policy_from(policies, &id, top->only_policy) != NULL)
-            id++;
-        policy = policy_from(policies, &id, NULL);
-        top->only_policy = policy == NULL ? NULL : strcpy(name, policy->name);
-        break;
-    case SCREEN_UP:
-        page->scrolled -= page->scrolled != 0;
-        return false;
-    case SCREEN_DOWN:
-        page->scrolled++;
-        return false;
-    case SCREEN_PAGE_UP:
-        page->scrolled -= page->scrolled < page->shown ? page->scrolled : page->shown;
-        return false;
-    case SCREEN_PAGE_DOWN:
-        page->scrolled += page->shown;
-        return false;
-    case SCREEN_BOTTOM:
-        page->scrolled = SIZE_MAX / 2;
-        return false;
-    case SCREEN_HOME:
-        page->scrolled = 0;
-        return false;
-    default:
-        return false;
-    }
-    page->scrolled = 0;
-    return true;
-}
-
-/* Looks again. A policy that is gone is no longer asked for. */
-static int page_look(struct page *page, struct sample *sample, struct sample *before) {
-    sample_free(before);
-    *before = *sample;
-    *sample = (struct sample){0};
-    uint32_t id = 0;
-    int code = sample_take(sample, &page->top, true);
-    if (code != EXIT_GOOD)
-        return code;
-    if (policy_from(&sample->policies, &id, page->top.only_policy) == NULL)
-        page->top.only_policy = NULL;
-    if (before->at_ns == 0) /* without names only refusals of windows that last are known */
-        page->top.by = sample->stats.labels != 0 ? BY_REFUSED : BY_USED;
-    page_status(page, sample, before);
-    return page_keys(page);
-}
-
-/* It attaches anew for each look: the table may have been moved by a resize. */
-static int watch_screen(const struct arguments *arguments) {
-    struct page page = {.top = *arguments, .status = NULL};
-    struct sample sample = {0}, before = {0};
-    uint64_t looks = 0;
-    int event = SCREEN_TIME, code = EXIT_GOOD;
-
-    page.top.number = 1000;
-    screen_begin();
-    while (event != SCREEN_END && event != 'q') {
-        if (event == SCREEN_TIME) {
-            if (arguments->count != 0 && looks++ > arguments->count)
-                break;
-            code = page_look(&page, &sample, &before);
-        } else if (page_key(&page, event, &sample.policies)) {
-            code = page_keys(&page);
-        }
-        if (code != EXIT_GOOD)
-            break;
-        draw(&page);
-        event = screen_wait(sample.at_ns + arguments->interval_ns);
-    }
-    screen_end();
-    sample_free(&before);
-    sample_free(&sample);
-    free(page.status);
-    free(page.keys);
-    return code != EXIT_GOOD || all_written() ? code
-                                              : failure(arguments, "the page cannot be written");
-}
-
-static void print_line(const struct sample *sample, const struct sample *before) {
-    uint64_t allowed[2] = {0, 0}, refused[2] = {0, 0};
-    char time[40], a[32], b[32];
-
-    for (uint32_t id = 0; id < sample->policies.count; id++) {
-        allowed[0] += counts_at(before, id)->allowed;
-        allowed[1] += sample->counts[id].allowed;
-        refused[0] += counts_at(before, id)->refused;
-        refused[1] += sample->counts[id].refused;
-    }
-    printf("%s  live %s of %s  allowed %.1f/s  refused %.1f/s",
-           time_text(time, sample->now / 1000000000u * 1000000000u, 'T', "Z"),
-           grouped(a, sample->stats.live), grouped(b, sample->stats.slots / 2),
-           rate(before, sample, allowed[0], allowed[1]),
-           rate(before, sample, refused[0], refused[1]));
-    if (sample->stats.overrides != 0)
-        printf("  overrides %s", grouped(a, sample->stats.overrides));
-    if (sample->stats.banned != 0)
-        printf("  banned %s", grouped(a, sample->stats.banned));
-    if (sample->stats.untracked != 0)
-        printf("  untracked %s", grouped(a, sample->stats.untracked));
-    putchar('\n');
-}
-
-/* Says what was seen, in a line. Returns whether it could be written. */
-static bool show(const struct arguments *arguments, const struct sample *sample,
-                 const struct sample *before) {
-    struct report report;
-
-    if (arguments->json) {
-        report_begin(&report, stdout, REPORT_LINE);
-        report_count(&report, "now", sample->now);
-        print_status(&report, arguments, sample, before);
-        report_end(&report);
-    } else {
-        print_line(sample, before);
-    }
-    return all_written();
-}
-
-/* Attaches anew for each look, as watch_screen does. */
-int tool_watch(const struct arguments *arguments) {
-    struct sample before = {0}, sample = {0};
-    bool written = true;
-    int code;
-
-    if (arguments->interval_ns == 0)
-        return usage_error(arguments->command->name, "--interval '0': not more than 0 seconds");
-    if (isatty(STDOUT_FILENO) != 0 && !arguments->json)
-        return watch_screen(arguments);
-    code = sample_take(&before, arguments, false);
-    for (uint64_t i = 0; code == EXIT_GOOD && written; i++) {
-        if (arguments->count != 0 && i == arguments->count)
-            break;
-        sleep_until(before.at_ns + arguments->interval_ns);
-        code = sample_take(&sample, arguments, true);
-        if (code != EXIT_GOOD)
-            break;
-        written = show(arguments, &sample, &before);
-        sample_free(&before);
-        before = sample;
-    }
-    sample_free(&before);
-    return written ? code : failure(arguments, "what is seen cannot be written");
 }
 
 /* ---- Metrics ---- */

@@ -1157,10 +1157,10 @@ class Looking(Tool):
             heading = next(i for i, line in enumerate(lines) if line.startswith("key "))
             return [line for line in lines[heading + 1:-1] if line]
         page = typed()
-        self.assertTrue(page[0].startswith("Table "))
+        self.assertTrue(page[0].startswith(f"{self.table}  live "))
         self.assertLessEqual(max(map(len, page)), 80)
         refused = keys(page)
-        self.assertRegex(page[-1], "sorted by refusals   p: policy any")
+        self.assertRegex(page[-1], "sorted by refusals  p: policy any")
         self.assertRegex(typed("s")[-1], "sorted by policy")
         page = typed("s")
         self.assertRegex(page[-1], "sorted by used")
@@ -1181,6 +1181,52 @@ class Looking(Tool):
             self.assertLessEqual(max(map(len, page)), columns)
         self.assertIsNone(typed("q"))
         ended(0)
+
+    def test_watch_shows_what_matters(self):
+        """Who refuses stands first, what does not fit is told, keys have rates, and notes take a line."""
+        policies = [f"{number}-a-policy-of-a-long-name" for number in range(7)]
+        self.make(*(f"{10**8 if name != policies[4] else 1}/{YEAR} name={name}" for name in policies), keys=500,
+                  options=("--labels=4", "--max-policies=8"))
+        for key in "abcdefgh":
+            for _ in range(2):
+                stint("take", "-q", self.table, policies[4], f"{key}, whose name takes much room: " + "x" * 99)
+        server = Server(self, self.table)
+        server.ask("load", policies[4], 1, 1)
+        busy = Server(self, self.table)
+        busy.ask("load", policies[5], 1, 2)
+        for rows, columns in (24, 80), (15, 40), (60, 200):
+            with self.subTest(rows=rows, columns=columns):
+                _, typed, ended = self.watch_on_terminal("--interval=.2", self.table, rows=rows, columns=columns)
+                typed("s")
+                typed("s")
+                page = [typed() for _ in range(3)][-1] # with what was used since a look at the same keys
+                typed("q")
+                ended(0)
+                text = "\n".join(page)
+                self.assertLessEqual(len(page), rows + 1)
+                self.assertRegex(page[-1], "sorted by used" if columns > 40 else "sorted")
+                self.assertLessEqual(max(map(len, page)), columns)
+                self.assertEqual(len(re.findall(r"(?m)^Note: policy ids 88%, labels 100%: s", text)), 1)
+                heading = next(i for i, line in enumerate(page) if line.startswith("policy "))
+                widest = max(16, columns // 3)
+                shown = [line.split()[0] for line in page[heading + 1:page.index("", heading)]]
+                first = policies[4] if len(policies[4]) <= widest else policies[4][:widest - 1] + ">"
+                self.assertEqual(shown[0], first)
+                more = re.findall(r"(?m)^and (\d) more$", text)
+                self.assertEqual(len(shown) - len(more) + sum(map(int, more)), 7)
+                self.assertEqual(more != [], rows == 15)
+                whole = columns == 200
+                self.assertEqual(">" in text, not whole)
+                # Each line that is as wide as the page ends with the mark.
+                for line in page:
+                    if len(line) == columns:
+                        self.assertEqual(line[-1], ">")
+                if rows > 15:
+                    rates = [float(rate.replace(",", "")) for rate in
+                             re.findall(r"(?m)^[0-9a-f]{16} +5-a\S*  +([\d.,]+)  ", text)]
+                    self.assertEqual(len(rates), 2, text)
+                    self.assertGreater(min(rates), 0)
+                    self.assertRegex(text, r"(?m)^\w, whose name takes\S*.*  4-a\S*  +0\.0  +1  ")
 
     def test_watch_leaves_the_terminal(self):
         self.fill()
