@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "common.h"
+#include "complete.h"
 #include "replay.h"
 
 /* What a key is made of. */
@@ -203,6 +204,8 @@ int main(int argc, char **argv) {
         printf("stint %s\n", stint_version());
         return EXIT_GOOD;
     }
+    if (strcmp(argv[1], "complete") == 0)
+        return complete(commands, COMMANDS, argv[0], argc - 1, argv + 1);
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return run(&commands[i], argc - 1, argv + 1);

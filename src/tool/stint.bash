@@ -1,32 +1,16 @@
 # SPDX-License-Identifier: MIT
-# Completion of stint for bash. The command itself says which commands and options there are.
+# Completion of stint for bash. The command itself says what may stand where.
 _stint() {
-    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program=$1
-    local command=${COMP_WORDS[1]} words
+    local IFS=$'\n' word words
 
     COMPREPLY=()
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        words="--help --version $("$program" --help 2>/dev/null | sed -n 's/^  \([a-z]*\)  .*/\1/p')"
-        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-        return
+    if words=$("$1" complete $((COMP_CWORD - 1)) "${COMP_WORDS[@]:1}" 2>/dev/null); then
+        for word in $words; do
+            COMPREPLY+=("$(printf %q "$word")")
+        done
+    else
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
     fi
-    case $previous in
-    --full) words="admit refuse replace" ;;
-    --by) words="used refused policy" ;;
-    --time) words="clf epoch none" ;;
-    --format) words="table json" ;;
-    *) words= ;;
-    esac
-    if [ -z "$words" ]; then
-        case $word in
-        -*) words=$("$program" "$command" --help 2>/dev/null |
-            sed -n 's/^  \(-[a-z], \)\{0,1\}\(--[a-z-]*\).*/\2/p') ;;
-        *)
-            mapfile -t COMPREPLY < <(compgen -f -- "$word")
-            return
-            ;;
-        esac
-    fi
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 }
-complete -o filenames -F _stint stint
+complete -F _stint stint

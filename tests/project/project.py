@@ -502,8 +502,8 @@ class Install(Case):
         nginx = ["mod-http-stint.conf", "nginx-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[-1]).exists():
             nginx = []
-        # The command, its completion, its page.
-        tool = (["stint", "stint", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
+        # The command, its completions, its page.
+        tool = (["stint", "stint", "_stint", "stint.fish", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
         pages = must("python3", SOURCE / "doc" / "man3.py", "--list",
                      SOURCE / "include" / "stint.h").split()
         self.assertIn("stint_take.3", pages)

@@ -13,6 +13,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -1391,6 +1392,8 @@ class Hostile(Tool):
                        ["dump"], ["metrics"], ["watch", "--interval=.1", "--count=1"]:
             _, out, err = stint(*command, self.table)
             self.assertRegex(out + err, r"\A[ -~\n]*\Z", command)
+        _, out, err = stint("complete", "2", "take", self.table, "")
+        self.assertRegex(out + err, r"\A[ -~\n]*\Z")
 
     def test_damage(self):
         """Whatever bytes of a table are others, each command ends by itself, and says something that is no
@@ -1671,25 +1674,106 @@ class Documents(Tool):
             self.assertEqual(sorted(set(options)), sorted(set(self.options(command)) - {"help"}), command)
         self.assertLessEqual(max(map(len, page.splitlines())), 80)
 
-    def complete(self, *words):
-        script = f'. "{SOURCE}/src/tool/stint.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ' \
-                 f'_stint "{os.path.abspath(STINT)}"; printf "%s\\n" "${{COMPREPLY[@]}}"'
-        done = subprocess.run(["bash", "-c", script, "bash", "stint", *words], capture_output=True,
-                              text=True, timeout=60, cwd=self.directory, check=True)
-        self.assertEqual(done.stderr, "")
-        return done.stdout.split()
+    # Each is given the words of a command line, of which the last is to be completed. What stands for
+    # the shell's own functions prints what they are given.
+    SHELLS = {
+        "bash": ['. "$0/stint.bash"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); compgen() { echo FILES; }; '
+                 '_stint "$1"; printf "%s\\n" "${COMPREPLY[@]}"'],
+        "zsh": ['folder=$0; words=("$1" "${@[3,-1]}"); CURRENT=$#words; compadd() { shift; print -rl -- "$@"; }; '
+                '_files() { print FILES; }; completing() { . "$folder/stint.zsh"; }; completing'],
+        "fish": ['function __fish_complete_path; echo FILES; end; set -g program $argv[2]; set -g typed $argv[4..-1]; '
+                 'function commandline; if test $argv[1] = -ct; printf "%s\\n" $typed[-1]; else; echo $program; '
+                 'for i in (seq (math (count $typed) - 1)); printf "%s\\n" $typed[$i]; end; end; end; '
+                 'source $argv[1]/stint.fish; __stint_complete'],
+    }
+
+    def complete(self, shell, *words):
+        folder, program = str(SOURCE / "src" / "tool"), os.path.abspath(STINT)
+        done = subprocess.run([shell, "-c", *self.SHELLS[shell], folder, program, "stint", *words], capture_output=True,
+                              text=True, timeout=60, cwd=self.directory, check=False)
+        self.assertEqual(done.stderr, "", (shell, words))
+        return [word for word in done.stdout.split("\n") if word]
+
+    def completed(self, *words):
+        """What all shells that there are offer, which is the same."""
+        offered = {shell: self.complete(shell, *words) for shell in self.SHELLS if shutil.which(shell)}
+        first = offered["bash"]
+        self.assertEqual(offered, dict.fromkeys(offered, first), words)
+        return first
 
     def test_completion(self):
-        self.assertEqual(self.complete(""), ["--help", "--version", *COMMANDS])
-        self.assertEqual(self.complete("re"), [name for name in COMMANDS if name.startswith("re")])
-        for command in COMMANDS[:-1]:
-            self.assertEqual(self.complete(command, "--"), ["--" + option for option in
-                                                            self.options(command)], command)
-        self.assertIn("--limit", self.complete("replay", "--"))
-        self.assertEqual(self.complete("take", "--full", "re"), ["refuse", "replace"])
-        self.assertEqual(self.complete("top", "--by", ""), ["used", "refused", "policy"])
-        self.make()
-        self.assertEqual(self.complete("status", "ta"), ["table"])
+        self.assertEqual(self.completed(""), ["--help", "--version", *COMMANDS])
+        self.assertEqual(self.completed("re"), [name for name in COMMANDS if name.startswith("re")])
+        for command in COMMANDS:
+            self.assertEqual(self.completed(command, "--"), ["--" + option for option in self.options(command)], command)
+            self.assertEqual(self.completed(command, ""), ["FILES"])
+        self.assertEqual(self.completed("take", "--full", "re"), ["refuse", "replace"])
+        self.assertEqual(self.completed("top", "--by", ""), ["used", "refused", "policy"])
+        self.assertEqual(self.completed("top", "--number", ""), [])
+        self.assertEqual(self.completed("none", ""), [])
+
+    def test_completion_of_policies(self):
+        self.make("9/d name=p", "9/h name=login", "9/h name=logout")
+        for command in (*KEYED, "override"):
+            self.assertEqual(self.completed(command, self.table, ""), ["p", "login", "logout"])
+            self.assertEqual(self.completed(command, "--hex", self.table, "--id", "lo"), ["login", "logout"])
+            self.assertEqual(self.completed(command, self.table, "p", ""), [])
+        self.assertEqual(self.completed("take", "--cost", "3", self.table, "logi"), ["login"])
+        self.assertEqual(self.completed("take", self.path("none"), ""), [])
+        self.assertEqual(self.completed("bans", self.table, "--policy", "logo"), ["logout"])
+        self.assertEqual(self.completed("apply", self.table, ""), ["FILES"])
+        self.assertEqual(self.completed("make", "--policies", ""), ["FILES"])
+        self.good("take", "--add", self.table, '9/s name="two words"', "k")
+        self.assertEqual(self.complete("bash", "take", self.table, "two"), ["two\\ words"])
+        code, _, err = stint("complete", "x")
+        self.assertEqual((code, err.splitlines()[0]), (2, "stint complete: it is for the completions of shells"))
+
+    def test_each_option(self):
+        """A command takes what its --help lists, with a value or without, and nothing that others' lists; and the
+        page explains it."""
+        page = (SOURCE / "src" / "tool" / "stint.1").read_text().split(".Sh DESCRIPTION")[1]
+        values = {}
+        for command in COMMANDS:
+            for option, value in re.findall(r"^  (?:-\w, )?--([\w-]+)(\[=| [A-Z][A-Z=]*| [a-z]+\|)?", self.good(command, "--help"),
+                                            re.MULTILINE):
+                values.setdefault(option, value)
+                self.assertEqual(bool(values[option]), bool(value), option)
+        for command, (option, value) in itertools.product(COMMANDS, values.items()):
+            with self.subTest(command=command, option=option):
+                code, out, err = stint(command, f"--{option}")
+                if option == "help":
+                    self.assertEqual((code, err), (0, ""))
+                    continue
+                self.assertEqual((code, out), (2, ""))
+                listed = self.options(command)
+                if option not in listed:
+                    if any(name.startswith(option) for name in listed):  # which this is short for
+                        continue
+                    self.assertIn(f"there is no option '--{option}'", err)
+                    continue
+                if command != "replay":
+                    self.assertTrue(re.search(rf"Fl -{option}\b", page), "the page explains it")
+                needs = value and value != "[="
+                self.assertEqual("its value is missing" in err, bool(needs))
+                self.assertNotIn("there is no option", err)
+                if not value:
+                    self.assertIn("this option takes no value", stint(command, f"--{option}=x")[2])
+
+    def test_what_did_nothing(self):
+        """It did not succeed, whatever it was asked for; a list that is empty is an answer."""
+        self.make(f"2/{YEAR} overrides name=p", f"1/{YEAR} ban=9h name=b")
+        for _ in range(2):
+            stint("take", "-q", self.table, "b", "k")
+        for code, *command in ((1, "key", self.table, "x"), (1, "key", "--name", self.table, "x"),
+                               (1, "reset", self.table, "p", "x"), (1, "override", "--clear", self.table, "p", "x"),
+                               (1, "reset", "--banned", "--policy=p", self.table), (2, "top", "--policy=x", self.table),
+                               (1, "bans", "--prefix=::/0", self.table), (2, "take", self.table, "x", "k"),
+                               (2, "peek", "--name", self.table, "p", "x"), (1, "apply", self.table, "/dev/null"),
+                               (1, "make", "--entries=9", self.table), (1, "resize", self.path("none"), "--entries=9"),
+                               (1, "watch", "--count=1", self.path("none")), (1, "metrics", self.path("none"))):
+            self.assertEqual(stint(*command)[0], code, command)
+        for command in (["overrides"], ["top", "--policy=p", "--by=refused"], ["dump", "--policy=p"], ["bans", "--policy=p"]):
+            self.good(*command, self.table)
 
 
 class Killed(Tool):
