@@ -5,6 +5,7 @@
     tool.py STINT TOOL_SERVER TOOL_KILLED [TEST...]
 """
 import collections
+import contextlib
 import fcntl
 import itertools
 import json
@@ -25,6 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
 import commands  # noqa: E402
+import console  # noqa: E402
 
 STINT = SERVER = KILLED = ""
 SOURCE = Path(__file__).resolve().parents[2]
@@ -42,8 +44,8 @@ def stint(*arguments, stdin="", **options):
 class Server:
     """A process that has the table open (tool_server.c)."""
 
-    def __init__(self, case, table):
-        self.process = subprocess.Popen([SERVER, table], stdin=subprocess.PIPE,
+    def __init__(self, case, table, *ahead):
+        self.process = subprocess.Popen([SERVER, table, *map(str, ahead)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, bufsize=1)
         case.addCleanup(self.end)
         assert self.process.stdout.readline() == "ready\n"
@@ -1774,6 +1776,75 @@ class Documents(Tool):
             self.assertEqual(stint(*command)[0], code, command)
         for command in (["overrides"], ["top", "--policy=p", "--by=refused"], ["dump", "--policy=p"], ["bans", "--policy=p"]):
             self.good(*command, self.table)
+
+
+@unittest.skipUnless(shutil.which("jq"), "there is no jq")
+class Incidents(Tool):
+    """doc/troubleshooting.md, on tables that were brought into the state that each section is about."""
+
+    POLICIES = "100/minute name=permin overrides", f"1/{YEAR} name=login ban=300d", "2/30m name=busy in-flight"
+
+    def banned(self, *keys, policy="login"):
+        for key in keys:
+            for _ in range(2):
+                stint("take", "-q", self.table, policy, key)
+
+    def an_attacker_is_not_refused(self):
+        for _ in range(7):
+            self.good("take", "-q", "--address=24", self.table, "permin", "198.51.100.66")
+        self.good("override", "-q", "--for=8h", "--note=partner, bob", "--address=24", self.table, "permin",
+                  "198.51.100.66", "268435456")
+
+    def a_wrong_limit_or_ban_was_rolled_out(self):
+        self.write("limits.conf", "9/h name=login ban=1h\n")
+        self.banned("203.0.113.7", "203.0.113.8", "alice")
+        for key in "203.0.113.9", "203.0.113.10":
+            self.banned(key, policy="login")
+            self.good("reset", "-q", self.table, "login", key)
+            self.good("override", "-q", "--for=8h", "--note=rollout 12", self.table, "permin", key, "0")
+
+    def the_clock_was_wrong(self):
+        server = Server(self, self.table, 2 * 86400)
+        key = server.ask("key", "203.0.113.7")
+        self.assertEqual([server.ask("take", "login", key, 1).split()[0] for _ in range(2)], ["granted", "refused"])
+        server.end()
+        # As if that was for two hours, by a clock that was two days ahead.
+        self.good("override", "-q", "--for=50h", self.table, "permin", "203.0.113.9", "0")
+
+    def a_process_crashed(self):
+        key = self.servers[0].ask("key", "192.0.2.7")
+        for server in self.servers:
+            server.ask("take", "busy", key, 1)
+        self.servers[0].process.kill()
+        self.servers[0].process.wait(timeout=30)
+
+    def the_tables_file_was_cut_off(self):
+        pass
+
+    def recipes(self):
+        for key in "alice", "bob":
+            self.banned(key, policy="login")
+        self.good("override", "-q", "--for=8h", "--note=ticket 4711, ann", self.table, "permin", "192.0.2.5", "1000")
+
+    def test_each_line(self):
+        page = (SOURCE / "doc" / "troubleshooting.md").read_text()
+        (self.directory / "bin").mkdir()
+        (self.directory / "bin" / "stint").symlink_to(os.path.abspath(STINT))
+        environment = {**os.environ, "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}"}
+        sections = console.sections(page, "/run/web/")
+        self.assertGreater(len(sections), 5)
+        for title, commands_ in sections.items():
+            with self.subTest(title):
+                self.table = self.path("limits")
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.table)
+                self.make(*self.POLICIES, options=("--labels=100",))
+                self.servers = [Server(self, self.table) for _ in range(2)] if "crashed" in title else []
+                getattr(self, re.sub(r"\W+", "_", title.replace("'", "").lower()))()
+                for command, expected in commands_:
+                    console.check(self, command, expected, "/run/web/", f"{self.directory}/", environment)
+                for server in self.servers[1:]:
+                    server.end()
 
 
 class Killed(Tool):

@@ -3,7 +3,7 @@
  * does what it reads on its standard input, a command a line, its words separated by blanks. Each
  * is answered by a line.
  *
- *     tool-server FILE
+ *     tool-server FILE [SECONDS]    its clock is ahead by so many
  *
  *     key PART...                       the key of these parts, as the library makes it, in hex
  *     address PREFIX4 PREFIX6 ADDRESS [PART...]
@@ -46,6 +46,14 @@ static unsigned load_threads;
 static atomic_bool load_over;
 static pthread_t threads[THREADS_MAX];
 static struct ledger *ledgers[THREADS_MAX];
+
+static uint64_t ahead; /* ns */
+
+static uint64_t clock_ahead(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + ahead;
+}
 
 static void fail(const char *what) {
     fprintf(stderr, "tool-server: %s: %s\n", what, stint_reason());
@@ -207,7 +215,11 @@ int main(int argc, char **argv) {
     struct stint_options options = STINT_OPTIONS_INIT;
     char line[4096];
 
-    options.path = argc == 2 ? argv[1] : NULL;
+    options.path = argc > 1 ? argv[1] : NULL;
+    if (argc > 2) {
+        ahead = strtoull(argv[2], NULL, 10) * 1000000000;
+        options.clock = clock_ahead;
+    }
     int error = stint_attach(&options, &limiter);
     if (error == -ENOENT) {
         options.max_entries = 1000;
