@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -199,6 +200,38 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
 }
 
 /* ---- Entries ---- */
+
+struct walk {
+    bool (*callback)(void *context, const struct stint_entry *entry);
+    void *context;
+    uint64_t count, begun_ns, shown_ns; /* 0: nothing was shown */
+    bool on;
+};
+
+static bool step(void *context, const struct stint_entry *entry) {
+    enum { OFTEN = 1 << 14 }; /* entries between two looks at the clock */
+    struct walk *walk = context;
+    char count[32];
+
+    if (++walk->count % OFTEN == 0 && walk->on) {
+        const uint64_t now = monotonic_ns();
+        if (now - walk->begun_ns > 1000000000 && now - walk->shown_ns > 100000000) {
+            fprintf(stderr, "\r%s entries read", grouped(count, walk->count));
+            walk->shown_ns = now;
+        }
+    }
+    return walk->callback(walk->context, entry);
+}
+
+int attach_each(struct stint_limiter *limiter, bool shown,
+                bool (*callback)(void *context, const struct stint_entry *entry), void *context) {
+    struct walk walk = {callback, context, 0, monotonic_ns(), 0, shown && isatty(STDERR_FILENO)};
+    const int error = stint_each(limiter, step, &walk);
+
+    if (walk.shown_ns != 0)
+        fprintf(stderr, "\r%50s\r", "");
+    return error;
+}
 
 const char *entry_kind(const struct stint_entry *entry) {
     return (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ? "count"

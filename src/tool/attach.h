@@ -24,6 +24,11 @@ const char *policies_said(const struct stint_limiter *limiter, char said[POLICIE
  * writes to it waits. */
 void tell_lock(const struct arguments *arguments);
 
+/* stint_each. If that takes more than a second, a terminal at stderr shows how far it is, if
+ * `shown`. */
+int attach_each(struct stint_limiter *limiter, bool shown,
+                bool (*callback)(void *context, const struct stint_entry *entry), void *context);
+
 /* What an entry is, in a word. */
 const char *entry_kind(const struct stint_entry *entry);
 

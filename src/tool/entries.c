@@ -2,6 +2,7 @@
  * stint top, overrides, bans, dump: the keys of a table, slot by slot. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attach.h"
 #include "common.h"
@@ -27,6 +28,7 @@ struct listing {
     /* What is listed; of top the first of those so far, and others. */
     struct kept *kept;
     size_t count, room;
+    uint64_t least;   /* of top: the rank below which an entry is not among the first */
     bool bans;        /* of overrides and bans, which are meant */
     uint64_t unnamed; /* of those: keys without a name, of which --prefix tells nothing */
 };
@@ -152,7 +154,7 @@ int tool_dump(const struct arguments *arguments) {
     if (code != EXIT_GOOD)
         return code;
     setvbuf(stdout, NULL, _IOFBF, BUFFER);
-    int error = stint_each(listing.limiter, dump_entry, &listing);
+    int error = attach_each(listing.limiter, isatty(STDOUT_FILENO) == 0, dump_entry, &listing);
     if (error != 0)
         code = failure(arguments, "%s", reason());
     else if (!all_written())
@@ -231,6 +233,9 @@ static void keep_first(struct listing *listing) {
     qsort(kept, listing->count, sizeof(*kept), by_rank);
     if (listing->count > listing->arguments->number)
         listing->count = (size_t)listing->arguments->number;
+    /* Where a key stands once there is nothing else to know of one that has less. */
+    if (listing->count == listing->arguments->number && listing->arguments->by == BY_USED)
+        listing->least = kept[listing->count - 1].rank;
 }
 
 /* Keeps an entry, with its name. */
@@ -258,11 +263,14 @@ static bool top_entry(void *context, const struct stint_entry *entry) {
     const size_t most = 2 * (size_t)listing->arguments->number + MORE;
     const uint64_t its_rank = rank(listing, entry);
 
-    if (!wanted(listing, entry) || its_rank == 0)
+    if (!wanted(listing, entry) || its_rank == 0 || its_rank < listing->least)
         return true;
     if (listing->count == most)
         keep_first(listing);
     keep(listing, entry, its_rank);
+    if (listing->least != 0 && by_rank(&listing->kept[listing->count - 1],
+                                       &listing->kept[listing->arguments->number - 1]) > 0)
+        listing->count--;
     return true;
 }
 
@@ -277,8 +285,8 @@ static void look(const struct listing *listing, struct stint_entry *entry) {
 }
 
 /* The keys that are first, looked at anew where an entry is no count. */
-static int top_find(struct listing *listing) {
-    if (stint_each(listing->limiter, top_entry, listing) != 0)
+static int top_find(struct listing *listing, bool shown) {
+    if (attach_each(listing->limiter, shown, top_entry, listing) != 0)
         return failure(listing->arguments, "%s", reason());
     keep_first(listing);
     for (size_t i = 0; i < listing->count; i++) {
@@ -306,7 +314,7 @@ int tool_top(const struct arguments *arguments) {
 
     if (code != EXIT_GOOD)
         return code;
-    code = top_find(&listing);
+    code = top_find(&listing, true);
     if (code == EXIT_GOOD) {
         report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
         report_table(&report, "top");
@@ -408,7 +416,7 @@ int top_page(const struct arguments *arguments, FILE *out, const struct looked *
 
     if (code != EXIT_GOOD)
         return code;
-    code = top_find(&listing);
+    code = top_find(&listing, false);
     if (code == EXIT_GOOD) {
         report_begin(&report, out, REPORT_TEXT);
         report.widest = cell_columns(columns);
@@ -502,7 +510,7 @@ static void print_limits(struct report *report, struct listing *listing) {
 static int limits_find(struct listing *listing) {
     char count[32];
 
-    if (stint_each(listing->limiter, limit_entry, listing) != 0)
+    if (attach_each(listing->limiter, true, limit_entry, listing) != 0)
         return failure(listing->arguments, "%s", reason());
     if (listing->count == 0 && listing->unnamed != 0)
         return failure(listing->arguments,

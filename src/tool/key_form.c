@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attach.h"
 #include "common.h"
 #include "report.h"
 
@@ -128,7 +129,7 @@ static int key_of_name(const struct arguments *arguments, struct stint_limiter *
             "--name goes with one KEY, and without --hex, --hash, --address and --id");
     if (named.length > STINT_LABEL_SIZE)
         named.length = STINT_LABEL_SIZE;
-    if (stint_each(limiter, find_name, &named) != 0)
+    if (attach_each(limiter, true, find_name, &named) != 0)
         return failure(arguments, "%s", reason());
     printable(shown, sizeof(shown), arguments->keys[0], strlen(arguments->keys[0]));
     if (named.count == 0)

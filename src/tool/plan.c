@@ -64,7 +64,7 @@ int plan_make(struct plan *plan, struct stint_limiter *limiter, const char *text
     plan->of = must_have(calloc(plan->policies.count + 1, sizeof(*plan->of)));
     plan->now = stint_now(limiter);
     int error = stint_policies_apply(limiter, text, flags | STINT_DRY_RUN, NULL, read_change, plan);
-    return error != 0 ? error : stint_each(limiter, count_entry, plan);
+    return error != 0 ? error : attach_each(limiter, true, count_entry, plan);
 }
 
 void plan_free(struct plan *plan) {

@@ -989,6 +989,23 @@ class Looking(Tool):
         for n in 1, 2, 3, 10, 100, 4999, 30000:
             self.assertEqual(self.json("top", "-n", n, self.table)["top"], rows[:n])
 
+    def test_progress(self):
+        """What takes more than a second tells a terminal how far it is, and wipes that in the end."""
+        self.make(f"1000/{YEAR} name=p", keys=70000)
+        Server(self, self.table).ask("fill", "p", 70000)
+        try:
+            terminal, its = pty.openpty()
+        except OSError as error:
+            self.skipTest(f"there is no terminal: {error}")
+        self.addCleanup(os.close, terminal)
+        dump = subprocess.Popen([STINT, "dump", self.table], stdout=subprocess.PIPE, stderr=its)
+        os.close(its)
+        time.sleep(1.1) # meanwhile it fills the pipe
+        self.assertEqual(len(dump.stdout.read().splitlines()), 70000)
+        dump.stdout.close()
+        self.assertEqual(dump.wait(timeout=30), 0)
+        self.assertRegex(os.read(terminal, 4096).decode(), r"\A(\r[\d,]+ entries read)+\r {50}\r\Z")
+
     def test_key(self):
         """All that there is of a key, by each policy: which limit, from when, until when, whether it is refused."""
         begin = time.time_ns()
