@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Limits of functions."""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ._stint import Group, Policy, Table
+
+if TYPE_CHECKING:
+    from ._stint import AnyKey, Style
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Refused(Exception):
+    """What a limited function raises in place of running."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        names = ", ".join(verdict.policy.name for verdict in self.group.verdicts if not verdict)
+        return f"refused by {names}; it may be asked again in {self.retry_after:.3f} s"
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds; infinite if it can never fit."""
+        return self.group.retry_after
+
+    def headers(self, style: Style = "draft") -> list[tuple[str, str]]:
+        """Fields for the response, Retry-After among them."""
+        return self.group.headers(style)
+
+
+def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[[Function], Function]:
+    """Limits a function by these policies, all or none of which are charged. What is held in flight
+    comes back when the function returns, or its coroutine does.
+
+    key: of whoever is limited, or a function that is given the call's arguments and returns it.
+    Raises Refused in place of the call.
+    """
+    table = check(policies, "limited")
+
+    def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Group:
+        found: AnyKey = key(*args, **kwargs) if callable(key) else key
+        group = table.all(*((policy, found) for policy in policies))
+        if not group:
+            raise Refused(group)
+        return group
+
+    def decorate(function: Function) -> Function:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function.__qualname__} is a generator, whose work begins after it was called: "
+                            "decide inside it, by `with table.all(...)`")
+
+        @functools.wraps(function)
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            with ask(args, kwargs):
+                return await function(*args, **kwargs)
+
+        @functools.wraps(function)
+        def now(*args: Any, **kwargs: Any) -> Any:
+            with ask(args, kwargs):
+                return function(*args, **kwargs)
+
+        return cast(Function, later if inspect.iscoroutinefunction(function) else now)
+
+    return decorate
+
+
+def check(policies: tuple[Policy, ...], what: str) -> Table:
+    """The table of these policies."""
+    if not policies or not all(isinstance(policy, Policy) for policy in policies):
+        raise TypeError(f'{what} takes policies of a table, such as table["api"]')
+    table = policies[0].table
+    if any(policy.table is not table for policy in policies):
+        raise ValueError(f"{what} takes policies of one table")
+    return table

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The package for Python, built by Debian's Python and tested by it.
+
+    run.py SOURCE BUILD MESON CC NAME [TEST...]     tests/python/NAME.py, with the library of this build
+    run.py SOURCE BUILD MESON CC install            pip's own way from the tree, which compiles the library
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "kit"))
+import commands  # noqa: E402
+
+PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's packages
+FIRST = """
+import stint
+table = stint.open(None, max_entries=10, policies=["1/366d name=once"])
+assert [table["once"].allow("a") for _ in range(2)] == [True, False]
+"""
+
+
+def missing(*modules):
+    """The modules that this Python does not have."""
+    return [name for name in modules
+            if subprocess.run([PYTHON, "-c", f"import {name}"], stderr=subprocess.DEVNULL).returncode != 0]
+
+
+def pip(package, to, **environment):
+    """Installs the package there. It takes nothing from the network, and leaves the tree alone."""
+    commands.must(PYTHON, "-m", "pip", "install", "--no-index", "--no-build-isolation", "--no-deps", "--quiet",
+                  "--disable-pip-version-check", "--root-user-action=ignore", "--target", to, package,
+                  env={**os.environ, "PIP_NO_CACHE_DIR": "1", **environment}, timeout=170)
+
+
+def copy(source, to, *folders):
+    for folder in folders:
+        shutil.copytree(source / folder, to / folder, ignore=shutil.ignore_patterns("build*", "*.egg-info", "target"))
+
+
+def main(source, build, meson, cc, name, *tests):
+    if not os.path.exists(PYTHON) or missing("setuptools", "wheel", "pip"):
+        print("skipped: there is no Debian's Python with setuptools, wheel and pip")
+        return 77
+    compiler = {"CC": cc}
+    with tempfile.TemporaryDirectory(prefix="stint-python-") as directory:
+        directory = Path(directory)
+        site = directory / "site"
+        if name == "install":
+            copy(source, directory, "src", "include")
+            pip(directory / "src" / "python", site, **compiler, STINT_SYSTEM="")
+            commands.must(PYTHON, "-c", FIRST, env={**os.environ, "PYTHONPATH": str(site)}, cwd=directory)
+            [wheel] = site.glob("stint-*.dist-info/WHEEL")
+            assert "cp311-abi3" in wheel.read_text(), wheel.read_text()
+            return 0
+        copy(source, directory, "src/python")
+        commands.must(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", directory / "installed")
+        [found] = directory.rglob("stint.pc")
+        pip(directory / "src" / "python", site, **compiler, STINT_SYSTEM="1", PKG_CONFIG_LIBDIR=str(found.parent),
+            PKG_CONFIG_SYSROOT_DIR=str(directory / "installed"))
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent), "PYTHONDONTWRITEBYTECODE": "1",
+                       "PYTHONPATH": f"{site}:{HERE}:{HERE.parent / 'kit'}", "STINT_SOURCE": str(source),
+                       "PATH": f"{build / 'src' / 'tool'}:/usr/bin:{os.environ['PATH']}"}
+        return subprocess.run([PYTHON, "-X", "dev", "-W", "default", "-m", "unittest", *(tests or [name])],
+                              cwd=directory, env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), *sys.argv[3:]))

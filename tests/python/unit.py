@@ -1,0 +1,628 @@
+# SPDX-License-Identifier: MIT
+"""The package by itself: what its calls return, what they refuse, and what they leave behind."""
+import asyncio
+import gc
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import tracemalloc
+import types
+import unittest
+import warnings
+from pathlib import Path
+
+import commands
+import stint
+import stint.web
+
+SOURCE = Path(os.environ["STINT_SOURCE"])
+
+
+def python(program, *arguments):
+    """What a process of its own prints. A warning is an error in none of them."""
+    return commands.must(sys.executable, "-W", "default", "-c", program, *arguments)
+
+
+class Case(commands.Case):
+    def open(self, *policies, max_entries=1000, **options):
+        table = stint.open(None, max_entries, policies or None, **options)
+        self.addCleanup(table.close)
+        return table
+
+    def refused(self, kind, words, call, *arguments, **options):
+        """The exception says what is wrong, and what to write."""
+        with self.assertRaises(kind) as raised:
+            call(*arguments, **options)
+        for word in [words] if isinstance(words, str) else words:
+            self.assertIn(word, str(raised.exception))
+
+
+class Calls(Case):
+    def test_take(self):
+        api = self.open("3/366d name=api")["api"]
+        verdict = api.take("ann", 2)
+        self.assertTrue(verdict)
+        self.assertEqual((verdict.allowed, verdict.used, verdict.remaining, verdict.capacity, verdict.granted),
+                         (True, 2, 1, 3, 2))
+        self.assertEqual((verdict.retry_after, verdict.policy.name), (0.0, "api"))
+        self.assertLess(verdict.reset_after, 366 * 86400)
+        self.assertGreater(verdict.resets_at, 1.7e9)
+        refused = api.take("ann", 2)
+        self.assertFalse(refused)
+        self.assertEqual((refused.granted, refused.first_refusal), (0, True))
+        self.assertAlmostEqual(refused.retry_after, refused.reset_after)
+        self.assertFalse(api.take("ann", 2).first_refusal)
+        self.assertEqual(api.take("ann", 4).retry_after, math.inf)
+        self.assertTrue(api.allow("ann"))
+        self.assertFalse(api.allow("ann"))
+        self.assertTrue(api.allow("bob", cost=3))
+
+    def test_all_calls(self):
+        api = self.open("5/366d name=api")["api"]
+        self.assertEqual(api.peek("ann").used, 0)
+        self.assertEqual(api.charge("ann", 7).used, 7)
+        self.assertFalse(api.peek("ann"))
+        self.assertTrue(api.reset("ann"))
+        self.assertFalse(api.reset("ann"))
+        self.assertEqual(api.take("ann", 9, partial=True).granted, 5)
+        self.assertFalse(api.take("ann", limit=5))
+        self.assertTrue(api.take("ann", limit=6))
+        api.reset("ann")
+        self.assertFalse(api.take("ann", 6, drain=True))
+        self.assertEqual(api.peek("ann").used, 5)
+        self.assertEqual(api.stats()["charged"], 7)
+
+    def test_refund(self):
+        """Once, by the policy that granted."""
+        table = self.open("5/366d name=api", "5/366d name=other")
+        api, other = table["api"], table["other"]
+        verdict = api.take("ann", 3)
+        self.assertEqual([api.refund(verdict, 1), api.refund(verdict), api.refund(verdict)], [1, 2, 0])
+        self.assertEqual(api.peek("ann").used, 0)
+        self.refused(ValueError, "is of the policy 'api'", other.refund, api.take("ann"))
+        self.refused(ValueError, "another table", self.open("5/366d name=api")["api"].refund, api.take("ann"))
+        self.refused(TypeError, "what take or charge returned", api.refund, True)
+
+    def test_all(self):
+        """All or none; what is in flight comes back, what is counted stays."""
+        table = self.open("3/366d name=api", "2/60s in-flight name=busy")
+        api, busy = table["api"], table["busy"]
+        with table.all((api, "ann"), (busy, "ann")) as group:
+            self.assertTrue(group)
+            self.assertTrue(group.in_flight)
+            self.assertEqual(busy.peek("ann").used, 1)
+            with table.all((api, "ann", 2), (busy, "ann")) as inner:
+                self.assertTrue(inner)
+                with table.all((busy, "ann"), (api, "ann")) as refused:
+                    self.assertFalse(refused)
+                    self.assertEqual([bool(verdict) for verdict in refused.verdicts], [False, False])
+                    self.assertGreater(refused.retry_after, 0)
+                self.assertEqual(busy.peek("ann").used, 2)
+        self.assertEqual((busy.peek("ann").used, api.peek("ann").used), (0, 3))
+        self.assertFalse(group.in_flight)
+        with self.assertRaises(ZeroDivisionError), table.all((busy, "ann")):
+            1 / 0
+        self.assertEqual(busy.peek("ann").used, 0)
+        group = table.all((api, "bob", 3), (busy, "bob"))
+        self.assertEqual((group.refund(), group.refund(), group.done()), (4, 0, 0))
+        self.assertEqual(api.peek("bob").used, 0)
+        self.refused(TypeError, "table.all((api, user), (busy, user))", table.all, api)
+        self.refused(ValueError, "1 to 64", table.all)
+        self.refused(ValueError, "1 to 64", table.all, *[(api, n) for n in range(65)])
+        self.refused(ValueError, "of another table", table.all, (self.open("1/s name=x")["x"], "ann"))
+
+    def test_headers(self):
+        api = self.open("3/366d name=api")["api"]
+        fields = dict(api.take("ann").headers())
+        self.assertEqual(fields["RateLimit-Policy"], '"api";q=3;w=31622400')
+        self.assertRegex(fields["RateLimit"], r'^"api";r=2;t=\d+$')
+        self.assertNotIn("Retry-After", fields)
+        fields = dict(api.take("ann", 3).headers(style="legacy"))
+        self.assertEqual(fields["X-RateLimit-Remaining"], "2")
+        self.assertRegex(fields["Retry-After"], r"^\d+$")
+        group = api.table.all((api, "ann"))
+        self.assertEqual([name for name, _ in group.headers("both")],
+                         ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+                          "X-RateLimit-Reset"])
+        self.refused(ValueError, "'draft' (RateLimit)", group.headers, "new")
+
+    def test_policies(self):
+        """Found, added, changed, removed; a handle goes on by whatever has its name."""
+        table = self.open("3/366d name=api")
+        api = table["api"]
+        self.assertTrue(api.allow("ann", 3))
+        self.assertEqual(table.apply(["5/366d name=api", "1/366d name=new"]), {"api": "changed", "new": "added"})
+        self.assertEqual((api.peek("ann").remaining, api.text), (2, '5/366 days name="api"'))
+        self.assertEqual(table.apply("9/hour name=api", dry_run=True), {"api": "replaced"})
+        self.assertEqual(table.apply("9/hour name=api  # another window\n", prune=True),
+                         {"api": "replaced", "new": "removed"})
+        self.assertEqual(api.take("ann").capacity, 9)
+        self.assertEqual(table.policies, ["api"])
+        self.assertIn("api", table)
+        self.assertNotIn("new", table)
+        self.assertEqual(table.add("7/day").name, "7/day")
+        table.remove("api")
+        for call in (lambda: api.allow("ann"), lambda: api.text, lambda: table.all((api, "ann")), api.stats,
+                     lambda: table.remove("api"), lambda: table["api"]):
+            self.refused(KeyError, "no policy api; it has: 7/day", call)
+        table.add("2/hour name=api")
+        self.assertEqual([api.allow("ann") for _ in range(3)], [True, True, False])
+        table.remove("api")
+        table.add("2/366d name=api")
+        self.assertTrue(table.all((api, "ann")))
+
+    def test_closed(self):
+        table = self.open("3/366d name=api")
+        api = table["api"]
+        with table.all((api, "ann")) as group:
+            table.close()
+        table.close()
+        for call in (lambda: api.allow("ann"), lambda: table["api"], table.stats, table.metrics, lambda: table.key("a"),
+                     lambda: table.all((api, "a")), lambda: api.reset("a"), group.headers, lambda: table.policies,
+                     lambda: table.apply("1/s"), lambda: table.add("1/s"), lambda: "api" in table,
+                     lambda: table.address("::1")):
+            self.refused(ValueError, "the table is closed", call)
+        self.assertIn("closed", repr(table))
+
+    def test_counts(self):
+        table = self.open("3/366d name=api")
+        table["api"].allow("ann")
+        self.assertEqual((table.stats()["live"], table["api"].stats()["allowed"]), (1, 1))
+        self.assertIn('stint_decisions_total{policy="api",outcome="allowed"} 1', table.metrics())
+        self.assertTrue(table.metrics().endswith("# EOF\n"))
+
+    def test_types(self):
+        """The stubs have what there is, and a program that uses them is typed."""
+        stub = (SOURCE / "src" / "python" / "stint" / "_stint.pyi").read_text()
+        for kind in stint.Table, stint.Policy, stint.Verdict, stint.Group:
+            body = re.search(rf"^class {kind.__name__}:\n(.*?)^\S", stub + "end", re.MULTILINE | re.DOTALL)[1]
+            said = set(re.findall(r"def (\w+)", body))
+            there = {name for name in vars(kind) if not name.startswith("__")}
+            self.assertEqual({name for name in said if not name.startswith("__")}, there, kind)
+            self.assertLessEqual(said, set(dir(kind)), kind)
+        if shutil.which("mypy") is None:
+            self.skipTest("there is no mypy")
+        [site] = [path for path in sys.path if (Path(path) / "stint" / "py.typed").exists()]
+        program = self.write("typed.py", """
+import stint, stint.web
+table = stint.open("/x", max_entries=1, policies=["1/s name=a"])
+a: stint.Policy = table["a"]
+wait: float = a.take(("x", 7), 2, partial=True).retry_after
+with table.all((a, "x"), (a, b"y", 2)) as group:
+    names: list[str] = [verdict.policy.name for verdict in group.verdicts]
+def who(name: str) -> str: return name
+@stint.limited(a, key=who)
+def call(name: str) -> int: return 1
+number: int = call("x")
+""")
+        done = commands.run("mypy", "--strict", "--no-incremental", program, site + "/stint",
+                            "--allow-subclassing-any", "--ignore-missing-imports", cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.write("wrong.py", "import stint\nstint.open(None, 1)['a'].take(None)\n")
+        self.assertIn("incompatible type \"None\"", commands.run("mypy", "wrong.py", cwd=self.directory).stdout)
+
+
+class Keys(Case):
+    def same(self, table, one, other):
+        """Whether they are one key, as a count tells."""
+        policy = table["key"]
+        policy.charge(one)
+        try:
+            return policy.peek(other).used == 1
+        finally:
+            policy.reset(one)
+
+    def test_kinds(self):
+        table = self.open("9/366d name=key")
+        keys = ["7", 7, "a:b", ("a", "b"), ("ab",), ("b", "a"), ("a", 7), ("a", "7"), (7, "a"), "", ("a", ""), "\u00e9",
+                (7).to_bytes(8, "little"), ("a", (7).to_bytes(8, "little")), 0, 2**64 - 1, ("", "a"), ("a", "b", ""),
+                table.address("192.0.2.7"), "192.0.2.7", table.key("x"), "a\0", "a"]
+        for i, one in enumerate(keys):
+            for j, other in enumerate(keys):
+                self.assertEqual(self.same(table, one, other), i == j, (one, other))
+        for one, other in (("7", b"7"), ("\u00e9", "\u00e9".encode()), (("a",), "a"), (("a", b"b"), ("a", "b")),
+                           (table.key(("a", 7)), ("a", 7)), ((table.key("a"), "b"), ("a", "b")),
+                           (table.address("2001:db8::1"), table.address("2001:db8::2")),
+                           (table.address("::ffff:192.0.2.7"), table.address("192.0.2.7")),
+                           (table.address("192.0.2.7", prefix4=24), table.address("192.0.2.9", 24))):
+            self.assertTrue(self.same(table, one, other), (one, other))
+        self.assertFalse(self.same(table, table.address("2001:db8::1", prefix6=128),
+                                   table.address("2001:db8::2", prefix6=128)))
+
+    def test_those_of_c(self):
+        """The command of the library finds each."""
+        if shutil.which("stint") is None:
+            self.skipTest("there is no command")
+        path = self.directory / "table"
+        with stint.open(path, 100, ["9/366d name=key"]) as table:
+            for key, option, *parts in (
+                    ("a", "--", "a"), (7, "--id", "7"), (("a", "b"), "--", "a", "b"), ((7, "b"), "--id", "7", "b"),
+                    (b"\xff", "--hex", "ff"), (table.address("192.0.2.7"), "--address", "192.0.2.7")):
+                commands.must("stint", "charge", "--quiet", "--cost", 5, option, path, "key", *parts)
+                self.assertEqual(table["key"].peek(key).used, 5, key)
+                table["key"].reset(key)
+
+    def test_number_in_a_tuple_as_in_c(self):
+        """README.md says how: stint_key_join of the 8 bytes of stint_key_of_id."""
+        path = self.directory / "table"
+        with stint.open(path, 100, ["9/366d name=key"]) as table:
+            program = self.write("join.c", r"""
+#include <stdio.h>
+#include <stint.h>
+int main(int argc, char **argv) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter;
+    uint32_t id;
+    options.path = argv[argc - 1];
+    if (stint_attach(&options, &limiter) != 0 || stint_policy_find(limiter, "key", &id) != 0)
+        return 1;
+    const stint_key user = stint_key_of(limiter, "user", 4), seven = stint_key_of_id(limiter, 7);
+    const stint_key key = stint_key_join(limiter, user, &seven.hash, sizeof(seven.hash));
+    struct stint_verdict verdict;
+    stint_take(limiter, id, key, 3, STINT_NOW, &verdict);
+    printf("%u\n", (unsigned)verdict.used);
+    stint_close(limiter);
+    return 0;
+}
+""")
+            library = os.environ["LD_LIBRARY_PATH"]
+            commands.must("gcc", "-I", SOURCE / "include", program, "-o", self.directory / "join", "-L", library, "-lstint")
+            table["key"].take(("user", 7), 2)
+            self.assertEqual(commands.must(self.directory / "join", path), "5\n")
+
+    def test_what_is_no_key(self):
+        table = self.open("9/366d name=key")
+        for key, kind, words in (
+                (None, TypeError, ["not None", "unix socket"]), (object(), TypeError, ["not object", "an id"]),
+                (1.5, TypeError, "not float"), (True, TypeError, "not bool"), (-1, ValueError, "0 to 2**64 - 1"),
+                (2**64, ValueError, "0 to 2**64 - 1"), ((), ValueError, "one part"), (["a"], TypeError, "not list"),
+                (("a", None), TypeError, ["a part of a key", "not None"]), ((("a",), "b"), TypeError, "not tuple"),
+                (("a", ("b",)), TypeError, "not tuple"), ("\ud800", UnicodeEncodeError, "surrogates"),
+                (self.open().key("a"), ValueError, "another table")):
+            for call in (table["key"].allow, table["key"].take, table["key"].peek, table["key"].charge,
+                         table["key"].reset, table.key, lambda key: table.all((table["key"], key))):
+                self.refused(kind, words, call, key)
+        self.assertEqual(table.stats()["used"], 0)
+        for address in "", "a", "192.0.2.7/24", "1.2.3.4.5", "[::1]", "9" * 99:
+            self.refused(ValueError, "no address", table.address, address)
+        self.refused(ValueError, "1 to 32", table.address, "::1", 33)
+        self.assertTrue(table.address("fe80::1%eth0"))
+
+
+class Errors(Case):
+    def test_arguments(self):
+        table = self.open("9/366d name=key", "1/60s in-flight name=busy")
+        key = table["key"]
+        for words, kind, call in (
+                ("key, and a cost", TypeError, lambda: key.take()),
+                ("key, and a cost", TypeError, lambda: key.take("a", 1, 1)),
+                ("0 to 2**32 - 1", ValueError, lambda: key.take("a", -1)),
+                ("0 to 2**32 - 1", ValueError, lambda: key.take("a", 2**32)),
+                ("cost is an int", TypeError, lambda: key.take("a", 1.0)),
+                ("cost is an int", TypeError, lambda: key.take("a", True)),
+                ("no argument 'costs'", TypeError, lambda: key.take("a", costs=1)),
+                ("no argument 'partial'", TypeError, lambda: key.charge("a", partial=True)),
+                ("in flight", ValueError, lambda: table["busy"].charge("a")),
+                ("its name", TypeError, lambda: table[0]),
+                ("has no policy keys; it has: key, busy", KeyError, lambda: table["keys"]),
+                ("10/m or 10/month", ValueError, lambda: table.add("10/M")),
+                ("366 days", ValueError, lambda: table.add("1/367d")),
+                ("another", OSError, lambda: table.add("8/366d name=key")),
+                ("line 2", ValueError, lambda: table.apply(["9/366d name=key", "5/ss"])),
+                ("'100/minute name=api'", TypeError, lambda: table.apply([1])),
+                ("is an int", TypeError, lambda: stint.open(None, "5")),
+                ("at least 1", ValueError, lambda: stint.open(None, 0)),
+                ("needs max_entries", ValueError, lambda: stint.open(None)),
+                ("'replace'", ValueError, lambda: stint.open(None, 1, on_full="drop")),
+                ("policies", TypeError, lambda: stint.open(None, 10, policies=5))):
+            self.refused(kind, words, call)
+
+    def test_hardly_meant(self):
+        with self.assertWarnsRegex(UserWarning, "2/second smooth.*half"):
+            self.open("2/s smooth")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.refused(UserWarning, "half", self.open, "2/s smooth")
+
+    def test_files(self):
+        """A path that is not shared, that is not there, or is no table; another shape, another layout."""
+        self.refused(ValueError, ["relative", "/run/APP/limits"], stint.open, "limits", 100)
+        self.refused(FileNotFoundError, "give max_entries", stint.open, self.directory / "none")
+        self.refused(FileNotFoundError, "no table can be made there", stint.open, "/nonexistent/a", 100)
+        self.refused(OSError, "no table", stint.open, self.write("text", "hello" * 999), 100)
+        path = self.directory / "table"
+        stint.open(path, 100, ["1/366d name=key"]).close()
+        with stint.open(str(path).encode()) as table:
+            self.assertEqual((table.policies, table.path), (["key"], str(path)))
+        self.refused(OSError, "max_entries 100, not 200", stint.open, path, 200)
+        layout = bytearray(path.read_bytes())
+        at = layout.index((5).to_bytes(4, "little"), 0, 64)
+        layout[at] = 99
+        path.write_bytes(layout)
+        self.refused(OSError, "layout, 99", stint.open, path, 100)
+
+    def test_more_policies_than_room(self):
+        self.refused(OSError, "max_policies", self.open, "1/s", "2/s", "3/s", max_policies=2)
+
+    def test_full(self):
+        """Replaced by default, and told once; the others as the library has them."""
+        for on_full, allowed, words in (("replace", True, "taken the place"), ("admit", True, "was not counted"),
+                                        ("refuse", False, "was not counted")):
+            table = self.open("1/366d name=key", max_entries=8, on_full=on_full)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                last = [table["key"].take(n) for n in range(100)][-1]
+            self.assertEqual([(one.category, words in str(one.message)) for one in told],
+                             [(stint.FullTableWarning, True)], on_full)
+            self.assertIn("max_entries", str(told[0].message))
+            self.assertEqual((last.allowed, last.replaced, last.untracked),
+                             (allowed, on_full == "replace", on_full != "replace"))
+
+
+class Limited(Case):
+    def test_functions(self):
+        table = self.open("3/366d name=api", "1/60s in-flight name=busy")
+        api, busy = table["api"], table["busy"]
+
+        @stint.limited(api, busy, key=lambda name, *more: name)
+        def call(name, depth=0):
+            self.assertEqual(busy.peek(name).used, 1)
+            return call(name, depth - 1) if depth else name
+
+        self.assertEqual((call("ann"), call.__name__), ("ann", "call"))
+        with self.assertRaises(stint.Refused) as raised:
+            call("ann", 1)
+        self.assertIn("refused by busy", str(raised.exception))
+        self.assertGreater(raised.exception.retry_after, 0)
+        self.assertEqual((busy.peek("ann").used, api.peek("ann").used), (0, 2))
+        call("ann")
+        with self.assertRaises(stint.Refused) as raised:
+            call("ann")
+        self.assertIn("Retry-After", dict(raised.exception.headers()))
+
+        @stint.limited(busy, key="everyone")
+        async def later():
+            held.append(busy.peek("everyone").used)
+            await asyncio.sleep(0)
+
+        async def two():
+            return await asyncio.gather(later(), later(), return_exceptions=True)
+
+        held = []
+        self.assertEqual([type(result) for result in asyncio.run(two())], [type(None), stint.Refused])
+        self.assertEqual((held, busy.peek("everyone").used), ([1], 0))
+        self.refused(TypeError, "limited takes policies", stint.limited, "api", key="a")
+        self.refused(TypeError, "limited takes policies", stint.limited, key="a")
+        self.refused(ValueError, "of one table", stint.limited, api, self.open("1/s name=x")["x"], key="a")
+
+        def values():
+            yield 1
+
+        self.refused(TypeError, ["generator", "with table.all"], stint.limited(api, key="a"), values)
+
+
+class Middleware(Case):
+    """By hand; servers.py has the servers."""
+
+    def wsgi(self, app, **environ):
+        told = []
+        answer = app({"REMOTE_ADDR": "192.0.2.7", **environ}, lambda status, headers, *_: told.append((status, dict(headers))))
+        body = b"".join(answer)
+        if hasattr(answer, "close"):
+            answer.close()
+        return told[0][0][:3], told[0][1], body
+
+    def test_wsgi(self):
+        table = self.open("2/366d name=api", "1/60s in-flight name=busy")
+        busy = table["busy"]
+        seen = []
+
+        def hello(environ, start_response):
+            seen.append(busy.peek(table.address("192.0.2.7")).used)
+            start_response("200 OK", [("A", "b")])
+            return iter([b"hello"])
+
+        app = stint.web.WSGI(hello, table["api"], busy)
+        status, fields, body = self.wsgi(app)
+        self.assertEqual((status, body, fields["A"]), ("200", b"hello", "b"))
+        self.assertIn('"api";r=1', fields["RateLimit"])
+        self.wsgi(app)
+        self.assertEqual((seen, busy.peek(table.address("192.0.2.7")).used), ([1, 1], 0))
+        status, fields, body = self.wsgi(app)
+        self.assertEqual((status, body), ("429", b"Too Many Requests\n"))
+        self.assertIn("Retry-After", fields)
+        self.assertEqual(self.wsgi(app, REMOTE_ADDR="192.0.2.8")[0], "200")
+        self.refused(ValueError, ["unix socket", "key="], self.wsgi, app, REMOTE_ADDR="")
+        plain = stint.web.WSGI(hello, table["api"], key=lambda environ: environ.get("USER"), headers=None)
+        self.assertEqual([self.wsgi(plain)[0] for _ in range(3)], ["200"] * 3)
+        answers = [self.wsgi(plain, USER="ann") for _ in range(3)]
+        self.assertEqual([answer[0] for answer in answers], ["200", "200", "429"])
+        self.assertEqual([sorted(answer[1]) for answer in answers],
+                         [["A"], ["A"], ["Content-Length", "Content-Type", "Retry-After"]])
+
+        def fails(environ, start_response):
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            self.wsgi(stint.web.WSGI(fails, busy))
+        self.assertEqual(busy.peek(table.address("192.0.2.7")).used, 0)
+        self.refused(ValueError, "'draft'", stint.web.WSGI, hello, table["api"], headers="all")
+
+    def asgi(self, app, kind="http", client=("192.0.2.7", 5)):
+        sent = []
+
+        async def receive():
+            return {"type": kind + ".connect"}
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(app({"type": kind, "client": client}, receive, send))
+        return sent
+
+    def test_asgi(self):
+        table = self.open("2/366d name=api", "1/60s in-flight name=busy")
+        busy, seen = table["busy"], []
+
+        async def hello(scope, receive, send):
+            seen.append(busy.peek(table.address("192.0.2.7")).used)
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.accept"})
+            else:
+                await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+                await send({"type": "http.response.body", "body": b"hello"})
+
+        app = stint.web.ASGI(hello, table["api"], busy)
+        start, body = self.asgi(app)
+        self.assertEqual((start["status"], start["headers"][0], body["body"]), (200, (b"a", b"b"), b"hello"))
+        self.assertIn(b"ratelimit", dict(start["headers"]))
+        [accept] = self.asgi(app, "websocket")
+        self.assertIn(b"ratelimit-policy", dict(accept["headers"]))
+        self.assertEqual((seen, busy.peek(table.address("192.0.2.7")).used), ([1, 1], 0))
+        start, body = self.asgi(app)
+        self.assertEqual((start["status"], body["body"]), (429, b"Too Many Requests\n"))
+        self.assertIn(b"retry-after", dict(start["headers"]))
+        self.assertEqual(self.asgi(app, "websocket"), [{"type": "websocket.close", "code": 1013}])
+        self.assertEqual(len(self.asgi(app, "lifespan")), 2)
+        self.refused(ValueError, ["unix socket", "key="], self.asgi, app, client=None)
+
+
+class Processes(Case):
+    def test_threads(self):
+        """Exactly the limit, and nobody who sets up waits for the others' GIL, or closes under them."""
+        table = stint.open(self.directory / "table", 1000, ["1000/366d name=api"])
+        api, granted = table["api"], []
+
+        def work():
+            granted.append(sum(api.allow("ann") for _ in range(500)))
+
+        def set_up():
+            for limit in range(50):
+                table.apply([f"{limit + 1}/366d name=other"])
+                table.stats(), table.metrics()
+
+        threads = [threading.Thread(target=target) for target in [work] * 4 + [set_up] * 2]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(sum(granted), 1000)
+        told = []
+
+        def until_closed():
+            try:
+                while True:
+                    table.stats()
+            except ValueError as error:
+                told.append(str(error))
+
+        threads = [threading.Thread(target=until_closed) for _ in range(3)]
+        [thread.start() for thread in threads]
+        table.close()
+        [thread.join() for thread in threads]
+        self.assertEqual(told, ["the table is closed"] * 3)
+
+    FORKS = """
+import os, sys, warnings, stint
+path = sys.argv[1] or None
+table = stint.open(path, 100, ["1000/366d name=api"])
+table["api"].allow("ann")
+read, write = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            granted = sum(table["api"].allow("ann") for _ in range(400))
+        os.write(write, f"{granted} {' '.join(one.category.__name__ for one in told)}\\n".encode())
+        os._exit(0)
+os.close(write)
+print(os.fdopen(read).read(), end="")
+[os.wait() for _ in range(4)]
+print(table["api"].peek("ann").used)
+"""
+
+    def test_fork(self):
+        """A table that was opened before is one table; in private memory each child is told that it is not."""
+        *children, used = python(self.FORKS, self.directory / "table").splitlines()
+        self.assertEqual((sum(int(child.split()[0]) for child in children), used), (999, "1000"))
+        self.assertEqual([child.split()[1:] for child in children], [[]] * 4)
+        *children, used = python(self.FORKS, "").splitlines()
+        self.assertEqual((children, used), (["400 NotSharedWarning"] * 4, "1"))
+
+    def test_sub_interpreters(self):
+        said = python("""
+import _xxsubinterpreters as interpreters, stint
+one = interpreters.create()
+try:
+    interpreters.run_string(one, "import stint")
+except Exception as error:
+    print(error)
+interpreters.destroy(one)
+print(stint.open(None, 10, ["1/366d name=a"])["a"].allow("b"))
+""")
+        self.assertIn("sub-interpreter", said)
+        self.assertIn("%{GLOBAL}", said)
+        self.assertTrue(said.endswith("True\n"))
+
+    def test_imported_twice(self):
+        python("import sys, stint\nfor name in [name for name in sys.modules if name.startswith('stint')]:\n"
+               "    del sys.modules[name]\nimport stint\nassert stint.open(None, 10, ['1/s name=a'])['a'].take('b')")
+
+
+class Leaks(Case):
+    ROUNDS = 1_000_000
+
+    def calls(self):
+        table = self.open("200M/366d name=api", "16000/60s in-flight name=busy")
+        api, busy = table["api"], table["busy"]
+
+        def wrong():
+            for call in (lambda: api.take(None), lambda: api.take("a", -1), lambda: table["none"],
+                         lambda: table.add("1/q"), lambda: api.take("a", nothing=1), lambda: table.all((api, ())),
+                         lambda: busy.charge("a"), lambda: stint.open("x", 1), lambda: stint.open("/nonexistent/x", 1)):
+                try:
+                    call()
+                except (TypeError, ValueError, KeyError, OSError):
+                    pass
+
+        def everything():
+            verdict = api.take(("ann", 7, b"x"), 1, partial=True)
+            api.refund(verdict), verdict.headers(), api.peek(7), api.charge("ann"), api.reset("ann")
+            with table.all((api, "ann"), (busy, table.key("ann"))) as group:
+                group.verdicts, group.retry_after, group.in_flight, group.headers("both"), repr(group)
+            table["api"].text, table.address("::1"), table.policies, "api" in table, api.name, api.table, repr(table)
+            verdict.policy, verdict.resets_at, verdict.retry_after, repr(verdict), repr(api)
+
+        def set_up():
+            table.apply(["200M/366d name=api"]), table.stats(), table.metrics(), api.stats()
+            table.add("1/s name=x"), table.remove("x")
+            with stint.open(None, 10, ["1/s"]):
+                pass
+
+        return {"allow": (lambda: api.allow("192.0.2.7"), self.ROUNDS), "take": (lambda: api.take("192.0.2.7"), 100_000),
+                "everything": (everything, 5_000), "wrong": (wrong, 2_000), "set up": (set_up, 300)}
+
+    def test_none(self):
+        """Neither of Python's memory, nor of references to the types, nor of the process."""
+        for name, (call, rounds) in self.calls().items():
+            with self.subTest(name=name):
+                for _ in range(min(rounds, 100)):
+                    call()
+                kinds = stint.Table, stint.Policy, stint.Verdict, stint.Group, stint.Key
+                gc.collect()
+                references = [sys.getrefcount(kind) for kind in kinds]
+                tracemalloc.start()
+                before = tracemalloc.get_traced_memory()[0]
+                for _ in range(rounds):
+                    call()
+                gc.collect()
+                grown = tracemalloc.get_traced_memory()[0] - before
+                tracemalloc.stop()
+                self.assertLess(grown, 4096)
+                self.assertEqual([sys.getrefcount(kind) for kind in kinds], references)
+
+
+if __name__ == "__main__":
+    unittest.main()
