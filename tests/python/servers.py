@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""Real servers with the applications of src/python/README.md: exactly the limit passes over all
+workers, whatever happens to the workers and to the master."""
+import collections
+import concurrent.futures
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+import commands
+import readme
+import stint
+
+LIMIT = 300
+WORKERS = 4
+
+
+def free_port():
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return asked.getsockname()[1]
+
+
+def until(what, condition, seconds=30):
+    """Waits for others: a server that starts, a process that ends."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def children(pid):
+    try:
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    except OSError:
+        return set()
+
+
+class Server(commands.Case):
+    def start(self, app, *command):
+        """The application of this name under a server that listens on self.port."""
+        program = readme.placed(readme.program(f"{app}.py"), self.directory)
+        # Of stint's windows none ends during the test; those of limits begin with the first request.
+        program = program.replace("1000/day name", f"{LIMIT}/366d name").replace("1000/day", f"{LIMIT}/day")
+        self.write(f"{app}.py", program)
+        self.log = open(self.directory / "log", "ab")
+        self.addCleanup(self.log.close)
+        process = subprocess.Popen([str(part) for part in command], cwd=self.directory, stdout=self.log, stderr=self.log,
+                                   stdin=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        until("the server listens", self.listens)
+        return process
+
+    def listens(self):
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def one(self, _=None):
+        """The status of an answer; 0: there was none, as its worker was killed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            answer.read()
+            self.fields = dict(answer.getheaders())
+            return answer.status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    def ask(self, n):
+        """How often which status came."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            return collections.Counter(pool.map(self.one, range(n)))
+
+    def tearDown(self):
+        failed = self._outcome.result.failures + self._outcome.result.errors
+        if failed and failed[-1][0] is self:
+            print((self.directory / "log").read_text()[-5000:])
+
+
+class Gunicorn(Server):
+    def setUp(self):
+        super().setUp()
+        self.need("gunicorn")
+        self.port, self.pid = free_port(), self.directory / "pid"
+
+    def master(self):
+        """Of two (after USR2) the new one, whose file is renamed when the old one has ended."""
+        new = self.directory / "pid.2"
+        return int((new if new.exists() else self.pid).read_text())
+
+    def workers(self, old=frozenset()):
+        """Of the master that runs now, once there are as many as there are to be, all new."""
+        found = set()
+
+        def there():
+            nonlocal found
+            try:
+                found = children(self.master())
+            except (OSError, ValueError):
+                return False
+            return len(found) == WORKERS and not found & old
+
+        until("the workers run", there)
+        return found
+
+    def check(self, app, *options):
+        """A quarter of the limit in each of four states of the server, a worker killed in the middle of the first."""
+        self.addCleanup(self.stop)
+        self.start(app, "/usr/bin/gunicorn", "--workers", WORKERS, "--bind", f"127.0.0.1:{self.port}", "--pid", self.pid,
+                   "--graceful-timeout", 5, *options, f"{app}:app")
+        workers = self.workers()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self.ask, LIMIT // 4)
+            os.kill(min(workers), signal.SIGKILL)
+            answers = asked.result()
+        workers = self.workers(old={min(workers)})
+        answers += self.ask(LIMIT // 4)
+        os.kill(self.master(), signal.SIGHUP)
+        workers = self.workers(old=workers)
+        answers += self.ask(LIMIT // 4)
+        old = self.master()
+        os.kill(old, signal.SIGUSR2)
+        workers = self.workers(old=workers)
+        os.kill(old, signal.SIGTERM)
+        until("the old master ends", lambda: not children(old))
+        answers += self.ask(LIMIT // 2)
+        # A request whose worker was killed was counted, or was not: nobody else's is lost.
+        self.assertEqual(set(answers) - {0}, {200, 429})
+        self.assertLessEqual(answers[0], 1 + WORKERS)
+        self.assertLessEqual(answers[200], LIMIT)
+        self.assertGreaterEqual(answers[200], LIMIT - answers[0])
+        self.assertEqual(self.ask(20), {429: 20})
+
+    def stop(self):
+        """The masters: the last is no child of this process."""
+        for path in self.directory.glob("pid*"):
+            try:
+                os.kill(int(path.read_text()), signal.SIGTERM)
+            except (OSError, ValueError):
+                pass
+        until("the server ends", lambda: not self.listens())
+
+    def test_flask_limiter(self):
+        self.check("with_flask_limiter")
+
+    def test_flask_limiter_preload(self):
+        self.check("with_flask_limiter", "--preload")
+
+    def test_decorator(self):
+        """And a policy that is changed meanwhile holds for all workers."""
+        self.check("with_flask")
+        self.assertEqual(self.fields["RateLimit-Policy"].split(";")[:2], ['"api"', f"q={LIMIT}"])
+        self.assertIn("Retry-After", self.fields)
+        with stint.open(self.directory / "limits") as table:
+            self.assertEqual(table["api"].peek(table.address("127.0.0.1")).used, LIMIT)
+            self.assertEqual(table.apply([f"{LIMIT + 60}/366d name=api"]), {"api": "changed"})
+            self.assertEqual(self.ask(100), {200: 60, 429: 40})
+
+    def test_decorator_preload(self):
+        self.check("with_flask", "--preload")
+
+
+class Uvicorn(Server):
+    def test_asgi(self):
+        """Three workers, of which one is killed. This uvicorn starts no other in its place."""
+        self.need("uvicorn")
+        self.port = free_port()
+        process = self.start("with_starlette", shutil.which("uvicorn", path="/usr/bin"), "--workers", 3, "--host", "127.0.0.1",
+                             "--port", self.port, "--log-level", "warning", "with_starlette:app")
+        self.addCleanup(lambda: [os.kill(child, signal.SIGKILL) for child in children(process.pid)])
+        answers = self.ask(LIMIT // 2)
+        self.assertEqual(answers, {200: LIMIT // 2})
+        self.assertIn("ratelimit", {name.lower() for name in self.fields})
+        serving = [child for child in children(process.pid) if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        self.assertEqual(len(serving), 3)
+        os.kill(serving[0], signal.SIGKILL)
+        answers += self.ask(LIMIT)
+        self.assertEqual(set(answers) - {0}, {200, 429})
+        self.assertLessEqual(answers[200], LIMIT)
+        self.assertGreaterEqual(answers[200], LIMIT - answers[0])
+        with stint.open(self.directory / "limits") as table:
+            self.assertEqual(table["api"].peek(table.address("127.0.0.1")).used, LIMIT)
+
+
+if __name__ == "__main__":
+    unittest.main()
