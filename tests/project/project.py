@@ -951,7 +951,7 @@ class Embedding(Case):
         stint = BUILD / "src" / "tool" / "stint"
         if not stint.exists():
             self.skipTest("the command is not built")
-        [text] = blocks_of("python")
+        [text] = [text for language, text in blocks(SOURCE / "doc" / "embedding.md") if language == "python"]
         table = self.directory / "table"
         must(stint, "make", "--entries=1000", "--policies=-", table, input="2/day name=login\n")
         program = self.write("ask.py", text.replace("/dev/shm/stint-ctypes", str(table)))

@@ -3,6 +3,7 @@
 """The package for Python, built by Debian's Python and tested by it.
 
     run.py SOURCE BUILD MESON CC NAME [TEST...]     tests/python/NAME.py, with the library of this build
+    run.py SOURCE BUILD MESON CC costs              prints the table of costs (costs.py)
     run.py SOURCE BUILD MESON CC install            pip's own way from the tree, which compiles the library
 """
 import os
@@ -65,8 +66,8 @@ def main(source, build, meson, cc, name, *tests):
         environment = {**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent), "PYTHONDONTWRITEBYTECODE": "1",
                        "PYTHONPATH": f"{site}:{HERE}:{HERE.parent / 'kit'}", "STINT_SOURCE": str(source),
                        "PATH": f"{build / 'src' / 'tool'}:/usr/bin:{os.environ['PATH']}"}
-        return subprocess.run([PYTHON, "-X", "dev", "-W", "default", "-m", "unittest", *(tests or [name])],
-                              cwd=directory, env=environment).returncode
+        how = [HERE / "costs.py"] if name == "costs" else ["-X", "dev", "-m", "unittest", *(tests or [name])]
+        return subprocess.run([PYTHON, *how], cwd=directory, env=environment).returncode
 
 
 if __name__ == "__main__":
