@@ -76,9 +76,9 @@ bool table_told(struct table *table, uint32_t flags) {
     if ((flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 && !table->warned_full) {
         table->warned_full = true;
         if (PyErr_WarnFormat(full_table_warning, 1,
-                             "the table %S is full: %s. Open it with more max_entries (clients "
-                             "times policies); a file is made larger by `stint resize`",
-                             table->path == Py_None ? Py_None : table->path,
+                             "%R is full: %s. Open it with more max_entries (clients times "
+                             "policies); a file is made larger by `stint resize`",
+                             table,
                              (flags & STINT_REPLACED) != 0
                                  ? "a new key has taken the place, and the count, of another"
                                  : "a new key was not counted") != 0)

@@ -32,8 +32,9 @@ class StintStorage(Storage):
 
     STORAGE_SCHEME = ["stint"]
 
-    def __init__(self, uri: str, max_entries: Any = 100_000, **options: Any) -> None:
+    def __init__(self, uri: str, max_entries: Any = 100_000, wrap_exceptions: bool = False, **options: Any) -> None:
         super().__init__(uri)
+        self.wrap_exceptions = wrap_exceptions  # newer versions of limits read it
         self.table = open(self.path(uri), int(max_entries), **options)
         self.policies: dict[int, Policy] = {}
 
@@ -45,6 +46,11 @@ class StintStorage(Storage):
                 f"'{uri}' is no table: write stint:// and a whole path, as in stint:///run/app/limits, and options "
                 "such as max_entries as options of the storage (RATELIMIT_STORAGE_OPTIONS)")
         return parts.path
+
+    @property
+    def base_exceptions(self) -> tuple[type[Exception], ...]:
+        """What newer versions of limits may wrap."""
+        return OSError, ValueError
 
     # ---- Policies --------------------------------------------------------------------------------
 
