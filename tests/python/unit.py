@@ -2,15 +2,14 @@
 """The package by itself: what its calls return, what they refuse, and what they leave behind."""
 import asyncio
 import gc
+import json
 import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import tracemalloc
-import types
 import unittest
 import warnings
 from pathlib import Path
@@ -167,6 +166,22 @@ class Calls(Case):
                      lambda: table.address("::1")):
             self.refused(ValueError, "the table is closed", call)
         self.assertIn("closed", repr(table))
+
+    def test_labels(self):
+        """Operators read who was refused, once there is room for names."""
+        path = self.directory / "table"
+        table = stint.open(path, 100, ["1/366d name=key"], labels=50)
+        self.addCleanup(table.close)
+        keys = ["ann", b"bob\xff", 7, ("eve", 8, b"x"), table.address("2001:db8::1"), table.key("dan"), "\u00e9" * 30]
+        for key in keys:
+            for _ in range(3):
+                table["key"].allow(key)
+        table.all((table["key"], "fay", 2))
+        self.assertFalse(self.open("1/366d name=key")["key"].allow("no room", 2))
+        if shutil.which("stint") is None:
+            self.skipTest("there is no command")
+        labels = {json.loads(line)["label"] for line in commands.must("stint", "dump", path).splitlines()}
+        self.assertEqual(labels, {"ann", "bob\\xff", "7", "eve 8 x", "2001:db8::1", "dan", "\u00e9" * 20, "fay"})
 
     def test_counts(self):
         table = self.open("3/366d name=api")

@@ -26,16 +26,20 @@ static struct policy *part_read(struct table *table, PyObject *part,
     return policy;
 }
 
-/* Looks for what was not decided, and tells of it. Returns whether the verdicts stand. */
-static bool all_told(struct table *table, const struct stint_request *requests,
-                     struct policy *const *policies, const struct stint_verdict *verdicts,
+/* Looks for what was not decided, and tells of it; labels what was refused first.
+ *   args  what the requests were read from
+ * Returns whether the verdicts stand. */
+static bool all_told(struct table *table, PyObject *const *args,
+                     const struct stint_request *requests, const struct stint_verdict *verdicts,
                      size_t n) {
     uint32_t flags = 0;
 
     for (size_t i = 0; i < n; i++) {
         flags |= verdicts[i].flags;
+        if ((verdicts[i].flags & STINT_FIRST_REFUSAL) != 0)
+            key_label(table, PyTuple_GetItem(args[i], 1), requests[i].key);
         if ((verdicts[i].flags & STINT_UNKNOWN_POLICY) != 0) {
-            policy_unknown(table, policies[i]->name);
+            policy_unknown(table, ((struct policy *)PyTuple_GetItem(args[i], 0))->name);
             return false;
         }
         if ((verdicts[i].flags & STINT_BAD_REQUEST) != 0) {
@@ -91,7 +95,7 @@ PyObject *group_decide(struct table *table, PyObject *const *args, Py_ssize_t n)
     bool allowed = stint_decide_all(table->limiter, requests, (size_t)n, STINT_NOW, verdicts);
     if (!allowed && found_again(requests, policies, verdicts, (size_t)n))
         allowed = stint_decide_all(table->limiter, requests, (size_t)n, STINT_NOW, verdicts);
-    if (!all_told(table, requests, policies, verdicts, (size_t)n)) {
+    if (!all_told(table, args, requests, verdicts, (size_t)n)) {
         (void)stint_refund_all(table->limiter, requests, verdicts, (size_t)n);
         return NULL;
     }

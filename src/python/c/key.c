@@ -121,25 +121,73 @@ bool key_read(struct table *table, PyObject *from, stint_key *key) {
     return PyTuple_Check(from) ? tuple_read(table, from, key) : key_wrong(from, false);
 }
 
-PyObject *key_made(struct table *table, stint_key key) {
+/* ---- Labels -------------------------------------------------------------------------------- */
+
+/* How operators read a key: a str. Of a tuple its parts, as they stand after `stint key FILE`. */
+static PyObject *label_of(PyObject *from) {
+    if (Py_IS_TYPE(from, key_type))
+        return label_of(((struct key *)from)->from);
+    if (PyBytes_Check(from))
+        return PyUnicode_FromEncodedObject(from, "utf-8", "backslashreplace");
+    if (!PyTuple_Check(from))
+        return PyObject_Str(from);
+    PyObject *blank = PyUnicode_FromString(" "), *parts = PyList_New(0), *label = NULL;
+    bool good = blank != NULL && parts != NULL;
+    for (Py_ssize_t i = 0; good && i < PyTuple_Size(from); i++) {
+        PyObject *part = label_of(PyTuple_GetItem(from, i));
+        good = part != NULL && PyList_Append(parts, part) == 0;
+        Py_XDECREF(part);
+    }
+    if (good)
+        label = PyUnicode_Join(blank, parts);
+    Py_XDECREF(parts);
+    Py_XDECREF(blank);
+    return label;
+}
+
+/* Leaves the name of a key that was refused for the first time in its window, if the table has room
+ * for names. The decision stands, whatever comes of this. */
+void key_label(struct table *table, PyObject *from, stint_key key) {
+    PyObject *label = label_of(from);
+    Py_ssize_t length = 0;
+    const char *bytes = label != NULL ? PyUnicode_AsUTF8AndSize(label, &length) : NULL;
+
+    if (bytes != NULL)
+        (void)stint_label(table->limiter, key, bytes, (size_t)length);
+    Py_XDECREF(label);
+    PyErr_Clear();
+}
+
+/* ---- Keys that are made before their use --------------------------------------------------- */
+
+static PyObject *key_made(struct table *table, PyObject *from, stint_key key) {
     struct key *made = PyObject_New(struct key, key_type);
 
     if (made == NULL)
         return NULL;
     made->table = (struct table *)Py_NewRef((PyObject *)table);
+    made->from = Py_NewRef(from);
     made->key = key;
     return (PyObject *)made;
+}
+
+/* table.key(key) */
+PyObject *key_before(struct table *table, PyObject *from) {
+    stint_key key;
+
+    return table_deciding(table) && key_read(table, from, &key) ? key_made(table, from, key) : NULL;
 }
 
 /* table.address(text, prefix4=32, prefix6=64) */
 PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"address", "prefix4", "prefix6", NULL};
-    const char *text = NULL;
+    PyObject *given;
     unsigned prefix4 = 32, prefix6 = 64;
     struct sockaddr_in four = {.sin_family = AF_INET};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    const struct sockaddr *address = (struct sockaddr *)&four;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|II:address", names, &text, &prefix4,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|II:address", names, &given, &prefix4,
                                      &prefix6) ||
         !table_deciding(table))
         return NULL;
@@ -147,23 +195,25 @@ PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs) {
         return PyErr_Format(PyExc_ValueError,
                             "prefix4 is 1 to 32 bits, not %u, and prefix6 1 to 128, not %u",
                             prefix4, prefix6);
+    const char *text = PyUnicode_AsUTF8AndSize(given, NULL);
+    if (text == NULL)
+        return NULL;
     /* A link-local address names its interface: fe80::1%eth0. */
     char bare[INET6_ADDRSTRLEN] = "";
     const size_t length = strcspn(text, "%");
     if (length < sizeof(bare))
         memcpy(bare, text, length);
-    if (inet_pton(AF_INET, bare, &four.sin_addr) == 1)
-        return key_made(
-            table, stint_key_address(table->limiter, (struct sockaddr *)&four, prefix4, prefix6));
     if (inet_pton(AF_INET6, bare, &six.sin6_addr) == 1)
-        return key_made(
-            table, stint_key_address(table->limiter, (struct sockaddr *)&six, prefix4, prefix6));
-    return PyErr_Format(PyExc_ValueError, "'%s' is no address of IPv4 or IPv6%s", text,
-                        *text == '\0' ? " (a client at a unix socket has none)" : "");
+        address = (struct sockaddr *)&six;
+    else if (inet_pton(AF_INET, bare, &four.sin_addr) != 1)
+        return PyErr_Format(PyExc_ValueError, "'%s' is no address of IPv4 or IPv6%s", text,
+                            *text == '\0' ? " (a client at a unix socket has none)" : "");
+    return key_made(table, given, stint_key_address(table->limiter, address, prefix4, prefix6));
 }
 
 static void free_key(PyObject *self) {
     Py_DECREF(((struct key *)self)->table);
+    Py_DECREF(((struct key *)self)->from);
     object_free(self);
 }
 

@@ -116,6 +116,7 @@ static bool ask_read(struct policy *policy, PyObject *const *args, Py_ssize_t n,
         return false;
     }
     ask->cost = 1;
+    ask->from = args[0];
     if (!table_deciding(policy->table) || !key_read(policy->table, args[0], &ask->key) ||
         (n == 2 && !number_read(args[1], "cost", &ask->cost)))
         return false;
@@ -153,14 +154,16 @@ static void ask_wrong(struct policy *policy, const struct ask *ask) {
 
 /* Decides. Returns whether there is a verdict; else an exception is set. */
 static bool decide(struct policy *policy, const struct ask *ask, struct stint_verdict *verdict) {
-    const uint32_t rare =
-        STINT_UNTRACKED | STINT_REPLACED | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST;
+    const uint32_t rare = STINT_FIRST_REFUSAL | STINT_UNTRACKED | STINT_REPLACED |
+                          STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST;
 
     decide_once(policy, ask, verdict);
     if ((verdict->flags & STINT_UNKNOWN_POLICY) != 0 && policy_found_again(policy))
         decide_once(policy, ask, verdict);
     if ((verdict->flags & rare) == 0 && policy->table->forks == forks_of_process())
         return true;
+    if ((verdict->flags & STINT_FIRST_REFUSAL) != 0)
+        key_label(policy->table, ask->from, ask->key);
     if ((verdict->flags & STINT_UNKNOWN_POLICY) != 0) {
         policy_unknown(policy->table, policy->name);
         return false;

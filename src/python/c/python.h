@@ -14,38 +14,43 @@
 #include <stint.h>
 
 struct table {
-    PyObject_HEAD struct stint_limiter
-        *limiter;          /* NULL: it is closed, and nobody uses it any more */
-    PyObject *path;        /* str, or None: in private memory */
-    uint64_t forks;        /* of this process when it was opened (forks_of_process) */
-    uint32_t max_policies; /* of the table */
-    unsigned users;        /* set-up calls that are under way without the GIL */
+    PyObject object;
+    struct stint_limiter *limiter; /* NULL: it is closed, and nobody uses it any more */
+    PyObject *path;                /* str, or None: in private memory */
+    uint64_t forks;                /* of this process when it was opened (forks_of_process) */
+    uint32_t max_policies;         /* of the table */
+    unsigned users;                /* set-up calls that are under way without the GIL */
     bool closed;
     bool warned_full;
     bool warned_fork;
 };
 
 struct policy {
-    PyObject_HEAD struct table *table;
+    PyObject object;
+    struct table *table;
     PyObject *name; /* str */
     uint32_t id;
 };
 
 /* A key that was made before its use: of an address, or to be used many times. */
 struct key {
-    PyObject_HEAD struct table *table;
+    PyObject object;
+    struct table *table;
+    PyObject *from; /* what it was made of */
     stint_key key;
 };
 
 struct verdict {
-    PyObject_HEAD struct policy *policy; /* that was asked */
+    PyObject object;
+    struct policy *policy; /* that was asked */
     stint_key key;
     struct stint_verdict verdict;
 };
 
 /* Several requests that were decided as one. */
 struct group {
-    PyObject_HEAD struct table *table;
+    PyObject object;
+    struct table *table;
     PyObject *verdicts; /* a tuple of struct verdict */
     bool allowed;
 };
@@ -53,6 +58,7 @@ struct group {
 /* What a method of a policy was called with. */
 struct ask {
     stint_key key;
+    PyObject *from; /* what the key was made of; borrowed */
     uint32_t cost;
     uint32_t limit; /* of the request's own; 0: none */
     uint32_t flags; /* enum stint_request_flags */
@@ -67,8 +73,9 @@ uint64_t forks_of_process(void);
 
 /* key.c */
 bool key_read(struct table *table, PyObject *from, stint_key *key);
+PyObject *key_before(struct table *table, PyObject *from);
 PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs);
-PyObject *key_made(struct table *table, stint_key key);
+void key_label(struct table *table, PyObject *from, stint_key key);
 
 /* table.c */
 PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs);

@@ -395,14 +395,6 @@ end:
 
 /* ---- The type ------------------------------------------------------------------------------ */
 
-static PyObject *table_key(struct table *table, PyObject *from) {
-    stint_key key;
-
-    if (!table_deciding(table) || !key_read(table, from, &key))
-        return NULL;
-    return key_made(table, key);
-}
-
 static PyObject *table_all(struct table *table, PyObject *const *args, Py_ssize_t n) {
     return group_decide(table, args, n);
 }
@@ -447,7 +439,7 @@ static PyMethodDef methods[] = {
     METHOD("add", table_add, METH_O),
     METHOD("apply", table_apply, METH_VARARGS | METH_KEYWORDS),
     METHOD("remove", table_remove, METH_O),
-    METHOD("key", table_key, METH_O),
+    METHOD("key", key_before, METH_O),
     METHOD("address", key_address, METH_VARARGS | METH_KEYWORDS),
     METHOD("stats", table_stats, METH_NOARGS),
     METHOD("metrics", table_metrics, METH_NOARGS),
