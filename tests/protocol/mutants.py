@@ -69,7 +69,7 @@ def build_without(build, target, directory, patches=(), guards=()):
     """A program of the build with these patches in its library, and without these guards. Returns its
     path."""
     commands = json.loads((build / "compile_commands.json").read_text())
-    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("tool", "nginx", "lua", "rust"))
+    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("tool", "nginx", "lua", "rust", "node"))
     changed = [name for patch in patches for name in apply(patch, directory)]
     header = any(name.endswith(".h") for name in changed)
     objects = []

@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The library for Node.js: what index.cjs calls, by Node-API 8.
+ *
+ * Who calls is index.cjs alone. It has checked all numbers; what is checked here are keys, which
+ * only C can look into at the speed of a decision. A table is an `external`, which closes its
+ * limiter when it is collected. Each thread of Node (worker_threads) has an `addon` of its own.
+ *
+ * A verdict goes through one array of doubles, `out`, which index.cjs and this file share: nothing
+ * is allocated for it. Its 16 places are told once in `enum place` and once in index.cjs. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <node_api.h>
+#include <stint.h>
+
+/* Where `out` has what of a verdict. A number of 64 bits is two. */
+enum place {
+    ALLOWED,
+    FLAGS,
+    LIMIT,
+    USED,
+    REMAINING,
+    GRANTED,
+    WINDOW, /* 2 */
+    RESET_AFTER = 8,
+    RETRY_AFTER,
+    POLICY,
+    GENERATION,
+    UNIT,     /* 2 */
+    KEY = 14, /* 2 */
+    PLACES = 16,
+};
+
+/* What calls return to index.cjs, if it is no value. */
+enum answer {
+    NO = 0,
+    YES = 1,
+    LOOK = 2,    /* `out` has the verdict */
+    NO_KEY = -1, /* what stands for the key is none */
+};
+
+/* Of one thread of Node. */
+struct addon {
+    double *out; /* PLACES for each of STINT_ALL_MAX verdicts */
+    napi_ref out_array;
+    struct stint_request requests[STINT_ALL_MAX]; /* of the group that is being made */
+};
+
+struct table {
+    struct stint_limiter *limiter; /* NULL: closed */
+};
+
+enum { ARGUMENTS = 8, BYTES_AT_HAND = 512 };
+
+/* A call from JavaScript. Its first argument is a table. */
+struct call {
+    napi_env env;
+    struct addon *addon;
+    struct stint_limiter *limiter;
+    napi_value arguments[ARGUMENTS];
+};
+
+/* ---- Values ---- */
+
+static napi_value number(napi_env env, double value) {
+    napi_value result = NULL;
+    (void)napi_create_double(env, value, &result);
+    return result;
+}
+
+static napi_value small(napi_env env, int32_t value) {
+    napi_value result = NULL;
+    (void)napi_create_int32(env, value, &result);
+    return result;
+}
+
+static napi_value text(napi_env env, const char *value) {
+    napi_value result = NULL;
+    (void)napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
+    return result;
+}
+
+static void set(napi_env env, napi_value object, const char *name, napi_value value) {
+    (void)napi_set_named_property(env, object, name, value);
+}
+
+static uint32_t number_of(const struct call *call, size_t argument) {
+    uint32_t value = 0;
+    (void)napi_get_value_uint32(call->env, call->arguments[argument], &value);
+    return value;
+}
+
+/* A copy of a string, to free; NULL, and an exception is thrown, if there is no memory. */
+static char *copy_of(napi_env env, napi_value value, size_t *length) {
+    char *copy = NULL;
+    *length = 0;
+    if (napi_get_value_string_utf8(env, value, NULL, 0, length) == napi_ok &&
+        (copy = malloc(*length + 1)) != NULL)
+        (void)napi_get_value_string_utf8(env, value, copy, *length + 1, length);
+    if (copy == NULL)
+        (void)napi_throw_error(env, "ENOMEM", "there is no memory for the copy of a text");
+    return copy;
+}
+
+/* Reads a call's arguments. False, and an exception is thrown, if the table is closed. */
+static bool begin(struct call *call, napi_env env, napi_callback_info info) {
+    size_t count = ARGUMENTS;
+    void *table = NULL;
+    void *addon = NULL;
+
+    call->env = env;
+    if (napi_get_cb_info(env, info, &count, call->arguments, NULL, NULL) != napi_ok ||
+        napi_get_instance_data(env, &addon) != napi_ok ||
+        napi_get_value_external(env, call->arguments[0], &table) != napi_ok)
+        return napi_throw_type_error(env, NULL, "this is no table"), false;
+    call->addon = addon;
+    call->limiter = ((struct table *)table)->limiter;
+    if (call->limiter == NULL)
+        return napi_throw_error(env, "EBADF", "the table is closed"), false;
+    return true;
+}
+
+/* ---- Keys ---- */
+
+/* The bytes of a part of a key. */
+struct bytes {
+    const void *at;
+    size_t length;
+    char *copy; /* to free; NULL: none was made */
+    char here[BYTES_AT_HAND];
+};
+
+/* A whole number from 0 to 2^53, or a BigInt of 64 bits. */
+static bool id_of(napi_env env, napi_value value, napi_valuetype type, uint64_t *id) {
+    bool whole = false;
+    double real;
+
+    if (type == napi_bigint)
+        return napi_get_value_bigint_uint64(env, value, id, &whole) == napi_ok && whole;
+    if (napi_get_value_double(env, value, &real) != napi_ok || !(real >= 0) ||
+        real > 9007199254740992.0 - 1 || real != floor(real))
+        return false;
+    *id = (uint64_t)real;
+    return true;
+}
+
+static bool bytes_of_string(napi_env env, napi_value value, struct bytes *bytes) {
+    bytes->at = bytes->here;
+    if (napi_get_value_string_utf8(env, value, bytes->here, sizeof(bytes->here), &bytes->length) !=
+        napi_ok)
+        return false;
+    /* A character of four bytes may have had no room at the end. */
+    if (bytes->length + 4 < sizeof(bytes->here))
+        return true;
+    bytes->at = bytes->copy = copy_of(env, value, &bytes->length);
+    return bytes->copy != NULL;
+}
+
+/* The elements of a typed array, if they are of this type: Uint8Array has bytes, so a Buffer. */
+static bool elements_of(napi_env env, napi_value value, napi_typedarray_type wanted, void **at,
+                        size_t *length) {
+    napi_typedarray_type type;
+    bool typed = false;
+
+    return napi_is_typedarray(env, value, &typed) == napi_ok && typed &&
+           napi_get_typedarray_info(env, value, &type, length, at, NULL, NULL) == napi_ok &&
+           type == wanted;
+}
+
+static bool bytes_of(napi_env env, napi_value value, struct bytes *bytes) {
+    napi_valuetype type;
+    uint64_t id;
+    void *at;
+
+    bytes->copy = NULL;
+    if (napi_typeof(env, value, &type) != napi_ok)
+        return false;
+    switch (type) {
+    case napi_string:
+        return bytes_of_string(env, value, bytes);
+    case napi_number:
+    case napi_bigint:
+        if (!id_of(env, value, type, &id))
+            return false;
+        bytes->at = bytes->here;
+        bytes->length =
+            (size_t)snprintf(bytes->here, sizeof(bytes->here), "%llu", (unsigned long long)id);
+        return true;
+    case napi_object:
+        if (!elements_of(env, value, napi_uint8_array, &at, &bytes->length))
+            return false;
+        bytes->at = at;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A key of one part. A BigUint64Array of one element is a key that was made before (class Key). */
+static bool key_of_part(const struct call *call, napi_value value, stint_key *key) {
+    napi_valuetype type;
+    struct bytes bytes;
+    size_t length;
+    uint64_t id;
+    void *hash;
+
+    if (napi_typeof(call->env, value, &type) != napi_ok)
+        return false;
+    if (type == napi_number || type == napi_bigint) {
+        if (!id_of(call->env, value, type, &id))
+            return false;
+        *key = stint_key_of_id(call->limiter, id);
+        return true;
+    }
+    if (type == napi_object &&
+        elements_of(call->env, value, napi_biguint64_array, &hash, &length)) {
+        if (length != 1)
+            return false;
+        memcpy(&key->hash, hash, sizeof(key->hash));
+        return true;
+    }
+    if (!bytes_of(call->env, value, &bytes))
+        return false;
+    *key = stint_key_of(call->limiter, bytes.at, bytes.length);
+    free(bytes.copy);
+    return true;
+}
+
+/* An array's first part is a key by itself, and each further one is joined to it. */
+static bool key_of_parts(const struct call *call, napi_value array, stint_key *key) {
+    napi_value part;
+    struct bytes bytes;
+    uint32_t parts = 0;
+
+    if (napi_get_array_length(call->env, array, &parts) != napi_ok || parts == 0)
+        return false;
+    for (uint32_t i = 0; i < parts; i++) {
+        if (napi_get_element(call->env, array, i, &part) != napi_ok)
+            return false;
+        if (i == 0) {
+            if (!key_of_part(call, part, key))
+                return false;
+            continue;
+        }
+        if (!bytes_of(call->env, part, &bytes))
+            return false;
+        *key = stint_key_join(call->limiter, *key, bytes.at, bytes.length);
+        free(bytes.copy);
+    }
+    return true;
+}
+
+static bool key_of(const struct call *call, napi_value value, stint_key *key) {
+    bool array = false;
+
+    if (napi_is_array(call->env, value, &array) == napi_ok && array)
+        return key_of_parts(call, value, key);
+    return key_of_part(call, value, key);
+}
+
+/* key(table, parts, into): makes a key, which a BigUint64Array receives. */
+static napi_value call_key(napi_env env, napi_callback_info info) {
+    struct call call;
+    stint_key key;
+    size_t length;
+    void *into;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    if (!key_of(&call, call.arguments[1], &key) ||
+        !elements_of(env, call.arguments[2], napi_biguint64_array, &into, &length))
+        return small(env, NO_KEY);
+    memcpy(into, &key.hash, sizeof(key.hash));
+    return small(env, YES);
+}
+
+/* address(table, text, prefix4, prefix6, into): the same of an IP address. "" is that of all unix
+ * sockets. */
+static napi_value call_address(napi_env env, napi_callback_info info) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    struct sockaddr other = {.sa_family = AF_UNIX};
+    const void *address = &other;
+    struct call call;
+    char told[INET6_ADDRSTRLEN + 1];
+    size_t length;
+    void *into;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    if (napi_get_value_string_utf8(env, call.arguments[1], told, sizeof(told), &length) !=
+            napi_ok ||
+        !elements_of(env, call.arguments[4], napi_biguint64_array, &into, &length))
+        return small(env, NO_KEY);
+    if (inet_pton(AF_INET, told, &v4.sin_addr) == 1)
+        address = &v4;
+    else if (inet_pton(AF_INET6, told, &v6.sin6_addr) == 1)
+        address = &v6;
+    else if (told[0] != '\0')
+        return small(env, NO_KEY);
+    stint_key key =
+        stint_key_address(call.limiter, address, number_of(&call, 2), number_of(&call, 3));
+    memcpy(into, &key.hash, sizeof(key.hash));
+    return small(env, YES);
+}
+
+/* ---- Verdicts ---- */
+
+static void put_64(double *to, uint64_t value) {
+    to[0] = (double)(value >> 32);
+    to[1] = (double)(uint32_t)value;
+}
+
+static void put(double *to, const struct stint_verdict *verdict, stint_key key) {
+    to[ALLOWED] = verdict->allowed;
+    to[FLAGS] = verdict->flags;
+    to[LIMIT] = verdict->capacity;
+    to[USED] = verdict->used;
+    to[REMAINING] = verdict->remaining;
+    to[GRANTED] = verdict->granted;
+    put_64(to + WINDOW, verdict->window);
+    to[RESET_AFTER] = (double)verdict->reset_after;
+    to[RETRY_AFTER] = verdict->retry_after == STINT_NEVER ? INFINITY : (double)verdict->retry_after;
+    to[POLICY] = verdict->policy;
+    to[GENERATION] = verdict->generation;
+    put_64(to + UNIT, verdict->unit);
+    put_64(to + KEY, key.hash);
+}
+
+/* What a program has put into a verdict may be any number. */
+static uint32_t get_32(double from) {
+    return from >= 0 && from < 4294967296.0 ? (uint32_t)from : 0;
+}
+
+static uint64_t get_64(const double *from) {
+    return (uint64_t)get_32(from[0]) << 32 | get_32(from[1]);
+}
+
+static uint64_t get_ns(double from) {
+    return from < 18446744073709551616.0 ? from >= 0 ? (uint64_t)from : 0
+           : isinf(from)                 ? STINT_NEVER
+                                         : STINT_NEVER - 1;
+}
+
+static struct stint_verdict get(const double *from) {
+    struct stint_verdict verdict = {
+        .allowed = from[ALLOWED] != 0,
+        .flags = get_32(from[FLAGS]),
+        .capacity = get_32(from[LIMIT]),
+        .used = get_32(from[USED]),
+        .remaining = get_32(from[REMAINING]),
+        .granted = get_32(from[GRANTED]),
+        .window = get_64(from + WINDOW),
+        .reset_after = get_ns(from[RESET_AFTER]),
+        .retry_after = get_ns(from[RETRY_AFTER]),
+        .policy = get_32(from[POLICY]),
+        .generation = get_32(from[GENERATION]),
+        .unit = get_64(from + UNIT),
+    };
+    return verdict;
+}
+
+/* ---- Deciding ---- */
+
+/* Of arguments (table, policy, key, cost, limit, flags). */
+static bool request_of(const struct call *call, struct stint_request *request) {
+    stint_key key;
+    if (!key_of(call, call->arguments[2], &key))
+        return false;
+    *request = (struct stint_request)STINT_REQUEST(number_of(call, 1), key, number_of(call, 3));
+    request->limit = number_of(call, 4);
+    request->flags = number_of(call, 5);
+    return true;
+}
+
+/* allow(table, policy, key, cost): a take that tells more only if there is more to tell. */
+static napi_value call_allow(napi_env env, napi_callback_info info) {
+    const uint32_t more =
+        STINT_UNTRACKED | STINT_REPLACED | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST;
+    struct stint_verdict verdict;
+    struct call call;
+    stint_key key;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    if (!key_of(&call, call.arguments[2], &key))
+        return small(env, NO_KEY);
+    bool allowed = stint_take(call.limiter, number_of(&call, 1), key, number_of(&call, 3),
+                              STINT_NOW, &verdict);
+    if ((verdict.flags & more) == 0)
+        return small(env, allowed ? YES : NO);
+    put(call.addon->out, &verdict, key);
+    return small(env, LOOK);
+}
+
+/* decide(table, policy, key, cost, limit, flags): the verdict is in `out`. */
+static napi_value call_decide(napi_env env, napi_callback_info info) {
+    struct stint_verdict verdict;
+    struct stint_request request;
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    if (!request_of(&call, &request))
+        return small(env, NO_KEY);
+    (void)stint_decide(call.limiter, &request, STINT_NOW, &verdict);
+    put(call.addon->out, &verdict, request.key);
+    return small(env, LOOK);
+}
+
+/* stage(table, policy, key, cost, limit, flags, place): one request of a group. */
+static napi_value call_stage(napi_env env, napi_callback_info info) {
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    return small(env, request_of(&call, &call.addon->requests[number_of(&call, 6)]) ? YES : NO_KEY);
+}
+
+/* all(table, count): decides the requests that were staged; their verdicts are in `out`. */
+static napi_value call_all(napi_env env, napi_callback_info info) {
+    struct stint_verdict verdicts[STINT_ALL_MAX];
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    const struct stint_request *requests = call.addon->requests;
+    const uint32_t count = number_of(&call, 1);
+    bool allowed = stint_decide_all(call.limiter, requests, count, STINT_NOW, verdicts);
+    for (uint32_t i = 0; i < count; i++)
+        put(call.addon->out + (size_t)i * PLACES, &verdicts[i], requests[i].key);
+    return small(env, allowed ? YES : NO);
+}
+
+/* check(table, policy, flags): why a request is a bad one, 0 if it is none. */
+static napi_value call_check(napi_env env, napi_callback_info info) {
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    struct stint_request request = STINT_REQUEST(number_of(&call, 1), STINT_KEY_GLOBAL, 1);
+    request.limit = number_of(&call, 2);
+    request.flags = number_of(&call, 3);
+    return small(env, stint_request_check(call.limiter, &request));
+}
+
+/* refund(table, tokens): gives back by the verdict in `out`, which is changed. Returns how many. */
+static napi_value call_refund(napi_env env, napi_callback_info info) {
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    double *out = call.addon->out;
+    struct stint_verdict verdict = get(out);
+    const stint_key key = {get_64(out + KEY)};
+    uint32_t back = stint_refund(call.limiter, key, &verdict, number_of(&call, 1));
+    put(out, &verdict, key);
+    return number(env, back);
+}
+
+static napi_value call_reset(napi_env env, napi_callback_info info) {
+    struct call call;
+    stint_key key;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    if (!key_of(&call, call.arguments[2], &key))
+        return small(env, NO_KEY);
+    return small(env, stint_reset(call.limiter, number_of(&call, 1), key) ? YES : NO);
+}
+
+/* headers(table, style, count): the lines of a response, of the verdicts in `out`. */
+static napi_value call_headers(napi_env env, napi_callback_info info) {
+    struct stint_verdict verdicts[STINT_ALL_MAX];
+    char lines[STINT_HEADERS_SIZE(STINT_ALL_MAX)];
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    const uint32_t count = number_of(&call, 2);
+    for (uint32_t i = 0; i < count; i++)
+        verdicts[i] = get(call.addon->out + (size_t)i * PLACES);
+    int length =
+        stint_headers(call.limiter, number_of(&call, 1), verdicts, count, lines, sizeof(lines));
+    return length < 0 ? small(env, length) : text(env, lines);
+}
+
+/* ---- Policies ---- */
+
+/* find(table, name): its id, or an error. */
+static napi_value call_find(napi_env env, napi_callback_info info) {
+    struct call call;
+    size_t length;
+    uint32_t id;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    char *name = copy_of(env, call.arguments[1], &length);
+    if (name == NULL)
+        return NULL;
+    int error = stint_policy_find(call.limiter, name, &id);
+    free(name);
+    return error < 0 ? small(env, error) : number(env, id);
+}
+
+/* policy(table, id): its name, text and flags, or an error. */
+static napi_value call_policy(napi_env env, napi_callback_info info) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char notation[512];
+    struct call call;
+    napi_value result;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    int error = stint_policy_get(call.limiter, number_of(&call, 1), &policy);
+    if (error < 0 || (error = stint_policy_format(&policy, notation, sizeof(notation))) < 0)
+        return small(env, error);
+    (void)napi_create_object(env, &result);
+    set(env, result, "name", text(env, policy.name));
+    set(env, result, "text", text(env, notation));
+    set(env, result, "flags", number(env, policy.flags));
+    return result;
+}
+
+struct changes {
+    napi_env env;
+    napi_value array;
+    uint32_t count;
+};
+
+static void told(void *context, const struct stint_change *change) {
+    static const char *const kinds[] = {"unchanged", "added", "changed", "replaced", "removed"};
+    struct changes *changes = context;
+    napi_env env = changes->env;
+    napi_value object, none;
+
+    (void)napi_create_object(env, &object);
+    (void)napi_get_null(env, &none);
+    set(env, object, "kind", text(env, kinds[change->kind]));
+    set(env, object, "name", text(env, change->name));
+    set(env, object, "text", change->text == NULL ? none : text(env, change->text));
+    set(env, object, "was", change->was == NULL ? none : text(env, change->was));
+    (void)napi_set_element(env, changes->array, changes->count++, object);
+}
+
+/* apply(table, text, flags): the changes, or an error. */
+static napi_value call_apply(napi_env env, napi_callback_info info) {
+    struct changes changes = {.env = env};
+    struct call call;
+    size_t length;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    char *policies = copy_of(env, call.arguments[1], &length);
+    if (policies == NULL)
+        return NULL;
+    (void)napi_create_array(env, &changes.array);
+    int error =
+        stint_policies_apply(call.limiter, policies, number_of(&call, 2), NULL, told, &changes);
+    free(policies);
+    return error < 0 ? small(env, error) : changes.array;
+}
+
+/* ---- Tables ---- */
+
+static void table_free(napi_env env, void *data, void *hint) {
+    struct table *table = data;
+    (void)env;
+    (void)hint;
+    stint_close(table->limiter);
+    free(table);
+}
+
+/* open(path, max_entries, on_full, flags, max_policies, mode): a table, or an error. Without
+ * max_entries it is one that is there. */
+static napi_value call_open(napi_env env, napi_callback_info info) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct call call = {.env = env};
+    size_t count = ARGUMENTS, length;
+    napi_value result = NULL;
+    napi_valuetype type;
+    double max_entries = 0;
+    char *path = NULL;
+
+    if (napi_get_cb_info(env, info, &count, call.arguments, NULL, NULL) != napi_ok ||
+        napi_typeof(env, call.arguments[0], &type) != napi_ok)
+        return NULL;
+    if (type == napi_string && (path = copy_of(env, call.arguments[0], &length)) == NULL)
+        return NULL;
+    struct table *table = calloc(1, sizeof(*table));
+    if (table == NULL) {
+        free(path);
+        return small(env, -ENOMEM);
+    }
+    (void)napi_get_value_double(env, call.arguments[1], &max_entries);
+    options.path = path;
+    options.max_entries = (uint64_t)max_entries;
+    options.on_full = number_of(&call, 2);
+    options.flags = number_of(&call, 3);
+    options.max_policies = number_of(&call, 4);
+    options.mode = number_of(&call, 5);
+    int error = options.max_entries == 0 ? stint_attach(&options, &table->limiter)
+                                         : stint_open(&options, &table->limiter);
+    free(path);
+    if (error == 0 && napi_create_external(env, table, table_free, NULL, &result) == napi_ok)
+        return result;
+    table_free(env, table, NULL);
+    return small(env, error);
+}
+
+/* close(table) */
+static napi_value call_close(napi_env env, napi_callback_info info) {
+    size_t count = 1;
+    napi_value argument;
+    void *data = NULL;
+
+    if (napi_get_cb_info(env, info, &count, &argument, NULL, NULL) != napi_ok ||
+        napi_get_value_external(env, argument, &data) != napi_ok)
+        return NULL;
+    struct table *table = data;
+    stint_close(table->limiter);
+    table->limiter = NULL;
+    return NULL;
+}
+
+/* stats(table): its counts, or an error. */
+static napi_value call_stats(napi_env env, napi_callback_info info) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct call call;
+    napi_value result;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    int error = stint_stats_get(call.limiter, &stats);
+    if (error < 0)
+        return small(env, error);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = {
+        {"maxEntries", stats.max_entries}, {"live", stats.live},
+        {"replaced", stats.replaced},      {"untracked", stats.untracked},
+        {"policies", stats.policies},      {"maxPolicies", stats.max_policies},
+        {"processes", stats.processes},    {"memory", stats.memory},
+        {"removed", stats.removed},        {"lost", stats.lost},
+    };
+    (void)napi_create_object(env, &result);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        set(env, result, counts[i].name, number(env, (double)counts[i].value));
+    return result;
+}
+
+static napi_value call_reason(napi_env env, napi_callback_info info) {
+    (void)info;
+    return text(env, stint_reason());
+}
+
+static napi_value call_version(napi_env env, napi_callback_info info) {
+    (void)info;
+    return text(env, stint_version());
+}
+
+/* ---- The module ---- */
+
+static void addon_free(napi_env env, void *data, void *hint) {
+    (void)env;
+    (void)hint;
+    free(data); /* the array of `out` is Node's */
+}
+
+NAPI_MODULE_INIT() {
+    static const struct {
+        const char *name;
+        napi_callback call;
+    } calls[] = {
+        {"open", call_open},       {"close", call_close},     {"stats", call_stats},
+        {"apply", call_apply},     {"find", call_find},       {"policy", call_policy},
+        {"key", call_key},         {"address", call_address}, {"allow", call_allow},
+        {"decide", call_decide},   {"stage", call_stage},     {"all", call_all},
+        {"check", call_check},     {"refund", call_refund},   {"reset", call_reset},
+        {"headers", call_headers}, {"reason", call_reason},   {"version", call_version},
+    };
+    const size_t places = (size_t)PLACES * STINT_ALL_MAX;
+    napi_value buffer, array, call;
+    void *out;
+
+    struct addon *addon = calloc(1, sizeof(*addon));
+    if (addon == NULL)
+        return napi_throw_error(env, "ENOMEM", "there is no memory for the addon"), NULL;
+    if (napi_set_instance_data(env, addon, addon_free, NULL) != napi_ok ||
+        napi_create_arraybuffer(env, places * sizeof(double), &out, &buffer) != napi_ok ||
+        napi_create_typedarray(env, napi_float64_array, places, buffer, 0, &array) != napi_ok ||
+        napi_create_reference(env, array, 1, &addon->out_array) != napi_ok)
+        return napi_throw_error(env, NULL, "the addon cannot be set up"), NULL;
+    addon->out = out;
+    set(env, exports, "out", array);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        if (napi_create_function(env, calls[i].name, NAPI_AUTO_LENGTH, calls[i].call, NULL,
+                                 &call) != napi_ok)
+            return NULL;
+        set(env, exports, calls[i].name, call);
+    }
+    return exports;
+}

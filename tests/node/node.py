@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The npm package: packed, installed in a clean folder from its tarball and npm's registry, and tested there with
+node's own test runner; and the programs of its README.
+
+    node.py SOURCE CC [TEST...]
+
+Costs, which no suite has, measures it beside what users of Node have.
+"""
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+import commands  # noqa: E402
+from servers import free_port, until  # noqa: E402
+
+SOURCE, CC = Path("."), "cc"
+TESTS = Path(__file__).resolve().parent
+
+# What the tests and the README's programs use, beside the package.
+OTHERS = "express@5", "express-rate-limit@8", "rate-limiter-flexible@11", "typescript@5", "@types/node@20"
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        for program in "node", "npm":
+            if shutil.which(program) is None:
+                raise unittest.SkipTest(f"there is no {program}")
+        temporary = tempfile.TemporaryDirectory(prefix="stint-node-")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.directory = Path(temporary.name)
+        cls.environment = {**os.environ, "CC": CC, "NO_UPDATE_NOTIFIER": "1", "npm_config_audit": "false",
+                           "npm_config_fund": "false", "npm_config_foreground_scripts": "true"}
+        for name in "NODE_PATH", "NODE_OPTIONS", "CFLAGS":
+            cls.environment.pop(name, None)
+        cls.package = cls.pack()
+        cls.folder = cls.directory / "installed"
+        cls.folder.mkdir()
+        (cls.folder / "package.json").write_text('{"private": true}\n')
+        cls.said = cls.npm("install", cls.package, *OTHERS)
+
+    @classmethod
+    def npm(cls, *arguments, folder=None, **more):
+        return commands.must("npm", *arguments, cwd=folder or cls.folder, timeout=240, env={**cls.environment, **more})
+
+    @classmethod
+    def pack(cls):
+        """Makes the tarball of a copy of the tree, as `npm pack` in src/node does."""
+        tree = cls.directory / "tree"
+        for name in "src", "include":
+            shutil.copytree(SOURCE / name, tree / name, ignore=shutil.ignore_patterns("node_modules", "build", "target"))
+        shutil.copy(SOURCE / "LICENSE", tree)
+        before = sorted(tree.rglob("*"))
+        cls.npm("pack", "--pack-destination", cls.directory, folder=tree / "src" / "node")
+        assert sorted(tree.rglob("*")) == before, "npm pack has left something in the tree"
+        [package] = cls.directory.glob("*.tgz")
+        return package
+
+    def node(self, *arguments, folder=None, **more):
+        return commands.run("node", *arguments, cwd=folder or self.folder, timeout=200,
+                            env={**self.environment, **more})
+
+    def test_runner(self):
+        """Its own tests, all of which run."""
+        for file in TESTS.glob("*.cjs"):
+            shutil.copy(file, self.folder)
+        files = sorted(path.name for path in TESTS.glob("*.test.cjs"))
+        done = self.node("--test", "--test-reporter=tap", *files)
+        self.assertEqual(done.returncode, 0, done.stdout[-20000:] + done.stderr)
+        count = {name: int(number) for name, number in re.findall(r"^# (\w+) (\d+)", done.stdout, re.MULTILINE)}
+        self.assertEqual([count[name] for name in ("fail", "skipped", "cancelled", "todo")], [0] * 4)
+        self.assertGreater(count["pass"], len(files))
+
+    def programs(self):
+        """Each program of the README and the text under it. Its table is this test's own, and no window ends."""
+        found = re.findall(r"^```(\w*)\n(.*?)^```$", (SOURCE / "src" / "node" / "README.md").read_text(),
+                           re.MULTILINE | re.DOTALL)
+        programs = [(text, after if kind == "text" else None)
+                    for (language, text), (kind, after) in zip(found, found[1:] + [("", "")]) if language == "js"]
+        for number, (text, printed) in enumerate(programs):
+            table = self.directory / f"readme{number}"
+            table.mkdir()
+            text = text.replace("/dev/shm/", f"{table}/").replace("/minute", "/52w").replace("/day", "/52w")
+            file = self.folder / f"readme{number}.cjs"
+            file.write_text(text)
+            yield file, text, printed
+
+    def test_readme(self):
+        """Its programs: what they print, or that of 120 requests over several workers exactly 100 pass."""
+        servers = 0
+        for file, text, printed in self.programs():
+            with self.subTest(program=text):
+                if printed is not None:
+                    done = self.node(file)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(re.sub(r"\d+ s\b", "N s", done.stdout), re.sub(r"\d+ s\b", "N s", printed))
+                    continue
+                servers += 1
+                port = free_port()
+                file.write_text(text.replace("3000", str(port)))
+                self.serve(file, port)
+        self.assertEqual(servers, 3)
+
+    def serve(self, file, port):
+        with subprocess.Popen(["node", file], cwd=self.folder, env=self.environment, start_new_session=True,
+                              stderr=subprocess.PIPE, text=True) as server:
+            try:
+                until(lambda: self.answers(port), "the first answer")
+                answers = [self.ask(port) for _ in range(119)]
+            finally:
+                os.killpg(server.pid, signal.SIGTERM)
+            self.assertEqual(server.stderr.read(), "")
+        # The first was asked by `answers`.
+        self.assertEqual([status for status, _ in answers], [200] * 99 + [429] * 20)
+        self.assertIn("ratelimit-limit" if "rateLimit(" in file.read_text() else "ratelimit",
+                      " ".join(answers[-1][1]).lower())
+
+    def ask(self, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        try:
+            connection.request("GET", "/")
+            response = connection.getresponse()
+            response.read()
+            return response.status, dict(response.getheaders())
+        finally:
+            connection.close()
+
+    def answers(self, port):
+        try:
+            return self.ask(port)[0] == 200
+        except OSError:
+            return False
+
+    def test_types(self):
+        """A program in TypeScript compiles, as a module of either kind, and its mistakes do not."""
+        source = (TESTS / "types.ts").read_text()
+        for name in "types.cts", "types.mts":
+            (self.folder / name).write_text(source)
+            done = commands.run(self.folder / "node_modules" / ".bin" / "tsc", "--strict", "--noEmit", "--target", "es2022",
+                                "--module", "node16", "--types", "node", name, cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_tarball(self):
+        """It has the library's C files and no others, and version and description are the library's."""
+        with tarfile.open(self.package) as tar:
+            names = {name.removeprefix("package/") for name in tar.getnames()}
+        wanted = {str(path.relative_to(SOURCE)) for path in commands.library(SOURCE)} | {"include/stint.h", "LICENSE"}
+        self.assertEqual({name.removeprefix("library/") for name in names if name.startswith("library/")}, wanted)
+        self.assertEqual({name for name in names if "/" not in name},
+                         {"README.md", "addon.c", "addon.map", "express.cjs", "index.cjs", "index.d.cts", "index.d.mts",
+                          "index.mjs", "install.cjs", "package.json"})
+        about = json.loads((SOURCE / "src" / "node" / "package.json").read_text())
+        version = re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+        description = re.search(r"^ \* stint: a (.*)\.$", (SOURCE / "include" / "stint.h").read_text(), re.MULTILINE)[1]
+        self.assertEqual([about["version"], about["description"]], [version, f"The C library stint, a {description}"])
+        self.assertEqual(list(about["dependencies"]), ["node-api-headers"])
+
+    def test_constants_are_the_headers(self):
+        """Those that index.cjs repeats, by name."""
+        header = re.sub(r"/\*.*?\*/", "", (SOURCE / "include" / "stint.h").read_text(), flags=re.DOTALL)
+        flags = {name: 1 << int(bit) for name, bit in re.findall(r"\b(STINT_\w+) = 1 << (\d+)", header)}
+        script = (SOURCE / "src" / "node" / "index.cjs").read_text()
+
+        def shifts(constant):
+            body = re.search(rf"^const {constant} = \{{(.*?)\}};", script, re.DOTALL | re.MULTILINE)[1]
+            return {re.sub("[A-Z]", lambda letter: "_" + letter[0], name).upper(): 1 << int(bit)
+                    for name, bit in re.findall(r"(\w+): 1 << (\d+)", body)}
+
+        for constant, prefix in ("REQUEST", "STINT_"), ("VERDICT", "STINT_"), ("HEADERS", "STINT_HEADERS_"):
+            found = shifts(constant)
+            self.assertGreater(len(found), 1)
+            for name, value in found.items():
+                self.assertEqual(flags[prefix + name], value, name)
+        for name in "PRECISE_CLOCK", "DRY_RUN", "PRUNE", "IN_FLIGHT":
+            self.assertIn(f"const {name} = 1 << {flags[f'STINT_{name}'].bit_length() - 1};", script)
+        for name, value in re.findall(r"\bSTINT_FULL_(\w+) = (\d)", header):
+            self.assertRegex(script, rf"ON_FULL = .*\b{name.lower()}: {value}\b")
+
+    def test_installing_says_what_is_missing(self):
+        clean = self.directory / "clean"
+        shutil.copytree(self.folder / "node_modules" / "stint", clean / "node_modules" / "stint")
+        shutil.copytree(self.folder / "node_modules" / "node-api-headers", clean / "node_modules" / "node-api-headers")
+        package = clean / "node_modules" / "stint"
+        shutil.rmtree(package / "build")
+        for environment, words in (
+                ({"CC": "nothing-like-cc"}, ["no C compiler 'nothing-like-cc'", "apt-get install gcc"]),
+                ({"CC": f"{CC} -nostdinc"}, ["finds no ck_pr.h", "apt-get install libck-dev", "CFLAGS", "error:"]),
+                ({"CFLAGS": "-DSTINT_H"}, ["stint_limiter", f"The compiler '{CC}' failed"])):
+            done = self.node("install.cjs", folder=package, **environment)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            for word in ["the addon cannot be built", *words]:
+                self.assertIn(word, done.stderr)
+            self.assertFalse(list(package.glob("build/*")))
+        elsewhere = "Object.defineProperty(process, 'platform', { value: 'win32' })"
+        preload = clean / "elsewhere.cjs"
+        preload.write_text(elsewhere)
+        done = self.node("--require", preload, "install.cjs", folder=package)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("win32, and stint runs on Linux", done.stdout)
+        done = self.node("-e", "require('stint').open('/dev/shm/x')", folder=clean)
+        self.assertIn("npm rebuild stint", done.stderr)
+
+
+if __name__ == "__main__":
+    SOURCE, CC = Path(sys.argv[1]).resolve(), sys.argv[2].split()[-1]
+    result = unittest.main(argv=sys.argv[:1] + sys.argv[3:], exit=False).result
+    sys.exit(77 if result.testsRun == 0 and result.skipped else not result.wasSuccessful())
