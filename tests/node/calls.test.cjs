@@ -242,7 +242,7 @@ test('a table that is not shared is told of', () => {
   assert.deepEqual(warnings(quiet), []);
   const exec = path.join(folder, 'worker.cjs');
   fs.writeFileSync(exec, `${quiet.replace("'stint'", JSON.stringify(require.resolve('stint')))}; process.disconnect();`);
-  const [worker, ...more] = warnings(`const cluster = require('cluster'); cluster.setupPrimary({ exec: ${JSON.stringify(exec)} }); cluster.fork();`);
+  const [worker, ...more] = warnings(`const cluster = require('cluster'); cluster.setupPrimary({ exec: ${JSON.stringify(exec)}, execArgv: [] }); cluster.fork();`);
   assert.match(worker, /STINT_PRIVATE.*worker of a cluster alone.*path/);
   assert.deepEqual(more, []);
   const [thread] = warnings(`const { Worker } = require('worker_threads'); new Worker(${JSON.stringify(quiet)}, { eval: true });`);

@@ -17,8 +17,7 @@ app.use((request, response, next) => {
 const key = (request) => request.headers['x-user'];
 app.use('/stint', stint.express([[table.policy('api'), key]]));
 app.use('/store', rateLimit({
-  windowMs: 3600_000, limit: 300, keyGenerator: key, store: new stint.ExpressStore(table, { prefix: 'all:' }),
+  windowMs: 3600_000, limit: 150, keyGenerator: key, store: new stint.ExpressStore(table, { prefix: 'all:' }),
 }));
 app.use((request, response) => response.send('ok'));
-const server = app.listen(Number(process.env.PORT), '127.0.0.1', () => process.send('ready'));
-process.on('message', () => server.close());
+app.listen(Number(process.env.PORT), '127.0.0.1', () => process.send('ready'));

@@ -214,7 +214,7 @@ def plain_constants():
 def documents():
     """Every document of the project."""
     found = [path for path in sorted(SOURCE.rglob("*.md"))
-             if not any(part.startswith((".", "build")) or part == "subprojects"
+             if not any(part.startswith((".", "build")) or part in ("subprojects", "node_modules")
                         for part in path.relative_to(SOURCE).parts)]
     assert SOURCE / "README.md" in found
     return found
