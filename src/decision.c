@@ -59,9 +59,9 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
 
 /* The window that holds a tick.
  *
- * One that begins with a key's first request (STINT_START_FIRST) begins with the tick itself. It
- * is nowhere but in the slot, and holds [end - length, end). Two of one key have no tick in
- * common, so the promises hold for each as for any window, and its end is its id:
+ * STINT_START_FIRST: a key's window begins with the tick of its first request. Only the slot knows
+ * it. It holds [end - length, end). Windows of one key never overlap, so each is a window like any
+ * other, and its end names it:
  *
  *   - In place. The slot's window is over at the now of the thread that begins another (slot_look),
  *     which begins with this now. One swap of the slot begins it (slot_charge). Of two threads that

@@ -20,7 +20,7 @@ struct decision {
     tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
     uint32_t flags;    /* of the verdict */
-    tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
+    tick_t only_end;   /* PART_SAME_WINDOW: in any other window, nothing is done */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {
         uint64_t without; /* PART_OVERRIDDEN: the capacity without the override; 0: the policy's */

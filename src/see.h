@@ -151,8 +151,8 @@ static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now
 }
 
 /* The override of a key that may have one, which is mostly in its home line: the state of its slot;
- * 0: there is none. One that lasts until the window of now is over, at `end`, and is not too far
- * ahead by any clock, needs no closer look, nor a division. */
+ * 0: there is none. Fast case, without a division: the override ends after this window, which ends
+ * at `end`, and within its longest length. */
 static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
                                           uint64_t hash, uint64_t now, tick_t end) {
     /* Plus one, as a tag has it. M15 */

@@ -101,8 +101,8 @@ static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
-/* From the hash of a stripe other than 0, its key's stripe_base and its number, added up. So the
- * stripes of a key are told by hashes alone: they are close together, which others are not. */
+/* Inverts stripe_key: returns the key's stripe_base plus the stripe, which is not 0. So hashes
+ * alone tell the stripes of a key: they are close together, which others are not. */
 static inline uint64_t stripe_place(uint64_t hash) {
     uint64_t x = hash;
     static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
