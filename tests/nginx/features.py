@@ -616,6 +616,20 @@ class Waiting(Case):
             self.assertEqual(len(server.logged("limiting requests, 1 of 1 used, 5 reserved, by policy")), 1)
             close(connections)
 
+    def test_the_limit_after_a_reload_with_waiting_requests(self):
+        """cfsego/nginx-limit-upstream#5: whoever still waits in an old worker, the new ones have all that is left."""
+        with self.holding("4/day reserve=3", "delay=30d", workers=1) as server:
+            self.assertEqual(server.statuses(4, "/file?user=a"), [200] * 4)
+            connections = self.hold(server, 2)
+            server.reload_beside()
+            self.assertEqual(server.get("/look?user=a").stint, "REJECTED p 6/4 0")
+            connections += self.hold(server, 1)
+            self.assertEqual(server.get("/file?user=a").status, 429)
+            self.assertEqual(server.statuses(4, "/file?user=b"), [200] * 4)
+            close(connections)
+            until(lambda: status(server)["held"] == 0, "nothing to be held")
+            self.assertEqual(server.get("/look?user=a").stint, "PASSED p 4/4 0")
+
     def test_a_reload_waits_for_them(self):
         with self.holding("1/s reserve=3", workers=1) as server:
             with ThreadPoolExecutor(4) as pool:

@@ -163,6 +163,21 @@ class Counting(Case):
 class Several(Case):
     """Several limits on one request: all or nothing."""
 
+    def test_keys_of_60_kb(self):
+        """nginx/nginx#1583: limit_req and limit_conn let such keys through without a limit."""
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
+                        f"stint_policy z 1/h in-flight name=now; large_client_header_buffers 4 64k;",
+                        "limit_rate 1000; stint_limit z p $http_key; stint_limit z now $http_key;") as server:
+            (server.www / "long").write_bytes(b"x" * 100000)
+            for end in "a", "b":
+                headers = {"Key": "k" * 60000 + end}
+                first = server.begin(1, "/long", headers=headers)
+                self.assertEqual(first[0].getresponse().status, 200)
+                self.expect((429, "REJECTED now 1/1 0"), server.get(headers=headers))
+                close(first)
+                until(lambda: server.get(headers=headers).status == 200, "the end of the first")
+                until(lambda: server.get(headers=headers).stint == "REJECTED p 2/2 0", "the end of the second")
+
     HTTP = (f'stint_zone z entries=1k; stint_policy z 5{PER_LONG} name=many;'
             f'stint_policy z 2{PER_LONG} name=few;')
 
@@ -706,6 +721,16 @@ class Reloads(Case):
             self.assertEqual((response.status, response["X-RateLimit-Limit"]), (429, "2"))
             server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT).reload()
             self.assertEqual(server.get().status, 200)
+
+    def test_another_key(self):
+        """nginx/nginx#860: a reload takes it, where limit_req refuses one and nobody is told."""
+        with self.serve(self.policy(f"2{PER_LONG}"), location("/", "stint_limit z p a$arg_one;")) as server:
+            self.assertEqual(server.statuses(3, "/file?one=1"), [200, 200, 429])
+            server.configure(self.policy(f"2{PER_LONG}"), location("/", "stint_limit z p a$arg_two;"))
+            self.assertEqual(server.test()[0], 0)
+            server.reload()
+            self.assertEqual(server.statuses(3, "/file?one=1&two=2"), [200, 200, 429])
+            self.assertEqual(server.get("/file?one=2&two=1").status, 429)
 
     def test_what_cannot_change_is_refused(self):
         for old, new, why in (

@@ -764,6 +764,7 @@ class InFlight(Upstream):
         until(lambda: self.held(server) == left, f"{left} requests to be in flight")
 
     def test_at_once(self):
+        """Also one after the other on one connection, which openresty/lua-resty-limit-traffic#25 counts up."""
         with self.flying(f"3/{self.LEASE}") as server:
             # On a connection that stays open, one after the other.
             connection = server.connect()
@@ -793,7 +794,8 @@ class InFlight(Upstream):
             self.assertEqual(len(server.logged("limiting requests, 3 of 3 used")), 1)
 
     def test_every_end(self):
-        """Upstreams that time out, refuse or are not there, error pages, redirects, subrequests."""
+        """Upstreams that time out, refuse or are not there, error pages, redirects, subrequests. After each, all
+        is free: openresty/lua-resty-limit-traffic#73 refuses everybody in the end."""
         with socket.socket(socket.AF_UNIX) as silent, self.flying(
                 f"9/{self.LEASE}", http="error_page 502 504 = /failed;") as server:
             path = str(server.directory / "silent")
@@ -878,7 +880,7 @@ class InFlight(Upstream):
             until(lambda: used() == "0", "the end of all streams")
 
     def test_a_worker_that_is_killed(self):
-        """What it had is forgotten with its lease."""
+        """What it had is forgotten with its lease: apache/apisix#12823 keeps it for good."""
         with self.flying("4/4s", workers=1) as server:
             connections = self.begin(server, 4)
             self.assertEqual(server.get("/file?user=a").status, 429)
@@ -936,7 +938,8 @@ class InFlight(Upstream):
             self.assertGreater(server.logged(r'stint policy "(\w+)" is unknown, or of the other kind'), [])
 
     def test_never_more_at_once(self):
-        """A server behind counts them itself, over workers, reloads and clients that leave."""
+        """A server behind counts them itself, over workers, reloads and clients that leave. More requests let no
+        more through, as openresty/lua-resty-limit-traffic#44 does."""
         counts = {"now": 0, "most": 0}
         lock = threading.Lock()
 
