@@ -56,27 +56,36 @@ static int ngx_http_stint_find_shape(const ngx_http_stint_zone_t *zone,
     return error;
 }
 
-/* What a start makes of these numbers: none becomes smaller. Returns whether one becomes larger. */
-static ngx_uint_t ngx_http_stint_enlarge(const struct stint_options *asked,
-                                         const struct stint_options *made,
-                                         struct stint_options *larger) {
-    *larger = (struct stint_options)STINT_OPTIONS_INIT;
-    larger->max_entries = ngx_max(asked->max_entries, made->max_entries);
-    larger->max_policies = ngx_max(asked->max_policies, made->max_policies);
-    larger->labels = ngx_max(asked->labels, made->labels);
-    return larger->max_entries != made->max_entries || larger->max_policies != made->max_policies ||
-           larger->labels != made->labels;
+/* Whether a table has the numbers that are asked for. Those of labels are rounded up to fours. */
+static ngx_uint_t ngx_http_stint_fits(const struct stint_options *asked,
+                                      const struct stint_options *made) {
+    return asked->max_entries == made->max_entries && asked->max_policies == made->max_policies &&
+           ngx_align(asked->labels, 4) == ngx_align(made->labels, 4);
+}
+
+/* What a start makes of these numbers: none becomes smaller. */
+static struct stint_options ngx_http_stint_enlarge(const struct stint_options *asked,
+                                                   const struct stint_options *made) {
+    struct stint_options larger = STINT_OPTIONS_INIT;
+
+    larger.max_entries = ngx_max(asked->max_entries, made->max_entries);
+    larger.max_policies = ngx_max(asked->max_policies, made->max_policies);
+    larger.labels = ngx_max(asked->labels, made->labels);
+    return larger;
 }
 
 /* Makes a file larger that is too small, unless this is only a test; or says why not. */
 static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct stint_options *made,
                                ngx_log_t *log) {
+    const struct stint_options larger = ngx_http_stint_enlarge(&zone->options, made);
     char reason[NGX_HTTP_STINT_REASON] = "a test changes no file";
     u_char text[SHAPE_TEXT], other[SHAPE_TEXT];
-    struct stint_options larger;
 
+    if (ngx_http_stint_fits(&zone->options, made)) {
+        return;
+    }
     (void)ngx_http_stint_shape(made, text);
-    if (!ngx_http_stint_enlarge(&zone->options, made, &larger)) {
+    if (ngx_http_stint_fits(&larger, made)) {
         ngx_log_error(
             NGX_LOG_WARN, log, 0,
             "stint zone \"%V\" in %V:%ui: %V has %s, and nginx goes on with these: no "
@@ -125,23 +134,23 @@ static int ngx_http_stint_renew(const ngx_http_stint_zone_t *zone, ngx_log_t *lo
     return error;
 }
 
-/* Opens a table that is there, for other numbers or of another version. A test only reads: then
- * `limiter` is NULL if that cannot be done yet, and `options` receives the room for policies that a
- * start would have. Returns what stint_open does. */
+/* Opens a table that stint_open has just refused: it is for other numbers, or of another version. A
+ * test only reads: then `limiter` is NULL if that cannot be done yet, and `options` receives the
+ * room for policies that a start would have. Returns what stint_open does. */
 static int ngx_http_stint_open_other(const ngx_http_stint_zone_t *zone, ngx_log_t *log,
                                      struct stint_options *options,
                                      struct stint_limiter **limiter) {
     struct stint_options any = *options, made;
-    int error = ngx_http_stint_find_shape(zone, &made);
+    int error;
 
     /* The remedy that the library names for a table of the version before. */
-    if (error == -EPROTO && strstr(stint_reason(), "by stint resize") != NULL) {
+    if (strstr(stint_reason(), "by stint resize") != NULL) {
         error = ngx_http_stint_renew(zone, log);
         if (error != 0 || ngx_test_config) {
             return error;
         }
-        error = ngx_http_stint_find_shape(zone, &made);
     }
+    error = ngx_http_stint_find_shape(zone, &made);
     if (error != 0) {
         return error;
     }
@@ -193,7 +202,6 @@ int ngx_http_stint_open_file(ngx_http_stint_zone_t *zone, ngx_log_t *log) {
 
     ngx_http_stint_handle_sigbus();
     error = stint_open(&options, &zone->limiter);
-
     if (error == -EPROTO) {
         error = ngx_http_stint_open_other(zone, log, &options, &zone->limiter);
     }

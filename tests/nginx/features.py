@@ -981,6 +981,7 @@ class Files(Case):
         self.assertEqual(self.file.read_bytes(), table)
         with server:
             self.assertEqual(len(server.logged(said.format("it is this one's from now on"))), 1)
+            self.assertEqual(server.logged("goes on with these"), [])
             self.assertEqual(status(server)["entries"], 1000)
             before = policy_status(server, "a")["allowed"]
             self.assertGreater(before, 0)
