@@ -422,26 +422,31 @@ class Buckets(Case):
 
     def test_limits_of_a_kind_are_inherited_apart(self):
         """Also by the level below that one, and if a policy stands in a later line."""
+        for zone in "zc":  # of those at once: that of the rates, or one of their own
+            self.check_inherited(zone)
+
+    def check_inherited(self, zone):
         server = Server(module.MODULE, workers=1)
         (server.www / "long").write_bytes(b"x" * 1000000)
         end = f"alias {server.www}/long; limit_rate 2000;"
         whose = {"theirs": "limit_conn few 3; limit_req zone=all burst=4 nodelay;",
-                 "ours": "stint_limit z few $arg_k; stint_limit z all $arg_k;"}
+                 "ours": f"stint_limit {zone} few $arg_k; stint_limit z all $arg_k;"}
         locations = dict(whose)
         for i, levels in enumerate(self.LEVELS):
             for name, inner in zip(("ours", "theirs"), levels):
                 if inner is not None:
+                    inner = inner.replace("z more", f"{zone} more")
                     locations[name] += location(f"/{name}{i}", inner, end, location(f"/{name}{i}/below", end))
-        server.configure("".join(f"limit_conn_zone $arg_k zone={zone}:1m;" for zone in ("few", "more")) +
-                         "".join(f"limit_req_zone $arg_k zone={zone}:1m rate=1r/m;" for zone in ("all", "api")) +
-                         "stint_zone z entries=1k; limit_req_status 429; limit_conn_status 429;",
+        server.configure("".join(f"limit_conn_zone $arg_k zone={name}:1m;" for name in ("few", "more")) +
+                         "".join(f"limit_req_zone $arg_k zone={name}:1m rate=1r/m;" for name in ("all", "api")) +
+                         "stint_zone z entries=1k; stint_zone c entries=1k; limit_req_status 429; limit_conn_status 429;",
                          "".join(location(f"/{name}", text) for name, text in locations.items()))
-        server.edit(("\n    }\n}\n", f"\n    }} stint_policy z 3/1h in-flight name=few;stint_policy z 5{PER_LONG} name=all;"
-                     f"stint_policy z 6/1h in-flight name=more;stint_policy z 7{PER_LONG} name=api;\n}}\n"))
+        server.edit(("\n    }\n}\n", f"\n    }} stint_policy {zone} 3/1h in-flight name=few;stint_policy z 5{PER_LONG} name=all;"
+                     f"stint_policy {zone} 6/1h in-flight name=more;stint_policy z 7{PER_LONG} name=api;\n}}\n"))
         with server:
             for i, (_, theirs, most) in enumerate(self.LEVELS):
                 for path in [f"/ours{i}", f"/ours{i}/below"] + ([] if theirs is None else [f"/theirs{i}"]):
-                    with self.subTest(path=path):
+                    with self.subTest(path=path, zone=zone):
                         connections = server.begin(9, f"{path}?k={path}")
                         statuses = [connection.getresponse().status for connection in connections]
                         self.assertEqual(sorted(statuses), [200] * most + [429] * (9 - most))
