@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs of src/python/README.md. Those of servers are run by servers.py."""
+"""The programs of src/python/README.md. Those of servers are run by workers.py."""
 import os
 import re
 import sys

@@ -64,7 +64,9 @@ def main(source, build, meson, cc, name, *tests):
         pip(directory / "src" / "python", site, **compiler, STINT_SYSTEM="1", PKG_CONFIG_LIBDIR=str(found.parent),
             PKG_CONFIG_SYSROOT_DIR=str(directory / "installed"))
         environment = {**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent), "PYTHONDONTWRITEBYTECODE": "1",
-                       "PYTHONPATH": f"{site}:{HERE}:{HERE.parent / 'kit'}", "STINT_SOURCE": str(source),
+                       "PYTHONPATH": ":".join(map(str, (site, HERE, HERE.parent / "kit", HERE.parent / "nginx"))),
+                       "STINT_SOURCE": str(source),
+                       "STINT_MODULE": str(build / "src" / "nginx" / "ngx_http_stint_module.so"),
                        "PATH": f"{build / 'src' / 'tool'}:/usr/bin:{os.environ['PATH']}"}
         how = [HERE / "costs.py"] if name == "costs" else ["-X", "dev", "-m", "unittest", *(tests or [name])]
         return subprocess.run([PYTHON, *how], cwd=directory, env=environment).returncode

@@ -421,7 +421,7 @@ class Limited(Case):
 
 
 class Middleware(Case):
-    """By hand; servers.py has the servers."""
+    """By hand; workers.py has the servers."""
 
     def wsgi(self, app, **environ):
         told = []

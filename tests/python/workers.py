@@ -9,31 +9,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
 import commands
 import readme
+import server
 import stint
+from servers import free_port, until
 
 LIMIT = 300
 WORKERS = 4
-
-
-def free_port():
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return asked.getsockname()[1]
-
-
-def until(what, condition, seconds=30):
-    """Waits for others: a server that starts, a process that ends."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
 
 
 def children(pid):
@@ -50,24 +36,27 @@ class Server(commands.Case):
         # Of stint's windows none ends during the test; those of limits begin with the first request.
         program = program.replace("1000/day name", f"{LIMIT}/366d name").replace("1000/day", f"{LIMIT}/day")
         self.write(f"{app}.py", program)
+        return self.run_server(*command)
+
+    def run_server(self, *command):
         self.log = open(self.directory / "log", "ab")
         self.addCleanup(self.log.close)
         process = subprocess.Popen([str(part) for part in command], cwd=self.directory, stdout=self.log, stderr=self.log,
                                    stdin=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        until("the server listens", self.listens)
+        until(self.listens, "the server listens")
         return process
 
     def listens(self):
         with socket.socket() as client:
             return client.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def one(self, _=None):
+    def one(self, port):
         """The status of an answer; 0: there was none, as its worker was killed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         try:
-            connection.request("GET", "/")
+            connection.request("GET", "/", headers={"X-User": "ann"})
             answer = connection.getresponse()
             answer.read()
             self.fields = dict(answer.getheaders())
@@ -77,10 +66,10 @@ class Server(commands.Case):
         finally:
             connection.close()
 
-    def ask(self, n):
+    def ask(self, n, port=None):
         """How often which status came."""
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            return collections.Counter(pool.map(self.one, range(n)))
+            return collections.Counter(pool.map(self.one, [port or self.port] * n))
 
     def tearDown(self):
         failed = self._outcome.result.failures + self._outcome.result.errors
@@ -111,7 +100,7 @@ class Gunicorn(Server):
                 return False
             return len(found) == WORKERS and not found & old
 
-        until("the workers run", there)
+        until(there, "the workers run")
         return found
 
     def check(self, app, *options):
@@ -133,7 +122,7 @@ class Gunicorn(Server):
         os.kill(old, signal.SIGUSR2)
         workers = self.workers(old=workers)
         os.kill(old, signal.SIGTERM)
-        until("the old master ends", lambda: not children(old))
+        until(lambda: not children(old), "the old master ends")
         answers += self.ask(LIMIT // 2)
         # A request whose worker was killed was counted, or was not: nobody else's is lost.
         self.assertEqual(set(answers) - {0}, {200, 429})
@@ -149,7 +138,7 @@ class Gunicorn(Server):
                 os.kill(int(path.read_text()), signal.SIGTERM)
             except (OSError, ValueError):
                 pass
-        until("the server ends", lambda: not self.listens())
+        until(lambda: not self.listens(), "the server ends")
 
     def test_flask_limiter(self):
         self.check("with_flask_limiter")
@@ -169,6 +158,39 @@ class Gunicorn(Server):
 
     def test_decorator_preload(self):
         self.check("with_flask", "--preload")
+
+
+class Front(Server):
+    APP = """
+import stint
+import stint.web
+
+
+def hello(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+
+
+app = stint.web.WSGI(hello, stint.open("TABLE")["api"], key=lambda environ: environ["HTTP_X_USER"])
+"""
+
+    def test_nginx(self):
+        """Half of the requests are decided by nginx's module, the others by gunicorn's workers: one count."""
+        self.need("nginx", "gunicorn")
+        if not os.path.exists(os.environ["STINT_MODULE"]):
+            self.skipTest("the module is not built")
+        table = self.directory / "limits"
+        with server.Server(os.environ["STINT_MODULE"], f"""
+    stint_zone shared entries=1000 file={table};
+    stint_policy shared {LIMIT}/366d name=api;
+""", "location / { stint_limit shared api $http_x_user; try_files /file =404; }") as nginx:
+            self.write("front.py", self.APP.replace("TABLE", str(table)))
+            self.port = free_port()
+            self.run_server("/usr/bin/gunicorn", "--workers", WORKERS, "--bind", f"127.0.0.1:{self.port}", "front:app")
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                counts = list(pool.map(lambda port: self.ask(LIMIT, port), (self.port, nginx.port)))
+        self.assertEqual(counts[0] + counts[1], {200: LIMIT, 429: LIMIT})
+        self.assertGreater(min(count[200] for count in counts), 0)
 
 
 class Uvicorn(Server):
