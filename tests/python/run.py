@@ -4,9 +4,10 @@
 
     run.py SOURCE BUILD MESON CC NAME [TEST...]     tests/python/NAME.py, with the library of this build
     run.py SOURCE BUILD MESON CC costs              prints the table of costs (costs.py)
-    run.py SOURCE BUILD MESON CC install            pip's own way from the tree, which compiles the library
+    run.py SOURCE BUILD MESON CC install            as the page of the package says, which compiles the library
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,18 +45,20 @@ def copy(source, to, *folders):
 
 
 def main(source, build, meson, cc, name, *tests):
-    if not os.path.exists(PYTHON) or missing("setuptools", "wheel", "pip"):
-        print("skipped: there is no Debian's Python with setuptools, wheel and pip")
+    if not os.path.exists(PYTHON) or missing("setuptools", "wheel", "pip", "ensurepip"):
+        print("skipped: there is no Debian's Python with setuptools, wheel, pip and venv")
         return 77
-    compiler = {"CC": cc}
+    compiler = {"CC": cc, "CCACHE_NOHASHDIR": "1"}  # each run has another directory
     with tempfile.TemporaryDirectory(prefix="stint-python-") as directory:
         directory = Path(directory)
         site = directory / "site"
         if name == "install":
             copy(source, directory, "src", "include")
-            pip(directory / "src" / "python", site, **compiler, STINT_SYSTEM="")
-            commands.must(PYTHON, "-c", FIRST, env={**os.environ, "PYTHONPATH": str(site)}, cwd=directory)
-            [wheel] = site.glob("stint-*.dist-info/WHEEL")
+            [how] = re.findall(r"^apt-get.*\n((?:.+\n)+)```$", (source / "src/python/README.md").read_text(), re.MULTILINE)
+            commands.must("bash", "-ec", how.replace("python3 -m", f"{PYTHON} -m"), cwd=directory, timeout=550,
+                          env={**os.environ, **compiler, "PIP_NO_INDEX": "1", "STINT_SYSTEM": ""})
+            commands.must(directory / "env" / "bin" / "python", "-c", FIRST, cwd=directory)
+            [wheel] = directory.rglob("stint-*.dist-info/WHEEL")
             assert "cp311-abi3" in wheel.read_text(), wheel.read_text()
             return 0
         copy(source, directory, "src/python")
