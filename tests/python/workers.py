@@ -147,7 +147,7 @@ class Gunicorn(Server):
         self.check("with_flask_limiter", "--preload")
 
     def test_decorator(self):
-        """And a policy that is changed meanwhile holds for all workers."""
+        """And a policy that is changed meanwhile, from outside or by a deploy, holds for all workers."""
         self.check("with_flask")
         self.assertEqual(self.fields["RateLimit-Policy"].split(";")[:2], ['"api"', f"q={LIMIT}"])
         self.assertIn("Retry-After", self.fields)
@@ -155,6 +155,13 @@ class Gunicorn(Server):
             self.assertEqual(table["api"].peek(table.address("127.0.0.1")).used, LIMIT)
             self.assertEqual(table.apply([f"{LIMIT + 60}/366d name=api"]), {"api": "changed"})
             self.assertEqual(self.ask(100), {200: 60, 429: 40})
+        # A deploy: another text, and HUP.
+        app = self.directory / "with_flask.py"
+        app.write_text(app.read_text().replace(f"{LIMIT}/366d", f"{LIMIT + 100}/366d"))
+        workers = self.workers()
+        os.kill(self.master(), signal.SIGHUP)
+        self.workers(old=workers)
+        self.assertEqual(self.ask(100), {200: 40, 429: 60})
 
     def test_decorator_preload(self):
         self.check("with_flask", "--preload")
