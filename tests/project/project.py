@@ -650,7 +650,8 @@ int main(void) {{
         [pc] = self.destination.rglob("stint.pc")
         self.assertIn(f".Nd {description}\n", page.read_text())
         self.assertIn(f"Description: {description}\n", pc.read_text())
-        self.assertIn(f"The C library stint, a {description}", (SOURCE / "src" / "rust" / "Cargo.toml").read_text())
+        for name in "rust/Cargo.toml", "python/pyproject.toml":
+            self.assertIn(f"The C library stint, a {description}", (SOURCE / "src" / name).read_text())
         self.assertIn(f"\nstint is a {description}.", (SOURCE / "README.md").read_text())
         self.assertIn(kinds, (SOURCE / "src" / "nginx" / "README.md").read_text().split("\n\n")[1])
         packages = re.sub(r"\s+", " ", (SOURCE / "packaging" / "debian" / "control").read_text()).split("Description: ")[1:]

@@ -167,6 +167,41 @@ class Calls(Case):
             self.refused(ValueError, "the table is closed", call)
         self.assertIn("closed", repr(table))
 
+    def test_closed_by_what_it_calls(self):
+        """An option's truth, a key's text, and a warning are code of others."""
+        class Truth:
+            def __bool__(self):
+                table.close()
+                return True
+
+        class Name(str):
+            def __str__(self):
+                table.close()
+                return "ann"
+
+        table = self.open("1/366d name=api")
+        self.refused(ValueError, "the table is closed", table["api"].take, "ann", partial=Truth())
+        table = self.open("1/366d name=api")
+        self.assertFalse(table["api"].take(Name("ann"), 2))
+        self.assertIn("closed", repr(table))
+        table = self.open("9/366d name=api", max_entries=8)
+
+        def show(*_, **__):
+            table.close()
+            raise ZeroDivisionError
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            with self.assertRaises(ZeroDivisionError):
+                for n in range(100):
+                    table.all((table["api"], n))
+
+    def test_version(self):
+        version = re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+        self.assertEqual(stint.__version__, version)
+        self.assertIn(f'\nversion = "{version}"', (SOURCE / "src" / "python" / "pyproject.toml").read_text())
+
     def test_labels(self):
         """Operators read who was refused, once there is room for names."""
         path = self.directory / "table"

@@ -96,7 +96,8 @@ PyObject *group_decide(struct table *table, PyObject *const *args, Py_ssize_t n)
     if (!allowed && found_again(requests, policies, verdicts, (size_t)n))
         allowed = stint_decide_all(table->limiter, requests, (size_t)n, STINT_NOW, verdicts);
     if (!all_told(table, args, requests, verdicts, (size_t)n)) {
-        (void)stint_refund_all(table->limiter, requests, verdicts, (size_t)n);
+        if (!table->closed) /* by whoever shows warnings */
+            (void)stint_refund_all(table->limiter, requests, verdicts, (size_t)n);
         return NULL;
     }
     struct group *group = PyObject_New(struct group, group_type);

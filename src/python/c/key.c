@@ -152,7 +152,7 @@ void key_label(struct table *table, PyObject *from, stint_key key) {
     Py_ssize_t length = 0;
     const char *bytes = label != NULL ? PyUnicode_AsUTF8AndSize(label, &length) : NULL;
 
-    if (bytes != NULL)
+    if (bytes != NULL && !table->closed) /* by its own __str__ */
         (void)stint_label(table->limiter, key, bytes, (size_t)length);
     Py_XDECREF(label);
     PyErr_Clear();

@@ -123,7 +123,8 @@ static bool ask_read(struct policy *policy, PyObject *const *args, Py_ssize_t n,
     for (Py_ssize_t i = 0; i < named; i++)
         if (!option_read(PyTuple_GetItem(names, i), args[n + i], options, ask))
             return false;
-    return true;
+    return named == 0 ||
+           table_deciding(policy->table); /* an option's __bool__ may have closed it */
 }
 
 /* ---- Deciding ------------------------------------------------------------------------------ */
