@@ -5,7 +5,7 @@ node's own test runner; and the programs of its README.
 
     node.py SOURCE CC [TEST...]
 
-Costs, which no suite has, measures it beside what users of Node have.
+Costs, which no suite has, measures a call beside those of what users of Node have.
 """
 import http.client
 import json
@@ -31,7 +31,9 @@ TESTS = Path(__file__).resolve().parent
 OTHERS = "express@5", "express-rate-limit@8", "rate-limiter-flexible@11", "typescript@5", "@types/node@20"
 
 
-class Package(unittest.TestCase):
+class Installed(unittest.TestCase):
+    """The package, packed and installed once, with what it is used with."""
+
     @classmethod
     def setUpClass(cls):
         for program in "node", "npm":
@@ -48,7 +50,7 @@ class Package(unittest.TestCase):
         cls.folder = cls.directory / "installed"
         cls.folder.mkdir()
         (cls.folder / "package.json").write_text('{"private": true}\n')
-        cls.said = cls.npm("install", cls.package, *OTHERS)
+        cls.npm("install", cls.package, *OTHERS)
 
     @classmethod
     def npm(cls, *arguments, folder=None, **more):
@@ -71,6 +73,16 @@ class Package(unittest.TestCase):
         return commands.run("node", *arguments, cwd=folder or self.folder, timeout=200,
                             env={**self.environment, **more})
 
+
+class Costs(Installed):
+    def test_costs(self):
+        shutil.copy(TESTS / "costs.cjs", self.folder)
+        done = self.node("costs.cjs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        print(done.stdout)
+
+
+class Package(Installed):
     def test_runner(self):
         """Its own tests, all of which run."""
         for file in TESTS.glob("*.cjs"):
@@ -166,6 +178,7 @@ class Package(unittest.TestCase):
         description = re.search(r"^ \* stint: a (.*)\.$", (SOURCE / "include" / "stint.h").read_text(), re.MULTILINE)[1]
         self.assertEqual([about["version"], about["description"]], [version, f"The C library stint, a {description}"])
         self.assertEqual(list(about["dependencies"]), ["node-api-headers"])
+        self.assertIn(f"./stint/src/node/{self.package.name}", (SOURCE / "src" / "node" / "README.md").read_text())
 
     def test_constants_are_the_headers(self):
         """Those that index.cjs repeats, by name."""
