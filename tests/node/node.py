@@ -25,6 +25,7 @@ import commands  # noqa: E402
 from servers import free_port, until  # noqa: E402
 
 SOURCE, CC = Path("."), "cc"
+TOOL = os.environ.get("STINT")  # the command `stint`
 TESTS = Path(__file__).resolve().parent
 
 # What the tests and the README's programs use, beside the package.
@@ -179,6 +180,25 @@ class Package(Installed):
         self.assertEqual([about["version"], about["description"]], [version, f"The C library stint, a {description}"])
         self.assertEqual(list(about["dependencies"]), ["node-api-headers"])
         self.assertIn(f"./stint/src/node/{self.package.name}", (SOURCE / "src" / "node" / "README.md").read_text())
+
+    def test_keys_are_those_of_the_command(self):
+        """And so those of C: each kind of key by `stint peek`, as the table of the README has it."""
+        if not TOOL:
+            self.skipTest("the command was not built")
+        table = self.directory / "keys.table"
+        program = """const table = require('stint').open(process.argv[1], { maxEntries: 1000, policies: ['99/52w name=a'] });
+            const a = table.policy('a');
+            a.take('abc', 1); a.take(Buffer.from([0, 255]), 2); a.take(7, 3); a.take(2n ** 64n - 1n, 4);
+            a.take(table.address('192.0.2.7'), 5); a.take(['user', 7, 'login'], 6); a.take([7, 'login'], 7);
+            a.take([table.address('2001:db8::1', 24, 48), 'login'], 8); a.take('\u00e9', 9);"""
+        done = self.node("-e", program, table)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for options, key, used in (
+                ([], ["abc"], 1), (["--hex"], ["00ff"], 2), (["--id"], ["7"], 3), (["--id"], [str(2**64 - 1)], 4),
+                (["--address"], ["192.0.2.7"], 5), ([], ["user", "7", "login"], 6), (["--id"], ["7", "login"], 7),
+                (["--address=24,48"], ["2001:db8:0:9::", "login"], 8), ([], ["\u00e9"], 9), ([], ["7"], 0)):
+            said = commands.must(TOOL, "peek", *options, table, "a", *key)
+            self.assertIn(f"allowed: {used} of 99 used", said, key)
 
     def test_constants_are_the_headers(self):
         """Those that index.cjs repeats, by name."""
