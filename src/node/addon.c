@@ -511,7 +511,19 @@ static napi_value call_find(napi_env env, napi_callback_info info) {
     return error < 0 ? small(env, error) : number(env, id);
 }
 
-/* policy(table, id): its name, text and flags, or an error. */
+/* inFlight(table, id): whether it counts what is held at once. */
+static napi_value call_in_flight(napi_env env, napi_callback_info info) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct call call;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    bool held = stint_policy_get(call.limiter, number_of(&call, 1), &policy) == 0 &&
+                (policy.flags & STINT_IN_FLIGHT) != 0;
+    return small(env, held ? YES : NO);
+}
+
+/* policy(table, id): its name and text, or an error. */
 static napi_value call_policy(napi_env env, napi_callback_info info) {
     struct stint_policy policy = STINT_POLICY_INIT;
     char notation[512];
@@ -526,7 +538,6 @@ static napi_value call_policy(napi_env env, napi_callback_info info) {
     (void)napi_create_object(env, &result);
     set(env, result, "name", text(env, policy.name));
     set(env, result, "text", text(env, notation));
-    set(env, result, "flags", number(env, policy.flags));
     return result;
 }
 
@@ -681,12 +692,13 @@ NAPI_MODULE_INIT() {
         const char *name;
         napi_callback call;
     } calls[] = {
-        {"open", call_open},       {"close", call_close},     {"stats", call_stats},
-        {"apply", call_apply},     {"find", call_find},       {"policy", call_policy},
-        {"key", call_key},         {"address", call_address}, {"allow", call_allow},
-        {"decide", call_decide},   {"stage", call_stage},     {"all", call_all},
-        {"check", call_check},     {"refund", call_refund},   {"reset", call_reset},
-        {"headers", call_headers}, {"reason", call_reason},   {"version", call_version},
+        {"open", call_open},       {"close", call_close},        {"stats", call_stats},
+        {"apply", call_apply},     {"find", call_find},          {"policy", call_policy},
+        {"key", call_key},         {"address", call_address},    {"allow", call_allow},
+        {"decide", call_decide},   {"stage", call_stage},        {"all", call_all},
+        {"check", call_check},     {"refund", call_refund},      {"reset", call_reset},
+        {"headers", call_headers}, {"inFlight", call_in_flight}, {"reason", call_reason},
+        {"version", call_version},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

@@ -48,6 +48,15 @@ function refuseWith429(request, response) {
   response.end('Too many requests\n');
 }
 
+// Nobody hears an exception here: the table may be closed by now.
+function end(group) {
+  try {
+    group.end();
+  } catch (error) {
+    process.emitWarning(`stint: what a request held is forgotten later: ${error.message}`);
+  }
+}
+
 // Limits requests: `app.use(express([api]))`, or `limit(request, response, next)` in plain http.
 //   policies  each a policy, whose key is the client's address; or [policy, request => key, cost], where
 //             cost is a number, or request => number. All take their tokens, or none does
@@ -80,8 +89,8 @@ function express(policies, options = {}) {
       refuse(request, response, next, group);
       return;
     }
-    if (response.closed || response.destroyed) group.end(); // the client has gone: there is no other event
-    else response.once('close', () => group.end());
+    if (response.closed || response.destroyed) end(group); // the client has gone: there is no other event
+    else response.once('close', () => end(group));
     next();
   };
 }

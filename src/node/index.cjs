@@ -29,7 +29,6 @@ const ON_FULL = { admit: 0, refuse: 1, replace: 2 };
 const PRECISE_CLOCK = 1 << 19;
 const DRY_RUN = 1 << 22;
 const PRUNE = 1 << 23;
-const IN_FLIGHT = 1 << 5;
 const HEADERS = { draft: 1 << 28, legacy: 1 << 29, both: (1 << 28) | (1 << 29), retry: 0 };
 const ALL_MAX = 64;
 const LIMIT_MAX = 2 ** 28;
@@ -387,8 +386,7 @@ class Table {
   }
 
   isInFlight(id) {
-    const policy = addon.policy(this.#handle, id);
-    return typeof policy === 'object' && (policy.flags & IN_FLIGHT) !== 0;
+    return addon.inFlight(this.#handle, id) === 1;
   }
 
   // Says what a verdict has to say that is not of its key: an error is thrown, a warning is told once.

@@ -77,6 +77,15 @@ test('express: what is in flight is given back when the response ends, or its cl
   await Promise.allSettled(answers);
   await held(0);
   assert.equal(api.peek('k').used, 5);
+
+  // A table that is closed before the responses are done.
+  const last = ask();
+  while (waiting.length < 3) await new Promise(setImmediate);
+  limits.close();
+  const told = once(process, 'warning');
+  waiting[2].send('done');
+  assert.match((await told)[0].message, /closed/);
+  assert.equal((await last).body, 'done');
 });
 
 test('plain http: options, errors, and a chain of two', async (t) => {

@@ -216,7 +216,7 @@ class Package(Installed):
             self.assertGreater(len(found), 1)
             for name, value in found.items():
                 self.assertEqual(flags[prefix + name], value, name)
-        for name in "PRECISE_CLOCK", "DRY_RUN", "PRUNE", "IN_FLIGHT":
+        for name in "PRECISE_CLOCK", "DRY_RUN", "PRUNE":
             self.assertIn(f"const {name} = 1 << {flags[f'STINT_{name}'].bit_length() - 1};", script)
         for name, value in re.findall(r"\bSTINT_FULL_(\w+) = (\d)", header):
             self.assertRegex(script, rf"ON_FULL = .*\b{name.lower()}: {value}\b")
