@@ -11,178 +11,217 @@ const LONGEST = 366 * 24 * HOUR;
 const LIMIT_MAX = 2 ** 28;
 
 function wrong(what) {
-  return Object.assign(new TypeError(what), { code: 'ERR_INVALID_ARG_VALUE' });
+    return Object.assign(new TypeError(what), { code: 'ERR_INVALID_ARG_VALUE' });
 }
 
-// ---- The middleware --------------------------------------------------------------------------------
+// ---- The middleware -----------------------------------------------------------------------------
 
 // By express's `trust proxy`, if there is an express. A unix socket has no address.
 function addressOf(request) {
-  return request.ip ?? request.socket?.remoteAddress ?? '';
+    return request.ip ?? request.socket?.remoteAddress ?? '';
 }
 
 function readLimits(policies) {
-  const limits = (Array.isArray(policies) ? policies : [policies]).map((entry) => {
-    const [policy, key = undefined, cost = 1] = Array.isArray(entry) ? entry : [entry];
-    if (!(policy instanceof Policy) || !['undefined', 'function'].includes(typeof key) || !['number', 'function'].includes(typeof cost)) {
-      throw wrong(`express: ${util.inspect(entry, { depth: 0 })}; give table.policy(name), or [policy, request => key], or [policy, request => key, cost]`);
+    const limits = (Array.isArray(policies) ? policies : [policies]).map((entry) => {
+        const [policy, key = undefined, cost = 1] = Array.isArray(entry) ? entry : [entry];
+        if (
+            !(policy instanceof Policy) ||
+            !['undefined', 'function'].includes(typeof key) ||
+            !['number', 'function'].includes(typeof cost)
+        ) {
+            throw wrong(
+                `express: ${util.inspect(entry, { depth: 0 })}; give table.policy(name), or ` +
+                '[policy, request => key], or [policy, request => key, cost]',
+            );
+        }
+        return { policy, key, cost };
+    });
+    if (
+        limits.length === 0 ||
+        limits.some(({ policy }) => policy.table !== limits[0].policy.table)
+    ) {
+        throw wrong('express: one policy or more, all of one table');
     }
-    return { policy, key, cost };
-  });
-  if (limits.length === 0 || limits.some(({ policy }) => policy.table !== limits[0].policy.table)) {
-    throw wrong('express: one policy or more, all of one table');
-  }
-  return limits;
+    return limits;
 }
 
 function tell(response, fields) {
-  for (const [name, value] of Object.entries(fields)) {
-    const before = name.startsWith('RateLimit') ? response.getHeader(name) : undefined;
-    response.setHeader(name, before === undefined ? value : `${before}, ${value}`);
-  }
+    for (const [name, value] of Object.entries(fields)) {
+        const before = name.startsWith('RateLimit') ? response.getHeader(name) : undefined;
+        response.setHeader(name, before === undefined ? value : `${before}, ${value}`);
+    }
 }
 
 function refuseWith429(request, response) {
-  response.statusCode = 429;
-  response.setHeader('Content-Type', 'text/plain; charset=utf-8');
-  response.end('Too many requests\n');
+    response.statusCode = 429;
+    response.setHeader('Content-Type', 'text/plain; charset=utf-8');
+    response.end('Too many requests\n');
 }
 
 // Nobody hears an exception here: the table may be closed by now.
 function end(group) {
-  try {
-    group.end();
-  } catch (error) {
-    process.emitWarning(`stint: what a request held is forgotten later: ${error.message}`);
-  }
+    try {
+        group.end();
+    } catch (error) {
+        process.emitWarning(`stint: what a request held is forgotten later: ${error.message}`);
+    }
 }
 
 // Limits requests: `app.use(express([api]))`, or `limit(request, response, next)` in plain http.
-//   policies  each a policy, whose key is the client's address; or [policy, request => key, cost], where
-//             cost is a number, or request => number. All take their tokens, or none does
-//   options   headers: 'draft', 'legacy', 'both', 'retry', false. refuse: (request, response, next, group).
-//             prefix4, prefix6: bits of addresses that count: 32, 64
+//   policies  each a policy, whose key is the client's address; or [policy, request => key, cost],
+//             where cost is a number, or request => number. All take their tokens, or none does
+//   options   headers: 'draft', 'legacy', 'both', 'retry', false. refuse: (request, response, next,
+//             group). prefix4, prefix6: bits of addresses that count: 32, 64
 function express(policies, options = {}) {
-  const limits = readLimits(policies);
-  const { table } = limits[0].policy;
-  const { headers = 'draft', refuse = refuseWith429, prefix4 = 32, prefix6 = 64, ...unknown } = options;
-  if (Object.keys(unknown).length > 0) {
-    throw wrong(`options of express: there is no '${Object.keys(unknown)[0]}'; there are headers, refuse, prefix4, prefix6`);
-  }
-  table.address('::', prefix4, prefix6); // so that a wrong prefix is told now
-  if (headers !== false) table.headers([], headers);
-  return function limit(request, response, next) {
-    let group;
-    try {
-      group = table.all(...limits.map(({ policy, key, cost }) => [
-        policy,
-        key === undefined ? table.address(addressOf(request), prefix4, prefix6) : key(request),
-        typeof cost === 'function' ? cost(request) : cost,
-      ]));
-      if (headers !== false && !response.headersSent) tell(response, table.headers(group.verdicts, headers));
-    } catch (error) {
-      group?.refund();
-      next(error);
-      return;
+    const limits = readLimits(policies);
+    const { table } = limits[0].policy;
+    const {
+        headers = 'draft',
+        refuse = refuseWith429,
+        prefix4 = 32,
+        prefix6 = 64,
+        ...unknown
+    } = options;
+    if (Object.keys(unknown).length > 0) {
+        throw wrong(
+            `options of express: there is no '${Object.keys(unknown)[0]}'; there are headers, ` +
+            'refuse, prefix4, prefix6',
+        );
     }
-    if (!group.allowed) {
-      refuse(request, response, next, group);
-      return;
-    }
-    if (response.closed || response.destroyed) end(group); // the client has gone: there is no other event
-    else response.once('close', () => end(group));
-    next();
-  };
+    table.address('::', prefix4, prefix6); // so that a wrong prefix is told now
+    if (headers !== false) table.headers([], headers);
+    return function limit(request, response, next) {
+        let group;
+        try {
+            group = table.all(
+                ...limits.map(({ policy, key, cost }) => [
+                    policy,
+                    key === undefined
+                        ? table.address(addressOf(request), prefix4, prefix6)
+                        : key(request),
+                    typeof cost === 'function' ? cost(request) : cost,
+                ]),
+            );
+            if (headers !== false && !response.headersSent)
+                tell(response, table.headers(group.verdicts, headers));
+        } catch (error) {
+            group?.refund();
+            next(error);
+            return;
+        }
+        if (!group.allowed) {
+            refuse(request, response, next, group);
+            return;
+        }
+        if (response.closed || response.destroyed)
+            end(group); // the client has gone: there is no other event
+        else response.once('close', () => end(group));
+        next();
+    };
 }
 
-// ---- The store -------------------------------------------------------------------------------------
+// ---- The store ----------------------------------------------------------------------------------
 
-// A store for express-rate-limit: `rateLimit({ windowMs, limit, store: new ExpressStore(table) })`. All
-// workers that open the table count together. A key's window begins with its first request. The limit is
-// express-rate-limit's: the store counts.
+// A store for express-rate-limit: `rateLimit({ windowMs, limit, store: new ExpressStore(table) })`.
+// All workers that open the table count together. A key's window begins with its first request. The
+// limit is express-rate-limit's: the store counts.
 //   table    of stint.open
 //   options  prefix: of its keys. Each rateLimit() has a store and a prefix of its own
 class ExpressStore {
-  #table;
-  #policy = null;
-  #reason = null;
+    #table;
+    #policy = null;
+    #reason = null;
 
-  constructor(table, options = {}) {
-    const { prefix = '', ...unknown } = options;
-    if (!(table instanceof Table)) throw wrong('ExpressStore: its first argument is a table: new ExpressStore(stint.open(...))');
-    if (typeof prefix !== 'string' || Object.keys(unknown).length > 0) throw wrong("ExpressStore: options are { prefix: 'a string' }");
-    this.#table = table;
-    this.prefix = prefix;
-    this.localKeys = table.path === null;
-  }
-
-  // express-rate-limit calls this, logs what it throws, and goes on. So increment throws it, too.
-  init({ windowMs }) {
-    try {
-      this.#policy = this.#policyOf(windowMs);
-    } catch (error) {
-      this.#reason = error;
-      throw error;
+    constructor(table, options = {}) {
+        const { prefix = '', ...unknown } = options;
+        if (!(table instanceof Table))
+            throw wrong(
+                'ExpressStore: its first argument is a table: new ExpressStore(stint.open(...))',
+            );
+        if (typeof prefix !== 'string' || Object.keys(unknown).length > 0)
+            throw wrong("ExpressStore: options are { prefix: 'a string' }");
+        this.#table = table;
+        this.prefix = prefix;
+        this.localKeys = table.path === null;
     }
-  }
 
-  increment(key) {
-    const verdict = this.#counted().take(this.#key(key));
-    return {
-      totalHits: verdict.allowed ? Math.max(verdict.used, 1) : LIMIT_MAX,
-      resetTime: resetTime(verdict),
-    };
-  }
-
-  decrement(key) {
-    const policy = this.#counted();
-    const verdict = policy.peek(this.#key(key));
-    if (verdict.used === 0) return;
-    verdict.granted = 1; // of the window that the key is in: whose request it was, nobody knows
-    policy.refund(verdict);
-  }
-
-  get(key) {
-    const verdict = this.#counted().peek(this.#key(key));
-    return verdict.used === 0 ? undefined : { totalHits: verdict.used, resetTime: resetTime(verdict) };
-  }
-
-  resetKey(key) {
-    this.#counted().reset(this.#key(key));
-  }
-
-  #key(key) {
-    return [this.prefix, key];
-  }
-
-  #counted() {
-    if (this.#policy === null) {
-      throw this.#reason ?? new Error('ExpressStore: init({ windowMs }) comes first; rateLimit() calls it');
+    // express-rate-limit calls this, logs what it throws, and goes on. So increment throws it, too.
+    init({ windowMs }) {
+        try {
+            this.#policy = this.#policyOf(windowMs);
+        } catch (error) {
+            this.#reason = error;
+            throw error;
+        }
     }
-    return this.#policy;
-  }
 
-  // All stores of one windowMs have one policy, in all processes.
-  #policyOf(windowMs) {
-    if (typeof windowMs !== 'number' || !(windowMs > 0) || windowMs > LONGEST) {
-      throw wrong(`ExpressStore: windowMs ${util.inspect(windowMs)}: more than 0, and at most 366 days, ${LONGEST}`);
+    increment(key) {
+        const verdict = this.#counted().take(this.#key(key));
+        return {
+            totalHits: verdict.allowed ? Math.max(verdict.used, 1) : LIMIT_MAX,
+            resetTime: resetTime(verdict),
+        };
     }
-    const ms = Math.ceil(windowMs / TICK) * TICK;
-    const name = `express-${ms}ms`;
-    try {
-      this.#table.apply(`${LIMIT_MAX}/${ms}ms start=first name=${name}`);
-    } catch (error) {
-      if (error.code === 'ENOSPC') error.message += '. Each other windowMs takes a policy: open a table with more maxPolicies';
-      throw error;
+
+    decrement(key) {
+        const policy = this.#counted();
+        const verdict = policy.peek(this.#key(key));
+        if (verdict.used === 0) return;
+        verdict.granted = 1; // of the window that the key is in: whose request it was, nobody knows
+        policy.refund(verdict);
     }
-    return this.#table.policy(name);
-  }
+
+    get(key) {
+        const verdict = this.#counted().peek(this.#key(key));
+        return verdict.used === 0
+            ? undefined
+            : { totalHits: verdict.used, resetTime: resetTime(verdict) };
+    }
+
+    resetKey(key) {
+        this.#counted().reset(this.#key(key));
+    }
+
+    #key(key) {
+        return [this.prefix, key];
+    }
+
+    #counted() {
+        if (this.#policy === null) {
+            throw (
+                this.#reason ??
+                new Error('ExpressStore: init({ windowMs }) comes first; rateLimit() calls it')
+            );
+        }
+        return this.#policy;
+    }
+
+    // All stores of one windowMs have one policy, in all processes.
+    #policyOf(windowMs) {
+        if (typeof windowMs !== 'number' || !(windowMs > 0) || windowMs > LONGEST) {
+            throw wrong(
+                `ExpressStore: windowMs ${util.inspect(windowMs)}: more than 0, and at most 366 ` +
+                `days, ${LONGEST}`,
+            );
+        }
+        const ms = Math.ceil(windowMs / TICK) * TICK;
+        const name = `express-${ms}ms`;
+        try {
+            this.#table.apply(`${LIMIT_MAX}/${ms}ms start=first name=${name}`);
+        } catch (error) {
+            if (error.code === 'ENOSPC')
+                error.message +=
+                    '. Each other windowMs takes a policy: open a table with more maxPolicies';
+            throw error;
+        }
+        return this.#table.policy(name);
+    }
 }
 
 // When the window ends, to the ms: the same for all requests in it.
 function resetTime(verdict) {
-  const end = verdict.windowHigh * 2 ** 32 + verdict.windowLow;
-  return new Date(end === 0 ? Date.now() + verdict.resetAfter * 1e3 : Math.ceil(end / 1e6));
+    const end = verdict.windowHigh * 2 ** 32 + verdict.windowLow;
+    return new Date(end === 0 ? Date.now() + verdict.resetAfter * 1e3 : Math.ceil(end / 1e6));
 }
 
 module.exports = { express, ExpressStore };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Builds the addon with the C compiler: the library's own files, and addon.c. npm runs this when the
-// package is installed. CC and CFLAGS in the environment are another compiler, and more options.
+// Builds the addon with the C compiler: the library's own files, and addon.c. npm runs this when
+// the package is installed. CC and CFLAGS in the environment are another compiler, and more
+// options.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -13,60 +14,92 @@ const library = fs.existsSync(packed) ? packed : path.join(__dirname, '..', '..'
 const target = path.join(__dirname, 'build', 'stint.node');
 
 function fail(...lines) {
-  console.error(['stint: the addon cannot be built.', ...lines].join('\n'));
-  process.exit(1);
+    console.error(['stint: the addon cannot be built.', ...lines].join('\n'));
+    process.exit(1);
 }
 
 function words(text) {
-  return (text ?? '').split(/\s+/).filter(Boolean);
+    return (text ?? '').split(/\s+/).filter(Boolean);
 }
 
 const [compiler, ...first] = words(process.env.CC || 'cc');
 
 // Runs the compiler.
 function run(options, input = '') {
-  return spawnSync(compiler, [...first, ...words(process.env.CFLAGS), ...options], { encoding: 'utf8', input });
+    return spawnSync(compiler, [...first, ...words(process.env.CFLAGS), ...options], {
+        encoding: 'utf8',
+        input,
+    });
 }
 
 function sources() {
-  return ['', 'base', 'policy', 'table', 'text'].flatMap((folder) => {
-    const of = path.join(library, 'src', folder);
-    return fs.readdirSync(of).filter((name) => name.endsWith('.c')).map((name) => path.join(of, name));
-  });
+    return ['', 'base', 'policy', 'table', 'text'].flatMap((folder) => {
+        const of = path.join(library, 'src', folder);
+        return fs
+            .readdirSync(of)
+            .filter((name) => name.endsWith('.c'))
+            .map((name) => path.join(of, name));
+    });
 }
 
 function build() {
-  const { error } = run(['--version']);
-  if (error) {
-    fail(`There is no C compiler '${compiler}' (${error.code}).`,
-      'On Debian: apt-get install gcc libc6-dev libck-dev libxxhash-dev. Or name another one in CC.');
-  }
-  for (const [header, debian] of [['ck_pr.h', 'libck-dev'], ['xxhash.h', 'libxxhash-dev']]) {
-    const { status, stderr } = run(['-E', '-x', 'c', '-'], `#include <${header}>\n`);
-    if (status !== 0) {
-      fail(stderr, `The compiler finds no ${header}. On Debian: apt-get install ${debian}.`,
-        'Elsewhere install ConcurrencyKit and xxHash, and name their folders: CFLAGS="-I/ck -I/xxhash".');
+    const { error } = run(['--version']);
+    if (error) {
+        fail(
+            `There is no C compiler '${compiler}' (${error.code}).`,
+            'On Debian: apt-get install gcc libc6-dev libck-dev libxxhash-dev. Or name another ' +
+            'one in CC.',
+        );
     }
-  }
-  fs.mkdirSync(path.dirname(target), { recursive: true });
-  const made = `${target}.${process.pid}`; // so that a process that has the old one open keeps it
-  const done = run([
-    '-std=gnu11', '-O3', '-DNDEBUG', '-fPIC', '-shared', '-pthread', '-fvisibility=hidden',
-    '-Wl,-z,nodelete', // its threads may outlive the thread of Node that loaded it
-    `-Wl,--version-script=${path.join(__dirname, 'addon.map')}`,
-    '-D_GNU_SOURCE', '-DNAPI_VERSION=8', '-DBUILD_VERSION=STINT_VERSION',
-    `-I${path.join(library, 'include')}`, `-I${path.join(library, 'src')}`,
-    `-I${require('node-api-headers').include_dir}`,
-    path.join(__dirname, 'addon.c'), ...sources(), '-o', made, '-lm',
-  ]);
-  if (done.status !== 0) {
-    fail(done.stderr, `The compiler '${compiler}' failed.`);
-  }
-  fs.renameSync(made, target);
+    for (const [header, debian] of [
+        ['ck_pr.h', 'libck-dev'],
+        ['xxhash.h', 'libxxhash-dev'],
+    ]) {
+        const { status, stderr } = run(['-E', '-x', 'c', '-'], `#include <${header}>\n`);
+        if (status !== 0) {
+            fail(
+                stderr,
+                `The compiler finds no ${header}. On Debian: apt-get install ${debian}.`,
+                'Elsewhere install ConcurrencyKit and xxHash, and name their folders: ' +
+                'CFLAGS="-I/ck -I/xxhash".',
+            );
+        }
+    }
+    fs.mkdirSync(path.dirname(target), { recursive: true });
+    const made = `${target}.${process.pid}`; // so that a process that has the old one open keeps it
+    const done = run([
+        '-std=gnu11',
+        '-O3',
+        '-DNDEBUG',
+        '-fPIC',
+        '-shared',
+        '-pthread',
+        '-fvisibility=hidden',
+        '-Wl,-z,nodelete', // its threads may outlive the thread of Node that loaded it
+        `-Wl,--version-script=${path.join(__dirname, 'addon.map')}`,
+        '-D_GNU_SOURCE',
+        '-DNAPI_VERSION=8',
+        '-DBUILD_VERSION=STINT_VERSION',
+        `-I${path.join(library, 'include')}`,
+        `-I${path.join(library, 'src')}`,
+        `-I${require('node-api-headers').include_dir}`,
+        path.join(__dirname, 'addon.c'),
+        ...sources(),
+        '-o',
+        made,
+        '-lm',
+    ]);
+    if (done.status !== 0) {
+        fail(done.stderr, `The compiler '${compiler}' failed.`);
+    }
+    fs.renameSync(made, target);
 }
 
 if (process.platform === 'linux') {
-  build();
+    build();
 } else {
-  console.log(`stint: this is ${process.platform}, and stint runs on Linux. Nothing was built: open() will say so.`);
+    console.log(
+        `stint: this is ${process.platform}, and stint runs on Linux. Nothing was built: open() ` +
+        'will say so.',
+    );
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each call by what the library answers, and each mistake by what is said. Run by node.py, in a folder
-// where the package is installed.
+// Each call by what the library answers, and each mistake by what is said. Run by node.py, in a
+// folder where the package is installed.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -18,295 +18,505 @@ const open = (...policies) => stint.open(fresh(), { maxEntries: 1000, policies }
 
 // Runs a program of its own, and returns what it printed.
 function node(program, ...options) {
-  return execFileSync(process.execPath, [...options, '-e', program], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    return execFileSync(process.execPath, [...options, '-e', program], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'pipe'],
+    });
 }
 
 // What a program tells as warnings.
 function warnings(program) {
-  const done = spawnSync(process.execPath, ['-e', program], { encoding: 'utf8' });
-  assert.equal(done.status, 0, done.stderr);
-  return done.stderr.split('\n').filter((line) => line.includes('StintWarning'));
+    const done = spawnSync(process.execPath, ['-e', program], { encoding: 'utf8' });
+    assert.equal(done.status, 0, done.stderr);
+    return done.stderr.split('\n').filter((line) => line.includes('StintWarning'));
 }
 
-const saying = (code, ...words) => (error) => {
-  assert.equal(error.code, code, error.stack);
-  for (const word of words) assert.ok(error.message.includes(word), `${error.message} says nothing of ${word}`);
-  return true;
-};
+const saying =
+    (code, ...words) =>
+    (error) => {
+        assert.equal(error.code, code, error.stack);
+        for (const word of words)
+            assert.ok(error.message.includes(word), `${error.message} says nothing of ${word}`);
+        return true;
+    };
 
 test('a take grants the limit, and tells what is left', () => {
-  const policy = open('3/52w name=a').policy('a');
-  for (const left of [2, 1, 0]) {
-    const verdict = policy.take('ann');
-    assert.deepEqual([verdict.allowed, verdict.limit, verdict.used, verdict.remaining, verdict.granted, verdict.retryAfter],
-      [true, 3, 3 - left, left, 1, 0]);
-    assert.ok(verdict.resetAfter > 0 && verdict.resetAfter <= 366 * 86400);
-  }
-  assert.equal(policy.allow('ann'), false);
-  const refused = policy.take('ann');
-  assert.deepEqual([refused.allowed, refused.firstRefusal, refused.granted], [false, false, 0]);
-  assert.ok(refused.retryAfter > 0 && refused.retryAfter <= refused.resetAfter);
-  assert.equal(policy.take('bob', 4).retryAfter, Infinity);
-  assert.ok(policy.take('bob', 4).firstRefusal === false && policy.allow('bob', 3));
+    const policy = open('3/52w name=a').policy('a');
+    for (const left of [2, 1, 0]) {
+        const verdict = policy.take('ann');
+        assert.deepEqual(
+            [
+                verdict.allowed,
+                verdict.limit,
+                verdict.used,
+                verdict.remaining,
+                verdict.granted,
+                verdict.retryAfter,
+            ],
+            [true, 3, 3 - left, left, 1, 0],
+        );
+        assert.ok(verdict.resetAfter > 0 && verdict.resetAfter <= 366 * 86400);
+    }
+    assert.equal(policy.allow('ann'), false);
+    const refused = policy.take('ann');
+    assert.deepEqual([refused.allowed, refused.firstRefusal, refused.granted], [false, false, 0]);
+    assert.ok(refused.retryAfter > 0 && refused.retryAfter <= refused.resetAfter);
+    assert.equal(policy.take('bob', 4).retryAfter, Infinity);
+    assert.ok(policy.take('bob', 4).firstRefusal === false && policy.allow('bob', 3));
 });
 
 test('flags have names', () => {
-  const table = open('1/52w name=shadow shadow', '1/52w name=near near=50%', '1/52w name=ban ban=300d');
-  const twice = (name) => [table.policy(name).take('k'), table.policy(name).take('k')];
-  assert.ok(twice('shadow')[1].shadowed);
-  assert.ok(twice('near')[0].nearLimit);
-  const [first, banned] = twice('ban');
-  assert.ok(!first.banned && banned.banned && !banned.allowed && banned.firstRefusal && !banned.untracked && !banned.replaced);
+    const table = open(
+        '1/52w name=shadow shadow',
+        '1/52w name=near near=50%',
+        '1/52w name=ban ban=300d',
+    );
+    const twice = (name) => [table.policy(name).take('k'), table.policy(name).take('k')];
+    assert.ok(twice('shadow')[1].shadowed);
+    assert.ok(twice('near')[0].nearLimit);
+    const [first, banned] = twice('ban');
+    assert.ok(
+        !first.banned &&
+            banned.banned &&
+            !banned.allowed &&
+            banned.firstRefusal &&
+            !banned.untracked &&
+            !banned.replaced,
+    );
 });
 
 test('options of a take, charges, looks, refunds, resets', () => {
-  const policy = open('10/52w name=a reserve=5').policy('a');
-  assert.equal(policy.take('k', 8).granted, 8);
-  assert.equal(policy.peek('k', 3).allowed, false);
-  assert.equal(policy.take('k', 3, { partial: true }).granted, 2);
-  assert.equal(policy.take('k', 4, { reserve: true }).allowed, true);
-  assert.equal(policy.take('l', 5, { limit: 4 }).allowed, false);
-  assert.equal(policy.take('l', 11, { drain: true }).allowed, false);
-  assert.equal(policy.peek('l').remaining, 0);
-  assert.equal(policy.take('l', 1, { tentative: true }).firstRefusal, false);
-  const charged = policy.charge('m', 12);
-  assert.deepEqual([charged.allowed, charged.granted, charged.used], [true, 12, 12]);
-  assert.equal(policy.refund(charged, 3), 3);
-  assert.deepEqual([charged.granted, policy.peek('m').used], [9, 9]);
-  assert.equal(policy.refund(charged), 9);
-  assert.equal(policy.refund(charged), 0);
-  assert.equal(policy.refund(policy.take('k', 10)), 0); // it was refused
-  assert.equal(policy.reset('k'), true);
-  assert.equal(policy.reset('k'), false);
-  assert.equal(policy.peek('k').used, 0);
+    const policy = open('10/52w name=a reserve=5').policy('a');
+    assert.equal(policy.take('k', 8).granted, 8);
+    assert.equal(policy.peek('k', 3).allowed, false);
+    assert.equal(policy.take('k', 3, { partial: true }).granted, 2);
+    assert.equal(policy.take('k', 4, { reserve: true }).allowed, true);
+    assert.equal(policy.take('l', 5, { limit: 4 }).allowed, false);
+    assert.equal(policy.take('l', 11, { drain: true }).allowed, false);
+    assert.equal(policy.peek('l').remaining, 0);
+    assert.equal(policy.take('l', 1, { tentative: true }).firstRefusal, false);
+    const charged = policy.charge('m', 12);
+    assert.deepEqual([charged.allowed, charged.granted, charged.used], [true, 12, 12]);
+    assert.equal(policy.refund(charged, 3), 3);
+    assert.deepEqual([charged.granted, policy.peek('m').used], [9, 9]);
+    assert.equal(policy.refund(charged), 9);
+    assert.equal(policy.refund(charged), 0);
+    assert.equal(policy.refund(policy.take('k', 10)), 0); // it was refused
+    assert.equal(policy.reset('k'), true);
+    assert.equal(policy.reset('k'), false);
+    assert.equal(policy.peek('k').used, 0);
 });
 
 test('a bucket gives back the time that tokens took, in parts', () => {
-  const policy = open('1/h burst=10 name=a').policy('a');
-  const verdict = policy.take('k', 10);
-  assert.equal(policy.refund(verdict, 4), 4);
-  assert.equal(policy.take('k', 5).allowed, false);
-  assert.equal(policy.take('k', 4).allowed, true);
-  assert.equal(policy.refund(verdict), 6);
-  assert.equal(policy.refund(verdict), 0);
+    const policy = open('1/h burst=10 name=a').policy('a');
+    const verdict = policy.take('k', 10);
+    assert.equal(policy.refund(verdict, 4), 4);
+    assert.equal(policy.take('k', 5).allowed, false);
+    assert.equal(policy.take('k', 4).allowed, true);
+    assert.equal(policy.refund(verdict), 6);
+    assert.equal(policy.refund(verdict), 0);
 });
 
 test('a group takes all or nothing, ends what is in flight, gives back all', () => {
-  const table = open('2/52w name=a', '3/52w name=b', '1/30s in-flight name=busy');
-  const [a, b, busy] = ['a', 'b', 'busy'].map((name) => table.policy(name));
-  const used = () => [a, b, busy].map((policy) => policy.peek('k').used);
-  const group = table.all([a, 'k'], [b, 'k', 2], [busy, 'k']);
-  assert.deepEqual([group.allowed, group.retryAfter, used()], [true, 0, [1, 2, 1]]);
-  const refused = table.all([a, 'k'], [busy, 'k']);
-  assert.deepEqual([refused.allowed, refused.verdicts.map((one) => one.allowed), used()], [false, [true, false], [1, 2, 1]]);
-  assert.ok(refused.retryAfter > 0 && refused.retryAfter <= 60);
-  assert.deepEqual([group.end(), group.end(), used()], [1, 0, [1, 2, 0]]);
-  assert.deepEqual([group.refund(), group.refund(), used()], [3, 0, [0, 0, 0]]);
-  assert.equal(table.all().allowed, true);
-  assert.equal(table.all(...Array(64).fill([b, 'l', 0])).allowed, true);
-  assert.throws(() => table.all(...Array(65).fill([b, 'l', 0])), saying('ERR_INVALID_ARG_VALUE', '65', '64'));
-  assert.throws(() => table.all([a, 'k'], 'b'), saying('ERR_INVALID_ARG_VALUE', 'request 1', "'b'"));
-  assert.throws(() => table.all([open('1/s name=a').policy('a'), 'k']), saying('ERR_INVALID_ARG_VALUE', 'of this table'));
-  assert.deepEqual(used(), [0, 0, 0]);
+    const table = open('2/52w name=a', '3/52w name=b', '1/30s in-flight name=busy');
+    const [a, b, busy] = ['a', 'b', 'busy'].map((name) => table.policy(name));
+    const used = () => [a, b, busy].map((policy) => policy.peek('k').used);
+    const group = table.all([a, 'k'], [b, 'k', 2], [busy, 'k']);
+    assert.deepEqual([group.allowed, group.retryAfter, used()], [true, 0, [1, 2, 1]]);
+    const refused = table.all([a, 'k'], [busy, 'k']);
+    assert.deepEqual(
+        [refused.allowed, refused.verdicts.map((one) => one.allowed), used()],
+        [false, [true, false], [1, 2, 1]],
+    );
+    assert.ok(refused.retryAfter > 0 && refused.retryAfter <= 60);
+    assert.deepEqual([group.end(), group.end(), used()], [1, 0, [1, 2, 0]]);
+    assert.deepEqual([group.refund(), group.refund(), used()], [3, 0, [0, 0, 0]]);
+    assert.equal(table.all().allowed, true);
+    assert.equal(table.all(...Array(64).fill([b, 'l', 0])).allowed, true);
+    assert.throws(
+        () => table.all(...Array(65).fill([b, 'l', 0])),
+        saying('ERR_INVALID_ARG_VALUE', '65', '64'),
+    );
+    assert.throws(
+        () => table.all([a, 'k'], 'b'),
+        saying('ERR_INVALID_ARG_VALUE', 'request 1', "'b'"),
+    );
+    assert.throws(
+        () => table.all([open('1/s name=a').policy('a'), 'k']),
+        saying('ERR_INVALID_ARG_VALUE', 'of this table'),
+    );
+    assert.deepEqual(used(), [0, 0, 0]);
 });
 
 test('keys: what is one, and what are two', () => {
-  const table = open('1/52w name=a');
-  const policy = table.policy('a');
-  const same = (one, other) => {
-    const first = policy.allow(one);
-    const second = policy.allow(other);
-    for (const key of [one, other]) policy.reset(key);
-    assert.equal(first, true);
-    return !second;
-  };
-  const long = 'é'.repeat(100000);
-  for (const [one, other] of [
-    ['a', Buffer.from('a')], ['a', new Uint8Array([97])], ['a', ['a']], ['', Buffer.alloc(0)], [7, 7n], [0, -0],
-    [2 ** 53 - 1, 2n ** 53n - 1n], [long, Buffer.from(long)], ['é'.repeat(255), Buffer.from('é'.repeat(255))],
-    [['a', 7], ['a', '7']], [['a', 7n], ['a', '7']], [['a', 'b', 'c'], [table.key('a', 'b'), 'c']],
-    [table.key(7), 7], [table.address('::ffff:192.0.2.1'), table.address('192.0.2.1')],
-    [table.address('2001:db8::1'), table.address('2001:db8::2')], [table.address('fe80::1%eth0'), table.address('fe80::1')],
-    [table.address('192.0.2.1', 24), table.address('192.0.2.9', 24)], [Buffer.from('xay').subarray(1, 2), 'a'],
-  ]) assert.ok(same(one, other), `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are two keys`);
-  for (const [one, other] of [
-    ['7', 7], [['ab', 'c'], ['a', 'bc']], [['a', 'b'], ['b', 'a']], [['a', ''], 'a'], [long, `${long}x`],
-    [['7', 'a'], [7, 'a']], [2n ** 64n - 1n, 2n ** 64n - 2n], [Buffer.from([0]), Buffer.from([0, 0])],
-    [table.address('2001:db8::1', 32, 128), table.address('2001:db8::2', 32, 128)], ['192.0.2.1', table.address('192.0.2.1')],
-    ...[507, 508, 509, 510, 511, 512].map((n) => ['x'.repeat(n), 'x'.repeat(n + 1)]),
-  ]) assert.ok(!same(one, other), `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are one key`);
+    const table = open('1/52w name=a');
+    const policy = table.policy('a');
+    const same = (one, other) => {
+        const first = policy.allow(one);
+        const second = policy.allow(other);
+        for (const key of [one, other]) policy.reset(key);
+        assert.equal(first, true);
+        return !second;
+    };
+    const long = 'é'.repeat(100000);
+    for (const [one, other] of [
+        ['a', Buffer.from('a')],
+        ['a', new Uint8Array([97])],
+        ['a', ['a']],
+        ['', Buffer.alloc(0)],
+        [7, 7n],
+        [0, -0],
+        [2 ** 53 - 1, 2n ** 53n - 1n],
+        [long, Buffer.from(long)],
+        ['é'.repeat(255), Buffer.from('é'.repeat(255))],
+        [
+            ['a', 7],
+            ['a', '7'],
+        ],
+        [
+            ['a', 7n],
+            ['a', '7'],
+        ],
+        [
+            ['a', 'b', 'c'],
+            [table.key('a', 'b'), 'c'],
+        ],
+        [table.key(7), 7],
+        [table.address('::ffff:192.0.2.1'), table.address('192.0.2.1')],
+        [table.address('2001:db8::1'), table.address('2001:db8::2')],
+        [table.address('fe80::1%eth0'), table.address('fe80::1')],
+        [table.address('192.0.2.1', 24), table.address('192.0.2.9', 24)],
+        [Buffer.from('xay').subarray(1, 2), 'a'],
+    ])
+        assert.ok(
+            same(one, other),
+            `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are two keys`,
+        );
+    for (const [one, other] of [
+        ['7', 7],
+        [
+            ['ab', 'c'],
+            ['a', 'bc'],
+        ],
+        [
+            ['a', 'b'],
+            ['b', 'a'],
+        ],
+        [['a', ''], 'a'],
+        [long, `${long}x`],
+        [
+            ['7', 'a'],
+            [7, 'a'],
+        ],
+        [2n ** 64n - 1n, 2n ** 64n - 2n],
+        [Buffer.from([0]), Buffer.from([0, 0])],
+        [table.address('2001:db8::1', 32, 128), table.address('2001:db8::2', 32, 128)],
+        ['192.0.2.1', table.address('192.0.2.1')],
+        ...[507, 508, 509, 510, 511, 512].map((n) => ['x'.repeat(n), 'x'.repeat(n + 1)]),
+    ])
+        assert.ok(
+            !same(one, other),
+            `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are one key`,
+        );
 });
 
 test('what is no key is told', () => {
-  const table = open('1/52w name=a');
-  const policy = table.policy('a');
-  const calls = [(key) => policy.allow(key), (key) => policy.take(key), (key) => policy.charge(key), (key) => policy.peek(key),
-    (key) => policy.reset(key), (key) => table.all([policy, key]), (key) => table.key(key)];
-  for (const [key, ...words] of [
-    [null, 'null is no key', 'a string'], [undefined, 'undefined'], [{}, '{}'], [{ id: 7 }, 'id: 7'], [true, 'true'],
-    [Symbol('s'), 'Symbol(s)'], [() => 1, 'Function'], [new Date(0), '1970'], [new Uint16Array(1), 'Uint16Array'],
-    [new ArrayBuffer(1), 'ArrayBuffer'], [[], 'no part'], [['a', null], 'null'], [[['a']], 'parts'], [['a', table.key('b')], 'the first'],
-    [new BigUint64Array(2), 'BigUint64Array'],
-    [1.5, '1.5', 'whole'], [-1, '-1'], [NaN, 'NaN'], [Infinity, 'Infinity'], [2 ** 53, '9007199254740992', 'BigInt'], [-1n, '-1n'], [2n ** 64n, '2n ** 64n'],
-  ]) for (const call of calls) assert.throws(() => call(key), saying('ERR_INVALID_ARG_VALUE', 'key', ...words));
-  assert.equal(policy.peek('a').used, 0);
-  for (const address of ['', '1.2.3', '192.0.2.1:80', '[::1]', 'host', 'x'.repeat(99)]) {
-    if (address !== '') assert.throws(() => table.address(address), saying('ERR_INVALID_ARG_VALUE', 'address', 'without a port'));
-  }
-  for (const address of [null, undefined, 7]) assert.throws(() => table.address(address), saying('ERR_INVALID_ARG_VALUE', 'address'));
-  assert.throws(() => table.address('::1', 33), saying('ERR_INVALID_ARG_VALUE', 'prefix4', '32'));
+    const table = open('1/52w name=a');
+    const policy = table.policy('a');
+    const calls = [
+        (key) => policy.allow(key),
+        (key) => policy.take(key),
+        (key) => policy.charge(key),
+        (key) => policy.peek(key),
+        (key) => policy.reset(key),
+        (key) => table.all([policy, key]),
+        (key) => table.key(key),
+    ];
+    for (const [key, ...words] of [
+        [null, 'null is no key', 'a string'],
+        [undefined, 'undefined'],
+        [{}, '{}'],
+        [{ id: 7 }, 'id: 7'],
+        [true, 'true'],
+        [Symbol('s'), 'Symbol(s)'],
+        [() => 1, 'Function'],
+        [new Date(0), '1970'],
+        [new Uint16Array(1), 'Uint16Array'],
+        [new ArrayBuffer(1), 'ArrayBuffer'],
+        [[], 'no part'],
+        [['a', null], 'null'],
+        [[['a']], 'parts'],
+        [['a', table.key('b')], 'the first'],
+        [new BigUint64Array(2), 'BigUint64Array'],
+        [1.5, '1.5', 'whole'],
+        [-1, '-1'],
+        [NaN, 'NaN'],
+        [Infinity, 'Infinity'],
+        [2 ** 53, '9007199254740992', 'BigInt'],
+        [-1n, '-1n'],
+        [2n ** 64n, '2n ** 64n'],
+    ])
+        for (const call of calls)
+            assert.throws(() => call(key), saying('ERR_INVALID_ARG_VALUE', 'key', ...words));
+    assert.equal(policy.peek('a').used, 0);
+    for (const address of ['', '1.2.3', '192.0.2.1:80', '[::1]', 'host', 'x'.repeat(99)]) {
+        if (address !== '')
+            assert.throws(
+                () => table.address(address),
+                saying('ERR_INVALID_ARG_VALUE', 'address', 'without a port'),
+            );
+    }
+    for (const address of [null, undefined, 7])
+        assert.throws(() => table.address(address), saying('ERR_INVALID_ARG_VALUE', 'address'));
+    assert.throws(() => table.address('::1', 33), saying('ERR_INVALID_ARG_VALUE', 'prefix4', '32'));
 });
 
 test('other arguments that make no sense are told, and change nothing', () => {
-  const table = open('9/52w name=a', '9/30s in-flight name=busy');
-  const policy = table.policy('a');
-  for (const cost of [-1, 1.5, NaN, 2 ** 32, '1', null, 1n]) {
-    for (const call of [() => policy.allow('k', cost), () => policy.take('k', cost), () => policy.charge('k', cost), () => table.all([policy, 'k', cost])]) {
-      assert.throws(call, saying('ERR_INVALID_ARG_VALUE', 'cost', '4294967295'));
+    const table = open('9/52w name=a', '9/30s in-flight name=busy');
+    const policy = table.policy('a');
+    for (const cost of [-1, 1.5, NaN, 2 ** 32, '1', null, 1n]) {
+        for (const call of [
+            () => policy.allow('k', cost),
+            () => policy.take('k', cost),
+            () => policy.charge('k', cost),
+            () => table.all([policy, 'k', cost]),
+        ]) {
+            assert.throws(call, saying('ERR_INVALID_ARG_VALUE', 'cost', '4294967295'));
+        }
     }
-  }
-  assert.throws(() => policy.take('k', 1, { partail: true }), saying('ERR_INVALID_ARG_VALUE', "'partail'", 'partial'));
-  assert.throws(() => policy.take('k', 1, { limit: 0 }), saying('ERR_INVALID_ARG_VALUE', 'limit'));
-  for (const verdict of [null, undefined, {}, { granted: 1 }]) assert.throws(() => policy.refund(verdict, 1), saying('ERR_INVALID_ARG_VALUE', 'verdict'));
-  assert.throws(() => policy.refund(policy.peek('k'), -1), saying('ERR_INVALID_ARG_VALUE', 'tokens'));
-  assert.throws(() => table.policy('b'), saying('ENOENT', "'b'", "'a', 'busy'"));
-  for (const name of [null, 7, 'a\0b']) assert.throws(() => table.policy(name), saying('ERR_INVALID_ARG_VALUE', 'name'));
-  assert.throws(() => table.policy('busy').charge('k'), saying('EINVAL', "'busy'", 'STINT_CHARGE'));
-  assert.throws(() => table.policy('busy').take('k', 1, { drain: true }), saying('EINVAL', 'STINT_DRAIN'));
-  assert.equal(policy.peek('k').used, 0);
+    assert.throws(
+        () => policy.take('k', 1, { partail: true }),
+        saying('ERR_INVALID_ARG_VALUE', "'partail'", 'partial'),
+    );
+    assert.throws(
+        () => policy.take('k', 1, { limit: 0 }),
+        saying('ERR_INVALID_ARG_VALUE', 'limit'),
+    );
+    for (const verdict of [null, undefined, {}, { granted: 1 }])
+        assert.throws(() => policy.refund(verdict, 1), saying('ERR_INVALID_ARG_VALUE', 'verdict'));
+    assert.throws(
+        () => policy.refund(policy.peek('k'), -1),
+        saying('ERR_INVALID_ARG_VALUE', 'tokens'),
+    );
+    assert.throws(() => table.policy('b'), saying('ENOENT', "'b'", "'a', 'busy'"));
+    for (const name of [null, 7, 'a\0b'])
+        assert.throws(() => table.policy(name), saying('ERR_INVALID_ARG_VALUE', 'name'));
+    assert.throws(
+        () => table.policy('busy').charge('k'),
+        saying('EINVAL', "'busy'", 'STINT_CHARGE'),
+    );
+    assert.throws(
+        () => table.policy('busy').take('k', 1, { drain: true }),
+        saying('EINVAL', 'STINT_DRAIN'),
+    );
+    assert.equal(policy.peek('k').used, 0);
 });
 
 test('a table that cannot be opened says why', () => {
-  const file = fresh();
-  stint.open(file, { maxEntries: 1000 }).close();
-  for (const [path_, options, code, ...words] of [
-    [undefined, {}, 'ERR_INVALID_ARG_VALUE', 'path undefined', 'null'], [7, {}, 'ERR_INVALID_ARG_VALUE', 'path 7'], ['', {}, 'ERR_INVALID_ARG_VALUE', 'path'],
-    [null, {}, 'ERR_INVALID_ARG_VALUE', 'maxEntries'], [fresh(), { maxEntries: 0 }, 'ERR_INVALID_ARG_VALUE', 'maxEntries 0'],
-    [fresh(), { maxEntries: '9' }, 'ERR_INVALID_ARG_VALUE', "maxEntries '9'"], [fresh(), { max: 9 }, 'ERR_INVALID_ARG_VALUE', "no 'max'", 'maxEntries'],
-    [fresh(), null, 'ERR_INVALID_ARG_VALUE', 'options of open'], [fresh(), { maxEntries: 9, onFull: 'drop' }, 'ERR_INVALID_ARG_VALUE', 'replace'],
-    [fresh(), { maxEntries: 9, policies: [7] }, 'ERR_INVALID_ARG_VALUE', 'policies'],
-    [fresh(), {}, 'ENOENT', '.table'], [path.join(folder, 'none', 'x'), { maxEntries: 9 }, 'ENOENT', 'none'],
-    [file, { maxEntries: 2000 }, 'EPROTO', 'maxEntries 1000', '2000'],
-    [file, { policies: ['1/fortnight'] }, 'EINVAL', 'line 1', 'fortnight'],
-    [file, { policies: ['1/s name=a', '1/367d name=b'] }, 'EINVAL', 'line 2', '366'],
-    [file, { policies: Array.from({ length: 65 }, (_, i) => `1/s name=p${i}`) }, 'ENOSPC', 'line 65', 'maxPolicies'],
-  ]) assert.throws(() => stint.open(path_, options), saying(code, ...words));
+    const file = fresh();
+    stint.open(file, { maxEntries: 1000 }).close();
+    for (const [path_, options, code, ...words] of [
+        [undefined, {}, 'ERR_INVALID_ARG_VALUE', 'path undefined', 'null'],
+        [7, {}, 'ERR_INVALID_ARG_VALUE', 'path 7'],
+        ['', {}, 'ERR_INVALID_ARG_VALUE', 'path'],
+        [null, {}, 'ERR_INVALID_ARG_VALUE', 'maxEntries'],
+        [fresh(), { maxEntries: 0 }, 'ERR_INVALID_ARG_VALUE', 'maxEntries 0'],
+        [fresh(), { maxEntries: '9' }, 'ERR_INVALID_ARG_VALUE', "maxEntries '9'"],
+        [fresh(), { max: 9 }, 'ERR_INVALID_ARG_VALUE', "no 'max'", 'maxEntries'],
+        [fresh(), null, 'ERR_INVALID_ARG_VALUE', 'options of open'],
+        [fresh(), { maxEntries: 9, onFull: 'drop' }, 'ERR_INVALID_ARG_VALUE', 'replace'],
+        [fresh(), { maxEntries: 9, policies: [7] }, 'ERR_INVALID_ARG_VALUE', 'policies'],
+        [fresh(), {}, 'ENOENT', '.table'],
+        [path.join(folder, 'none', 'x'), { maxEntries: 9 }, 'ENOENT', 'none'],
+        [file, { maxEntries: 2000 }, 'EPROTO', 'maxEntries 1000', '2000'],
+        [file, { policies: ['1/fortnight'] }, 'EINVAL', 'line 1', 'fortnight'],
+        [file, { policies: ['1/s name=a', '1/367d name=b'] }, 'EINVAL', 'line 2', '366'],
+        [
+            file,
+            { policies: Array.from({ length: 65 }, (_, i) => `1/s name=p${i}`) },
+            'ENOSPC',
+            'line 65',
+            'maxPolicies',
+        ],
+    ])
+        assert.throws(() => stint.open(path_, options), saying(code, ...words));
 
-  const bytes = fs.readFileSync(file);
-  bytes.writeUInt32LE(3, 8); // header.layout
-  fs.writeFileSync(`${file}.old`, bytes);
-  assert.throws(() => stint.open(`${file}.old`), saying('EPROTO', 'layout, 3', 'use the version that made it'));
-  fs.writeFileSync(`${file}.none`, 'what else there is'.repeat(1000));
-  assert.throws(() => stint.open(`${file}.none`), saying('EPROTO', 'no table'));
-  fs.symlinkSync(file, `${file}.link`);
-  assert.throws(() => stint.open(`${file}.link`), saying('ELOOP', '.link'));
-  assert.equal(stint.open(path.relative('.', file)).path, file);
+    const bytes = fs.readFileSync(file);
+    bytes.writeUInt32LE(3, 8); // header.layout
+    fs.writeFileSync(`${file}.old`, bytes);
+    assert.throws(
+        () => stint.open(`${file}.old`),
+        saying('EPROTO', 'layout, 3', 'use the version that made it'),
+    );
+    fs.writeFileSync(`${file}.none`, 'what else there is'.repeat(1000));
+    assert.throws(() => stint.open(`${file}.none`), saying('EPROTO', 'no table'));
+    fs.symlinkSync(file, `${file}.link`);
+    assert.throws(() => stint.open(`${file}.link`), saying('ELOOP', '.link'));
+    assert.equal(stint.open(path.relative('.', file)).path, file);
 });
 
 test('policies are applied, found after a reload, missed after a removal', () => {
-  const file = fresh();
-  const table = stint.open(file, { maxEntries: 1000, policies: ['2/52w name=a', '1/52w name=b'] });
-  const [a, b] = [table.policy('a'), table.policy('b')];
-  assert.ok(a.allow('k') && a.allow('k') && !a.allow('k'));
-  const other = stint.open(file, { policies: '3/52w name=a\n# a comment\n' });
-  assert.ok(a.allow('k') && !a.allow('k') && !other.policy('a').allow('k'));
-  assert.deepEqual(other.apply(['1/d name=a'], { dryRun: true }).map((change) => change.kind), ['replaced']);
-  assert.deepEqual(other.apply(['5/52w name=a', '5/52w name=c'], { prune: true }),
-    [{ kind: 'changed', name: 'a', text: '5/52 weeks name="a"', was: '3/52 weeks name="a"' },
-      { kind: 'added', name: 'c', text: '5/52 weeks name="c"', was: null },
-      { kind: 'removed', name: 'b', text: null, was: '1/52 weeks name="b"' }]);
-  assert.ok(a.allow('k') && a.allow('k') && !a.allow('k'));
-  for (const call of [() => b.allow('k'), () => b.take('k'), () => table.all([b, 'k'])]) assert.throws(call, saying('ENOENT', "'b' was removed"));
-  assert.throws(() => other.apply(['5/52w name=a'], { pruen: true }), saying('ERR_INVALID_ARG_VALUE', "'pruen'"));
-  assert.throws(() => other.apply([]), saying('EINVAL'));
+    const file = fresh();
+    const table = stint.open(file, {
+        maxEntries: 1000,
+        policies: ['2/52w name=a', '1/52w name=b'],
+    });
+    const [a, b] = [table.policy('a'), table.policy('b')];
+    assert.ok(a.allow('k') && a.allow('k') && !a.allow('k'));
+    const other = stint.open(file, { policies: '3/52w name=a\n# a comment\n' });
+    assert.ok(a.allow('k') && !a.allow('k') && !other.policy('a').allow('k'));
+    assert.deepEqual(
+        other.apply(['1/d name=a'], { dryRun: true }).map((change) => change.kind),
+        ['replaced'],
+    );
+    assert.deepEqual(other.apply(['5/52w name=a', '5/52w name=c'], { prune: true }), [
+        { kind: 'changed', name: 'a', text: '5/52 weeks name="a"', was: '3/52 weeks name="a"' },
+        { kind: 'added', name: 'c', text: '5/52 weeks name="c"', was: null },
+        { kind: 'removed', name: 'b', text: null, was: '1/52 weeks name="b"' },
+    ]);
+    assert.ok(a.allow('k') && a.allow('k') && !a.allow('k'));
+    for (const call of [() => b.allow('k'), () => b.take('k'), () => table.all([b, 'k'])])
+        assert.throws(call, saying('ENOENT', "'b' was removed"));
+    assert.throws(
+        () => other.apply(['5/52w name=a'], { pruen: true }),
+        saying('ERR_INVALID_ARG_VALUE', "'pruen'"),
+    );
+    assert.throws(() => other.apply([]), saying('EINVAL'));
 });
 
 test('a full table replaces, and warns once; or does as it is told', () => {
-  const program = (onFull) => `const { open } = require('stint');
-    const policy = open(null, { maxEntries: 16, policies: ['1/52w name=a'], onFull: ${onFull} }).policy('a');
+    const program = (onFull) => `const { open } = require('stint');
+    const options = { maxEntries: 16, policies: ['1/52w name=a'], onFull: ${onFull} };
+    const policy = open(null, options).policy('a');
     let allowed = 0;
     for (let key = 0; key < 1000; key++) allowed += policy.allow(key);
     for (let key = 0; key < 1000; key++) policy.take(String(key));
     process.stdout.write(String(allowed));`;
-  assert.equal(node(program('undefined')), '1000');
-  assert.ok(Number(node(program("'refuse'"))) < 64);
-  for (const [onFull, words] of [['undefined', 'take the places of others'], ["'admit'", 'let through uncounted'], ["'refuse'", 'are refused']]) {
-    const told = warnings(program(onFull));
-    assert.equal(told.length, 1, told.join('\n'));
-    assert.match(told[0], new RegExp(`\\[STINT_FULL\\] StintWarning: the private table is full: .*${words}.*maxEntries`));
-  }
+    assert.equal(node(program('undefined')), '1000');
+    assert.ok(Number(node(program("'refuse'"))) < 64);
+    for (const [onFull, words] of [
+        ['undefined', 'take the places of others'],
+        ["'admit'", 'let through uncounted'],
+        ["'refuse'", 'are refused'],
+    ]) {
+        const told = warnings(program(onFull));
+        assert.equal(told.length, 1, told.join('\n'));
+        assert.match(
+            told[0],
+            new RegExp(
+                `\\[STINT_FULL\\] StintWarning: the private table is full: .*${words}.*maxEntries`,
+            ),
+        );
+    }
 });
 
 test('a table that is not shared is told of', () => {
-  const quiet = `require('stint').open(null, { maxEntries: 9 })`;
-  assert.deepEqual(warnings(quiet), []);
-  const exec = path.join(folder, 'worker.cjs');
-  fs.writeFileSync(exec, `${quiet.replace("'stint'", JSON.stringify(require.resolve('stint')))}; process.disconnect();`);
-  const [worker, ...more] = warnings(`const cluster = require('cluster'); cluster.setupPrimary({ exec: ${JSON.stringify(exec)}, execArgv: [] }); cluster.fork();`);
-  assert.match(worker, /STINT_PRIVATE.*worker of a cluster alone.*path/);
-  assert.deepEqual(more, []);
-  const [thread] = warnings(`const { Worker } = require('worker_threads'); new Worker(${JSON.stringify(quiet)}, { eval: true });`);
-  assert.match(thread, /STINT_PRIVATE.*thread alone.*path/);
-  const [layer] = warnings(`require('fs').statfsSync = () => ({ type: 0x794c7630 });
+    const quiet = `require('stint').open(null, { maxEntries: 9 })`;
+    assert.deepEqual(warnings(quiet), []);
+    const exec = path.join(folder, 'worker.cjs');
+    fs.writeFileSync(
+        exec,
+        quiet.replace("'stint'", JSON.stringify(require.resolve('stint'))) +
+            '; process.disconnect();',
+    );
+    const [worker, ...more] = warnings(
+        `const cluster = require('cluster');
+        cluster.setupPrimary({ exec: ${JSON.stringify(exec)}, execArgv: [] });
+        cluster.fork();`,
+    );
+    assert.match(worker, /STINT_PRIVATE.*worker of a cluster alone.*path/);
+    assert.deepEqual(more, []);
+    const [thread] = warnings(
+        `const { Worker } = require('worker_threads');
+        new Worker(${JSON.stringify(quiet)}, { eval: true });`,
+    );
+    assert.match(thread, /STINT_PRIVATE.*thread alone.*path/);
+    const [layer] = warnings(`require('fs').statfsSync = () => ({ type: 0x794c7630 });
     require('stint').open(${JSON.stringify(fresh())}, { maxEntries: 9 })`);
-  assert.match(layer, /STINT_OVERLAY.*container's own layer.*volume/);
+    assert.match(layer, /STINT_OVERLAY.*container's own layer.*volume/);
 });
 
 test('another system: open says why not', () => {
-  const program = `Object.defineProperty(process, 'platform', { value: 'darwin' });
+    const program = `Object.defineProperty(process, 'platform', { value: 'darwin' });
     const { open, ExpressStore } = require('stint');
-    try { open('/tmp/x', { maxEntries: 9 }); } catch (error) { console.log(error.code, error.message); }`;
-  assert.match(node(program), /^ENOTSUP stint runs on Linux, and this is darwin/);
+    try { open('/tmp/x', { maxEntries: 9 }); }
+    catch (error) { console.log(error.code, error.message); }`;
+    assert.match(node(program), /^ENOTSUP stint runs on Linux, and this is darwin/);
 });
 
 test('a closed table says so; closing twice does nothing', () => {
-  const table = open('1/s name=a');
-  const policy = table.policy('a');
-  table.close();
-  table.close();
-  for (const call of [() => policy.allow('k'), () => table.policy('a'), () => table.stats(), () => table.apply(['1/s'])]) {
-    assert.throws(call, saying('EBADF', 'closed'));
-  }
+    const table = open('1/s name=a');
+    const policy = table.policy('a');
+    table.close();
+    table.close();
+    for (const call of [
+        () => policy.allow('k'),
+        () => table.policy('a'),
+        () => table.stats(),
+        () => table.apply(['1/s']),
+    ]) {
+        assert.throws(call, saying('EBADF', 'closed'));
+    }
 });
 
 test('headers and statistics', () => {
-  const table = open('1/52w name=a');
-  const policy = table.policy('a');
-  const verdicts = [policy.take('k')];
-  assert.deepEqual(Object.keys(table.headers(verdicts)), ['RateLimit-Policy', 'RateLimit']);
-  assert.match(table.headers(verdicts).RateLimit, /^"a";r=0;t=\d+$/);
-  assert.deepEqual(table.headers(verdicts, 'retry'), {});
-  const refused = table.headers([policy.take('k')], 'both');
-  assert.deepEqual(Object.keys(refused).sort(), ['RateLimit', 'RateLimit-Policy', 'Retry-After', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset']);
-  assert.ok(Number(refused['Retry-After']) > 0);
-  assert.deepEqual(table.headers([policy.take('k', 2)], 'retry'), {}); // it can never fit
-  assert.throws(() => table.headers(verdicts, 'drafty'), saying('ERR_INVALID_ARG_VALUE', 'draft'));
-  const { maxEntries, live, policies, removed, lost } = table.stats();
-  assert.deepEqual([maxEntries, live, policies, removed, lost], [1000, 1, 1, 0, 0]);
-  fs.unlinkSync(table.path);
-  assert.equal(table.stats().removed, 1);
+    const table = open('1/52w name=a');
+    const policy = table.policy('a');
+    const verdicts = [policy.take('k')];
+    assert.deepEqual(Object.keys(table.headers(verdicts)), ['RateLimit-Policy', 'RateLimit']);
+    assert.match(table.headers(verdicts).RateLimit, /^"a";r=0;t=\d+$/);
+    assert.deepEqual(table.headers(verdicts, 'retry'), {});
+    const refused = table.headers([policy.take('k')], 'both');
+    assert.deepEqual(Object.keys(refused).sort(), [
+        'RateLimit',
+        'RateLimit-Policy',
+        'Retry-After',
+        'X-RateLimit-Limit',
+        'X-RateLimit-Remaining',
+        'X-RateLimit-Reset',
+    ]);
+    assert.ok(Number(refused['Retry-After']) > 0);
+    assert.deepEqual(table.headers([policy.take('k', 2)], 'retry'), {}); // it can never fit
+    assert.throws(
+        () => table.headers(verdicts, 'drafty'),
+        saying('ERR_INVALID_ARG_VALUE', 'draft'),
+    );
+    const { maxEntries, live, policies, removed, lost } = table.stats();
+    assert.deepEqual([maxEntries, live, policies, removed, lost], [1000, 1, 1, 0, 0]);
+    fs.unlinkSync(table.path);
+    assert.equal(table.stats().removed, 1);
 });
 
 test('by import, too', () => {
-  assert.equal(node("import stint, { open, express, ExpressStore } from 'stint'; console.log(open === stint.open, typeof express, typeof ExpressStore, stint.version())",
-    '--input-type=module'), `true function function ${require('stint/package.json').version}\n`);
+    assert.equal(
+        node(
+            `import stint, { open, express, ExpressStore } from 'stint';
+            console.log(open === stint.open, typeof express, typeof ExpressStore, stint.version())`,
+            '--input-type=module',
+        ),
+        `true function function ${require('stint/package.json').version}\n`,
+    );
 });
 
 test('nothing is left of a million calls, and of tables that are opened and dropped', () => {
-  const program = `const { open } = require('stint');
+    const program = `const { open } = require('stint');
     const { readFileSync } = require('fs');
-    const table = open(null, { maxEntries: 1000, policies: ['1000000/52w name=a', '9/30s in-flight name=busy'] });
+    const policies = ['1000000/52w name=a', '9/30s in-flight name=busy'];
+    const table = open(null, { maxEntries: 1000, policies });
     const [a, busy] = [table.policy('a'), table.policy('busy')];
     const long = 'x'.repeat(5000);
     const calls = [
-      () => a.allow('k'), () => a.take(7n), () => a.allow(Buffer.from('k')), () => a.peek(['a', 7, long]), () => a.reset('k'),
-      () => { try { a.allow(null); } catch {} }, () => table.all([a, 'k'], [busy, 'k']).end(), () => a.refund(a.take('l')),
+      () => a.allow('k'), () => a.take(7n), () => a.allow(Buffer.from('k')),
+      () => a.peek(['a', 7, long]), () => a.reset('k'),
+      () => { try { a.allow(null); } catch {} }, () => table.all([a, 'k'], [busy, 'k']).end(),
+      () => a.refund(a.take('l')),
       () => table.headers([a.peek('k')]), () => table.key('a', 'b'),
     ];
     // MB that are resident, and that are mapped: a table maps 64, and few of them are ever touched.
     async function rest() {
       for (let i = 0; i < 4; i++) { gc(); await new Promise(setImmediate); }
-      return [/VmRSS: *(\\d+)/, /VmSize: *(\\d+)/].map((line) => line.exec(readFileSync('/proc/self/status', 'utf8').replace(/\\t/g, ' '))[1] / 1024);
+      const status = readFileSync('/proc/self/status', 'utf8').replace(/\\t/g, ' ');
+      return [/VmRSS: *(\\d+)/, /VmSize: *(\\d+)/].map((line) => line.exec(status)[1] / 1024);
     }
     async function tables() { // collected in turns of the loop of their own
       for (let i = 0; i < 50; i++) {
@@ -323,6 +533,9 @@ test('nothing is left of a million calls, and of tables that are opened and drop
       await tables();
       console.log(JSON.stringify((await rest()).map((mb, i) => mb - before[i])));
     })();`;
-  const [resident, mapped] = JSON.parse(node(program, '--expose-gc'));
-  assert.ok(resident < 12 && mapped < 1000, `${resident} MB more are resident than before, and ${mapped} mapped`);
+    const [resident, mapped] = JSON.parse(node(program, '--expose-gc'));
+    assert.ok(
+        resident < 12 && mapped < 1000,
+        `${resident} MB more are resident than before, and ${mapped} mapped`,
+    );
 });

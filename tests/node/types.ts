@@ -3,9 +3,18 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import { open, express, ExpressStore, version, type Verdict, type Key } from 'stint';
 
-const table = open('/dev/shm/types.table', { maxEntries: 1000, policies: ['1/s name=a'], onFull: 'refuse' });
+const table = open('/dev/shm/types.table', {
+    maxEntries: 1000,
+    policies: ['1/s name=a'],
+    onFull: 'refuse',
+});
 const a = table.policy('a');
-const allowed: boolean = a.allow('k') && a.allow(7, 2) && a.allow(7n) && a.allow(Buffer.from('k')) && a.allow(['user', 7, 8n]);
+const allowed: boolean =
+    a.allow('k') &&
+    a.allow(7, 2) &&
+    a.allow(7n) &&
+    a.allow(Buffer.from('k')) &&
+    a.allow(['user', 7, 8n]);
 const verdict: Verdict = a.take('k', 1, { limit: 5, partial: true });
 const key: Key = table.key('a', 7);
 const back: number = a.refund(verdict) + a.refund(verdict, 1) + (a.reset(key) ? 1 : 0);
@@ -14,12 +23,24 @@ const wait: number = group.end() + group.retryAfter + verdict.retryAfter;
 const fields: Record<string, string> = table.headers(group.verdicts, 'both');
 const names: string[] = table.apply(['1/s name=a'], { prune: true }).map((change) => change.name);
 
-const limit = express([a, [a, (request: IncomingMessage) => request.headers['x-user'] as string, 2]], { headers: 'legacy' });
+const limit = express(
+    [a, [a, (request: IncomingMessage) => request.headers['x-user'] as string, 2]],
+    { headers: 'legacy' },
+);
 createServer((request, response) => limit(request, response, () => response.end()));
 const store = new ExpressStore(table, { prefix: 'a:' });
 store.init({ windowMs: 1000 });
 const hits: number = store.increment('k').totalHits;
-console.log(allowed, back, wait, fields, names, hits, version(), store.get('k')?.resetTime.getTime());
+console.log(
+    allowed,
+    back,
+    wait,
+    fields,
+    names,
+    hits,
+    version(),
+    store.get('k')?.resetTime.getTime(),
+);
 
 // @ts-expect-error
 a.allow(null);
