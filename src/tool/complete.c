@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <stint.h>
 
@@ -24,18 +26,30 @@ static void offer(const char *begin, const char *text, size_t length) {
         printf("%.*s\n", (int)length, text);
 }
 
-/* What the command's --help prints. */
-static char *help_of(const char *program, const char *command) {
-    char line[4096], *help;
+/* What the command's --help prints, in a child: it is written to standard output. */
+static char *help_of(const struct command *command) {
+    char name[32], option[] = "--help", piece[4096], *words[] = {name, option, NULL}, *help;
+    int ends[2];
     size_t size;
     FILE *text = must_have(open_memstream(&help, &size));
 
-    snprintf(line, sizeof(line), "'%s' %s --help 2>/dev/null", program, command);
-    FILE *said = strchr(program, '\'') != NULL ? NULL : popen(line, "re");
-    while (said != NULL && fgets(line, sizeof(line), said) != NULL)
-        fputs(line, text);
-    if (said != NULL)
-        pclose(said);
+    snprintf(name, sizeof(name), "%s", command->name);
+    const pid_t child = pipe(ends) != 0 ? -1 : fork();
+    if (child == 0) {
+        struct arguments arguments;
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)(command->run_alone != NULL ? command->run_alone(2, words)
+                                          : command_read(command, 2, words, &arguments));
+        fflush(stdout);
+        _exit(EXIT_GOOD);
+    }
+    if (child > 0) {
+        close(ends[1]);
+        for (ssize_t got; (got = read(ends[0], piece, sizeof(piece))) > 0;)
+            fwrite(piece, 1, (size_t)got, text);
+        close(ends[0]);
+        (void)waitpid(child, NULL, 0);
+    }
     fclose(text);
     return help;
 }
@@ -163,7 +177,7 @@ static int offer_word(const struct words *words) {
     return operand == 'F' || operand == 'T' ? EXIT_FAILED : EXIT_GOOD;
 }
 
-int complete(const struct command *commands, size_t n, const char *program, int argc, char **argv) {
+int complete(const struct command *commands, size_t n, int argc, char **argv) {
     uint64_t asked;
     struct words words = {.of = argv + 3, .count = argc - 3};
 
@@ -182,7 +196,7 @@ int complete(const struct command *commands, size_t n, const char *program, int 
     if (words.command == NULL)
         return EXIT_GOOD;
     words.asked = (int)asked - 1;
-    words.help = help_of(program, argv[2]);
+    words.help = help_of(words.command);
     const int code = offer_word(&words);
     free(words.help);
     return code;

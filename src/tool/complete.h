@@ -6,8 +6,7 @@
 #include "command.h"
 
 /* stint complete PLACE WORD...: writes the words that may stand in the place of one of the words,
- * counted from 0, the command. Returns EXIT_GOOD; EXIT_FAILED: a file stands there.
- *   program  the path of this command, which is asked for its --help */
-int complete(const struct command *commands, size_t n, const char *program, int argc, char **argv);
+ * counted from 0, the command. Returns EXIT_GOOD; EXIT_FAILED: a file stands there. */
+int complete(const struct command *commands, size_t n, int argc, char **argv);
 
 #endif

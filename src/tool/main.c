@@ -205,7 +205,7 @@ int main(int argc, char **argv) {
         return EXIT_GOOD;
     }
     if (strcmp(argv[1], "complete") == 0)
-        return complete(commands, COMMANDS, argv[0], argc - 1, argv + 1);
+        return complete(commands, COMMANDS, argc - 1, argv + 1);
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return run(&commands[i], argc - 1, argv + 1);

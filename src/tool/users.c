@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,16 +25,19 @@ enum { MAPPED = 64 };
 
 /* A line of /proc/PID/maps: begin-end rw-s offset device inode path. */
 struct line {
-    uintptr_t begin;
+    uint64_t begin;
     char rights[8], device[MAPPED], inode[MAPPED];
     char *text; /* all of it, which whoever reads lines frees */
     size_t size;
 };
 
 static bool line_read(struct line *line, FILE *maps) {
-    return getline(&line->text, &line->size, maps) > 0 &&
-           sscanf(line->text, "%" SCNxPTR "-%*x %7s %*x %63s %63s", &line->begin, line->rights,
-                  line->device, line->inode) == 4;
+    char *end;
+
+    if (getline(&line->text, &line->size, maps) <= 0)
+        return false;
+    line->begin = strtoull(line->text, &end, 16);
+    return sscanf(end, "-%*x %7s %*x %63s %63s", line->rights, line->device, line->inode) == 3;
 }
 
 /* How the table's mappings are written; false: there is no such file. */
