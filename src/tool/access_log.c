@@ -62,6 +62,35 @@ static bool read_block(struct access_log *log, unsigned char *bytes, size_t room
     return true;
 }
 
+/* What is compressed otherwise, by its first bytes (? is any), and what unpacks it. No log begins
+ * like that. */
+static const struct {
+    const char *name, *command, *magic;
+} packers[] = {{"zstd", "zstd -dc", "\x28\xB5\x2F\xFD"}, {"xz", "xz -dc", "\xFD\x37zXZ"},
+               {"bzip2", "bzip2 -dc", "BZh?1A"},         {"lz4", "lz4 -dc", "\x04\x22\x4D\x18"},
+               {"compress", "gzip -dc", "\x1F\x9D"},     {"zip", "unzip -p", "PK\x03\x04"}};
+enum { PACKERS = sizeof(packers) / sizeof(packers[0]), MAGIC_MAX = 6 };
+
+static bool is_plain(struct access_log *log, size_t have) {
+    for (size_t i = 0; i < PACKERS; i++) {
+        const char *magic = packers[i].magic;
+        size_t at = 0;
+        while (at < have && magic[at] != '\0' &&
+               (magic[at] == '?' || log->plain[at] == (unsigned char)magic[at]))
+            at++;
+        if (magic[at] != '\0')
+            continue;
+        snprintf(log->error, sizeof(log->error),
+                 "it is compressed by %s; pipe it in, FILE being -: %s FILE | stint ...",
+                 packers[i].name, packers[i].command);
+        return false;
+    }
+    log->kind = KIND_PLAIN;
+    log->at = log->plain;
+    log->end = log->plain + have;
+    return true;
+}
+
 /* Tells gzip from plain by the two bytes that every gzip member starts with. A pipe may give them
  * one at a time. */
 static bool find_kind(struct access_log *log) {
@@ -70,14 +99,10 @@ static bool find_kind(struct access_log *log) {
         if (!read_block(log, log->plain + have, BLOCK - have, &got))
             return false;
         have += got;
-    } while (have < 2 && got != 0);
+    } while (have < MAGIC_MAX && got != 0);
 
-    if (have < 2 || log->plain[0] != 0x1F || log->plain[1] != 0x8B) {
-        log->kind = KIND_PLAIN;
-        log->at = log->plain;
-        log->end = log->plain + have;
-        return true;
-    }
+    if (have < 2 || log->plain[0] != 0x1F || log->plain[1] != 0x8B)
+        return is_plain(log, have);
     memcpy(log->packed, log->plain, have);
     log->inflater = (z_stream){.next_in = log->packed, .avail_in = (uInt)have};
     if (inflateInit2(&log->inflater, 16 + MAX_WBITS) != Z_OK) /* 16: gzip and nothing else */
@@ -212,143 +237,8 @@ enum access_log_outcome access_log_next(struct access_log *log, struct text *lin
     return LOG_LINE;
 }
 
-/* ---- The fields ----------------------------------------------------------------------------- */
-
-static bool is_blank(char byte) {
-    return byte == ' ' || byte == '\t';
-}
-
-bool text_field(struct text line, unsigned number, struct text *field) {
-    const char *at = line.bytes, *end = line.bytes + line.length;
-
-    for (unsigned i = 1;; i++) {
-        while (at < end && is_blank(*at))
-            at++;
-        if (at == end)
-            return false;
-        const char *from = at;
-        while (at < end && !is_blank(*at))
-            at++;
-        if (i == number) {
-            *field = (struct text){from, (size_t)(at - from)};
-            return true;
-        }
-    }
-}
-
-/* ---- The times ------------------------------------------------------------------------------ */
-
-static const char too_early[] = "the time is before 1970";
-static const char too_late[] = "the time is after the year 2199";
-
-static const char *time_from(int64_t seconds, uint32_t ns, uint64_t *time_ns) {
-    if (seconds < 0)
-        return too_early;
-    if (seconds >= ACCESS_LOG_SECONDS_MAX)
-        return too_late;
-    *time_ns = (uint64_t)seconds * 1000000000u + ns;
-    return NULL;
-}
-
-/* Days from 1970-01-01 in the Gregorian calendar, negative before. Years are counted from March, so
- * that the leap day is the last of a year. */
-static int64_t days_from(int year, int month, int day) {
-    int64_t y = month <= 2 ? year - 1 : year;
-    int64_t leap_days = y / 4 - y / 100 + y / 400;
-    int64_t march_days = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5;
-    return 365 * y + leap_days + march_days + day - 1 - 719468;
-}
-
-static int days_in(int year, int month) {
-    static const int days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return days[month - 1] + (month == 2 && leap);
-}
-
-/* Reads `digits` digits; -1 if one is not. */
-static int number_at(const char *at, int digits) {
-    int number = 0;
-    for (int i = 0; i < digits; i++) {
-        if (at[i] < '0' || at[i] > '9')
-            return -1;
-        number = number * 10 + (at[i] - '0');
-    }
-    return number;
-}
-
-const char *text_time_clf(struct text line, uint64_t *time_ns) {
-    static const char form[] = "[17/May/2015:10:05:03 +0000]";
-    static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    const char *at = line.bytes, *end = line.bytes + line.length;
-    bool bracket = false;
-
-    /* Brackets that hold no time are passed over (an IPv6 address, a user's name); what the client
-     * wrote is quoted, and not looked at. */
-    for (; at < end && *at != '"'; at++) {
-        if (*at == '\\') { /* an escaped quote in a user's name */
-            at += end - at > 1;
-            continue;
-        }
-        if (*at != '[')
-            continue;
-        bracket = true;
-        if ((size_t)(end - at) < sizeof(form) - 1)
-            break;
-        int month = 0;
-        while (month < 12 && memcmp(at + 4, months[month], 3) != 0)
-            month++;
-        int day = number_at(at + 1, 2), year = number_at(at + 8, 4);
-        int hour = number_at(at + 13, 2), minute = number_at(at + 16, 2);
-        int second = number_at(at + 19, 2);
-        int zone_hour = number_at(at + 23, 2), zone_minute = number_at(at + 25, 2);
-        if (month == 12 || day < 0 || year < 0 || hour < 0 || minute < 0 || second < 0 ||
-            zone_hour < 0 || zone_minute < 0 || at[3] != '/' || at[7] != '/' || at[12] != ':' ||
-            at[15] != ':' || at[18] != ':' || at[21] != ' ' || (at[22] != '+' && at[22] != '-') ||
-            at[27] != ']')
-            continue;
-        month++;
-        if (day == 0 || day > days_in(year, month))
-            return "there is no such day";
-        if (hour > 23 || minute > 59 || second > 60) /* 60: a leap second */
-            return "there is no such time of day";
-        if (zone_hour > 23 || zone_minute > 59)
-            return "there is no such time zone";
-        int64_t zone = (zone_hour * 60 + zone_minute) * (at[22] == '-' ? -60 : 60);
-        return time_from(days_from(year, month, day) * 86400 + hour * 3600 + minute * 60 + second -
-                             zone,
-                         0, time_ns);
-    }
-    return bracket ? "the brackets hold no time like [17/May/2015:10:05:03 +0000]"
-                   : "there is no time in brackets";
-}
-
-const char *text_time_epoch(struct text line, uint64_t *time_ns) {
-    static const char malformed[] = "the first field is no time in seconds";
-    struct text field;
-
-    if (!text_field(line, 1, &field))
-        return "the line is empty";
-    const char *at = field.bytes, *end = field.bytes + field.length;
-    bool negative = *at == '-';
-    int64_t seconds = 0;
-    uint32_t ns = 0;
-
-    at += negative;
-    const char *digits = at;
-    for (; at < end && *at >= '0' && *at <= '9'; at++)
-        if (seconds < ACCESS_LOG_SECONDS_MAX) /* beyond, it is too late whatever follows */
-            seconds = seconds * 10 + (*at - '0');
-    if (at == digits)
-        return malformed;
-    if (at < end && *at == '.') {
-        digits = ++at;
-        for (uint32_t scale = 100000000; at < end && *at >= '0' && *at <= '9'; at++, scale /= 10)
-            ns += scale * (uint32_t)(*at - '0'); /* past the ninth the scale is 0 */
-        if (at == digits)
-            return malformed;
-    }
-    if (at != end)
-        return malformed;
-    return negative ? too_early : time_from(seconds, ns, time_ns);
+int text_order(struct text one, struct text other) {
+    size_t shorter = one.length < other.length ? one.length : other.length;
+    int order = memcmp(one.bytes, other.bytes, shorter);
+    return order != 0 ? order : (one.length > other.length) - (one.length < other.length);
 }

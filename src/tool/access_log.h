@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reading an access log: lines out of a plain or gzip file, fields and times out of a line. */
+ * Reading an access log: lines out of a plain or gzip file. (What is in a line: log_line.h.) */
 #ifndef STINT_TOOL_ACCESS_LOG_H
 #define STINT_TOOL_ACCESS_LOG_H
 
@@ -14,12 +14,11 @@ struct text {
     size_t length;
 };
 
+/* In the order of their bytes, as qsort asks. */
+int text_order(struct text one, struct text other);
+
 /* A longer line is skipped, so that a file without line ends cannot take all memory. */
 #define ACCESS_LOG_LINE_MAX ((size_t)64 << 20)
-
-/* The latest time that is read, 2200-01-01: a policy's longest window added to it still fits the
- * signed 64 bits in which others may count nanoseconds. */
-#define ACCESS_LOG_SECONDS_MAX INT64_C(7258118400)
 
 enum access_log_outcome {
     LOG_LINE,     /* a line, without its end (LF or CR LF) */
@@ -54,15 +53,5 @@ bool access_log_open(struct access_log *log, const char *path);
 enum access_log_outcome access_log_next(struct access_log *log, struct text *line);
 
 void access_log_close(struct access_log *log);
-
-/* Finds field `number`, from 1, as awk counts them: runs of blanks (space, tab) separate, and those
- * at the ends of the line count for nothing. */
-bool text_field(struct text line, unsigned number, struct text *field);
-
-/* Reads a time, ns since the Unix epoch. Returns NULL, or why there is none, a constant.
- *   clf    the first brackets before any quoted field: [17/May/2015:10:05:03 +0000]
- *   epoch  the first field: seconds, with decimals or without */
-const char *text_time_clf(struct text line, uint64_t *time_ns);
-const char *text_time_epoch(struct text line, uint64_t *time_ns);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What `stint replay` reads of an access log: the lines of a file, plain or gzip, and the
- * fields and times of a line. The input is the file, and its lines are the lines. */
-#include "../../src/tool/access_log.h"
+ * What `stint advise` and `stint replay` read of an access log: the lines of a file, plain or gzip,
+ * and the fields and times of a line. The input is the file, and its lines are the lines. */
+#include "../../src/tool/log_line.h"
+#include "../../src/tool/log_time.h"
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -42,61 +43,86 @@ static void check_fields(struct text line) {
 
 /* ---- Times ---------------------------------------------------------------------------------- */
 
-/* A time that was read is in range, and is read again when it is written by the C library. */
-static void check_clf(struct text line) {
+/* A time that was read is in range, and is read again when it is written by the C library. Returns
+ * whether there is one. */
+static bool check_clf(struct text line) {
     uint64_t time_ns = 0, again_ns = 0;
-    const char *why = text_time_clf(line, &time_ns);
+    struct text brackets, again;
+    const char *why = log_time_clf(line, &brackets, &time_ns);
     char text[64];
-    struct tm tm;
+    struct tm tm, read = {0};
 
     if (why != NULL) {
         assert(why[0] != '\0' && time_ns == 0);
-        return;
+        return false;
     }
     time_t seconds = (time_t)(time_ns / 1000000000);
-    assert(time_ns % 1000000000 == 0 && seconds < ACCESS_LOG_SECONDS_MAX);
+    assert(time_ns % 1000000000 == 0 && seconds < LOG_SECONDS_MAX);
     assert(gmtime_r(&seconds, &tm) != NULL);
     size_t length = strftime(text, sizeof text, "x - [%d/%b/%Y:%H:%M:%S +0000] \"", &tm);
-    assert(text_time_clf((struct text){text, length}, &again_ns) == NULL && again_ns == time_ns);
+    assert(log_time_clf((struct text){text, length}, &again, &again_ns) == NULL);
+    assert(again_ns == time_ns);
 
-    /* The C library's own reader agrees on where it stands. Seconds of 60 are another matter. */
-    const char *bracket = memchr(line.bytes, '[', line.length);
+    /* The C library's own reader agrees on what stands there. */
     char piece[sizeof "[17/May/2015:10:05:03"];
-    if (line.length - (size_t)(bracket - line.bytes) < sizeof "[17/May/2015:10:05:03 +0000]" - 1)
-        return;
-    memcpy(piece, bracket, sizeof piece - 1);
+    assert(brackets.length == sizeof "[17/May/2015:10:05:03 +0000]" - 1);
+    assert(brackets.bytes >= line.bytes);
+    assert(brackets.bytes + brackets.length <= line.bytes + line.length);
+    memcpy(piece, brackets.bytes, sizeof piece - 1);
     piece[sizeof piece - 1] = '\0';
-    struct tm read = {0};
     const char *end = strptime(piece, "[%d/%b/%Y:%H:%M:%S", &read);
-    const char *zone = bracket + sizeof piece;
-    if (end == NULL || *end != '\0' || read.tm_sec == 60 || bracket[4] == ' ' || zone[-1] != ' ' ||
-        zone[5] != ']' || memchr(line.bytes, '"', (size_t)(bracket - line.bytes)) != NULL ||
-        memchr(line.bytes, '\\', (size_t)(bracket - line.bytes)) != NULL)
-        return; /* another bracket may hold the time */
-    for (int i = 1; i < 5; i++)
-        if (zone[i] < '0' || zone[i] > '9')
-            return;
+    const char *zone = brackets.bytes + sizeof piece;
+    assert(end != NULL && *end == '\0' && zone[5] == ']');
     int minutes =
         ((zone[1] - '0') * 10 + zone[2] - '0') * 60 + (zone[3] - '0') * 10 + zone[4] - '0';
-    if (zone[0] == '+' || zone[0] == '-')
-        assert(seconds == timegm(&read) - (zone[0] == '-' ? -60 : 60) * minutes);
+    assert(seconds == timegm(&read) - (zone[0] == '-' ? -60 : 60) * minutes);
+    return true;
 }
 
 static void check_epoch(struct text line) {
     uint64_t time_ns = 0, again_ns = 0;
-    const char *why = text_time_epoch(line, &time_ns);
+    struct text first;
     char text[64];
 
+    if (!text_field(line, 1, &first))
+        return;
+    const char *why = log_time_epoch(first, &time_ns);
     if (why != NULL) {
         assert(why[0] != '\0' && time_ns == 0);
         return;
     }
-    assert(time_ns / 1000000000 < ACCESS_LOG_SECONDS_MAX);
-    int length =
-        snprintf(text, sizeof text, " %llu.%09u x", (unsigned long long)time_ns / 1000000000,
-                 (unsigned)(time_ns % 1000000000));
-    assert(text_time_epoch((struct text){text, (size_t)length}, &again_ns) == NULL);
+    assert(time_ns / 1000000000 < LOG_SECONDS_MAX);
+    int length = snprintf(text, sizeof text, "%llu.%09u", (unsigned long long)time_ns / 1000000000,
+                          (unsigned)(time_ns % 1000000000));
+    assert(log_time_epoch((struct text){text, (size_t)length}, &again_ns) == NULL);
     assert(again_ns == time_ns);
+}
+
+/* Every part of a line lies in it, whatever its form, and is no longer without its escapes. */
+static void check_parts(struct text line) {
+    static const char *const names[] = {"client", "user",  "host",  "method", "path",
+                                        "status", "agent", "a.b.c", "3",      "msg"};
+    enum { PARTS = sizeof names / sizeof names[0] };
+    struct log_form form = log_form_find(&line, 1);
+
+    if (form.kind == LOG_UNKNOWN || (form.kind == LOG_JSON && form.time_name == NULL))
+        return;
+    form.client = form.client == 0 ? 1 : form.client;
+    for (size_t i = 0; i < PARTS; i++) {
+        struct log_part part = log_part_read(names[i]);
+        struct json_part value;
+        uint64_t time_ns;
+        const char *why = log_line_read(&form, line, &part, 1, &time_ns, &value);
+        if (why != NULL)
+            continue;
+        assert(time_ns / 1000000000 < LOG_SECONDS_MAX);
+        assert(value.raw.bytes >= line.bytes);
+        assert(value.raw.bytes + value.raw.length <= line.bytes + line.length);
+        char *copy = malloc(value.raw.length + 1);
+        assert(copy != NULL);
+        assert(json_part_copy(&value, copy) <= value.raw.length);
+        free(copy);
+    }
 }
 
 /* In memory of just its size. */
@@ -105,8 +131,10 @@ static void check_line(struct text line) {
 
     line.bytes = copy;
     check_fields(line);
-    check_clf(line);
+    if (check_clf(line) && line.bytes[0] != '{')
+        assert(log_form_find(&line, 1).kind == LOG_BRACKETS);
     check_epoch(line);
+    check_parts(line);
     free(copy);
 }
 

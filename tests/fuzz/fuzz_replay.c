@@ -36,18 +36,19 @@ static void check_json(const char *report, size_t length) {
     json_t *root = json_loadb(report, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     assert(root != NULL);
     const json_t *log = json_object_get(root, "log"), *limit;
-    json_int_t readable = number_of(log, "readable");
-    const json_int_t left_out = number_of(log, "left_out"), requests = readable - left_out;
+    const json_int_t requests = number_of(log, "readable"), lines = number_of(log, "lines");
+    const json_int_t unreadable = number_of(log, "unreadable");
     size_t i;
 
-    assert(readable + number_of(log, "unreadable") == number_of(log, "lines"));
-    assert(requests > 0 && sum_of(json_object_get(log, "left_out_lines"), "count") <= left_out);
+    assert(requests > 0 && requests + unreadable == lines && unreadable * 20 <= lines);
+    assert(number_of(log, "late") < requests);
+    assert(sum_of(json_object_get(log, "files"), "lines") == lines);
     json_array_foreach(json_object_get(root, "limits"), i, limit) {
         json_int_t refused = number_of(limit, "refused");
         const json_t *over_time = json_object_get(limit, "over_time");
         assert(number_of(limit, "requests") == requests);
         assert(number_of(limit, "allowed") + refused == requests);
-        assert(number_of(limit, "keys_refused") <= number_of(root, "distinct_keys"));
+        assert(number_of(limit, "keys_refused") <= number_of(log, "keys"));
         assert(sum_of(json_object_get(limit, "top"), "refused") <= refused);
         assert(json_array_size(over_time) == 0 || sum_of(over_time, "refused") == refused);
     }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """stint replay from end to end: replay.py STINT [SEED]
 
-Every figure is compared with a naive twin written here: a dict from (key, window) to a count, and a
-clock that is the latest time seen so far.
+Every figure is compared with a naive twin written here: a dict from (key, window) to a count, and
+requests in the order of their times. What a log's lines say: advise.py.
 """
 
 import bisect
@@ -11,6 +11,7 @@ import calendar
 import collections
 import functools
 import gzip
+import itertools
 import json
 import os
 import random
@@ -26,6 +27,7 @@ sys.path.insert(0, f"{TESTS}/kit")
 import commands  # noqa: E402
 
 REAL_LOG = f"{TESTS}/data/access.log.gz"
+REFUSED = 931  # of it by 20/minute
 STINT = ""
 SEED = 0
 
@@ -147,22 +149,16 @@ def naive(lines, fields, read_time, limit, window, start=0):
     """What the limit (a number, or one of the classes above) does, one request after another."""
     rule = Plain(limit) if isinstance(limit, int) else limit
     allowed, refused = collections.Counter(), collections.Counter()
-    clock, first, late, refused_at = None, None, 0, []
-    for line in lines:
+    refused_at, times = [], [read_time(line) for line in lines]
+    for now, line in sorted(zip(times, lines), key=lambda pair: pair[0]):
         parts = line.split()
         key = " ".join(parts[field - 1] for field in fields)
-        now = read_time(line)
-        if clock is None:
-            first = now
-        elif now < clock:
-            late += 1
-        clock = now if clock is None else max(clock, now)
-        number, into = divmod(clock - start, window)
+        number, into = divmod(now - start, window)
         if rule.take(key, number, window - into, window):
             allowed[key] += 1
         else:
             refused[key] += 1
-            refused_at.append(clock)
+            refused_at.append(now)
     top = sorted(refused, key=lambda key: (-refused[key], key.encode()))
     return {
         "requests": len(lines),
@@ -172,9 +168,9 @@ def naive(lines, fields, read_time, limit, window, start=0):
         "keys_refused": len(refused),
         "top": [{"key": key, "refused": refused[key], "allowed": allowed[key]} for key in top],
         "refused_at": refused_at,
-        "first": first,
-        "last": clock,
-        "late": late,
+        "first": min(times),
+        "last": max(times),
+        "late": sum(now < before for now, before in zip(times, itertools.accumulate(times, max))),
     }
 
 
@@ -211,7 +207,7 @@ class Replay(commands.Case):
         for name in ("requests", "allowed", "refused", "keys_refused"):
             self.assertEqual(limit[name], expected[name], (name, limit["notation"]))
         self.assertEqual(limit["top"], expected["top"])
-        self.assertEqual(report["distinct_keys"], expected["keys"])
+        self.assertEqual(report["log"]["keys"], expected["keys"])
         self.assertEqual(report["log"]["late"], expected["late"])
         self.assertEqual(iso_ns(report["log"]["first_time"]), expected["first"])
         self.assertEqual(iso_ns(report["log"]["last_time"]), expected["last"])
@@ -225,7 +221,7 @@ class Replay(commands.Case):
         self.assertLessEqual(len(steps), 1)
         for step in steps:
             self.assertGreater(starts[-1] + step, expected["last"])
-            if read_time is clf_ns:
+            if all(read_time(line) % SECOND == 0 for line in lines):
                 self.assertEqual(step % SECOND, 0)
         buckets = [0] * len(starts)
         for at in expected["refused_at"]:
@@ -245,17 +241,19 @@ class RealLog(Replay):
         self.assertEqual(report["log"]["readable"], 10000)
         self.assertEqual(report["log"]["unreadable"], 0)
         self.assertEqual(report["log"]["unreadable_lines"], [])
-        self.assertEqual(report["distinct_keys"], 1753)
-        self.assertEqual(report["key_fields"], [1])
+        self.assertEqual(report["log"]["keys"], 1753)
+        self.assertEqual(report["log"]["key"], ["client"])
         names = ("notation", "name", "requests", "allowed", "refused", "keys_refused")
         self.assertEqual([[limit[name] for name in names] for limit in report["limits"]],
-                         [["20/minute", "20/minute", 10000, 9069, 931, 50],
+                         [["20/minute", "20/minute", 10000, 10000 - REFUSED, REFUSED, 50],
                           ["100/day", "100/day", 10000, 9607, 393, 4]])
 
     def test_table_has_the_same_figures(self):
         out = self.printed("--limit", "20/minute", "--limit=100/day", REAL_LOG)
-        for pattern in (r"^Lines +10,000, all readable$", r"^Keys +1,753 by field 1$",
-                        r"^Time +2015-05-17 10:05:03 to 2015-05-20 21:05:59 UTC, 3 d 11 h$",
+        for pattern in (r"^Lines +10,000, all readable$", r"^Keys +1,753 by client; the first is 83\.149\.9\.216$",
+                        r"^Log +.*access\.log\.gz: combined$",
+                        r"^Order +by time; in the logs 9,448 stood behind a later one$",
+                        r"^Time +2015-05-17 10:05:00 to 2015-05-20 21:05:59 UTC, 3 d 11 h$",
                         r"^20/minute\n +Requests +10,000 .*\n +Allowed +9,069 +90\.69%\n"
                         r" +Refused +931 +9\.31%\n +Keys refused +50 ",
                         r"^100/day\n +Requests +10,000 .*\n +Allowed +9,607 .*\n"
@@ -326,7 +324,7 @@ class RealLog(Replay):
             key = ",".join(map(str, fields))
             report = self.report("--limit", "5/hour", "--limit", "2/day", "--key", key, "--top=1G",
                                  REAL_LOG)
-            self.assertEqual(report["key_fields"], fields)
+            self.assertEqual(report["log"]["key"], list(map(str, fields)))
             self.check(report, report["limits"][0], self.lines, fields, clf_ns, 5, HOUR)
             self.check(report, report["limits"][1], self.lines, fields, clf_ns, 2, DAY)
 
@@ -354,7 +352,7 @@ class RealLog(Replay):
                        self.report("--limit", "20/minute", "-", stdin=packed),
                        self.report("--limit", "20/minute",
                                    self.write(plain.replace(b"\n", b"\r\n") + b"\r\n"))):
-            report["log"]["file"] = expected["log"]["file"]
+            report["log"]["files"] = expected["log"]["files"]
             for limit in report["limits"] + expected["limits"]:
                 limit["decisions_per_second"] = None
             self.assertEqual(report, expected)
@@ -383,7 +381,7 @@ class RealLog(Replay):
         refuses the same requests."""
         for option in "shadow", "count-refused":
             report = self.report("--limit", f"20/minute {option}", REAL_LOG)
-            self.assertEqual(report["limits"][0]["refused"], 931)
+            self.assertEqual(report["limits"][0]["refused"], REFUSED)
 
     def test_top(self):
         for top in (0, 1, 3, 49, 50, 51):
@@ -418,7 +416,7 @@ class MadeUpLogs(Replay):
         report = self.report("--limit", "2/s", "--key=2", "--time=epoch", "--top=1",
                              self.write("\n".join(lines)))
         self.check(report, report["limits"][0], lines, [2], epoch_ns, 2, SECOND)
-        self.assertEqual(report["limits"][0]["refused"], 2)
+        self.assertEqual(report["limits"][0]["refused"], 3)
 
     def test_times_have_the_decimals_they_need(self):
         path = self.write("5.000001234 a\n5.042 a\n")
@@ -429,118 +427,96 @@ class MadeUpLogs(Replay):
         self.assertIn("1970-01-01 00:00:05.000001234 to 1970-01-01 00:00:05.042 UTC, 41 ms 998 us",
                       out)
 
-    def test_epoch_without_key_is_noted(self):
-        code, _, err = replay("--limit=2/s", "--time=epoch", self.write("1.5 a\n"))
-        self.assertEqual(code, 0)
-        self.assertIn("the key is field 1, which is the time", err)
-
-    def test_late_requests_join_the_newer_window(self):
-        # By their own times the last two would be in a minute with room.
+    def test_late_requests_are_decided_at_their_own_time(self):
         lines = [f"a - - [17/May/2015:10:{stamp} +0000] x"
                  for stamp in ("05:59", "06:00", "06:01", "05:58", "05:59")]
         report = self.report("--limit", "2/minute", self.write("\n".join(lines)))
-        self.assertEqual(report["limits"][0]["refused"], 2)
+        self.check(report, report["limits"][0], lines, [1], clf_ns, 2, MINUTE)
+        self.assertEqual(report["limits"][0]["refused"], 1)
         self.assertEqual(report["log"]["late"], 2)
-        self.assertEqual(report["log"]["last_time"], "2015-05-17T10:06:01Z")
+        self.assertEqual(report["log"]["first_time"], "2015-05-17T10:05:58Z")
+
+    def test_files_in_any_order(self):
+        """However lines are cut into files and shuffled, they say the same as one sorted log. `1/s burst=10`
+        refused 1,471 requests of the shuffled log when the clock was the latest time so far."""
+        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
+            real = sorted(file.read().splitlines(), key=clf_ns)
+        policies = "1/s burst=10", "20/minute", "100/day smooth"
+        options = [option for notation in policies for option in ("--limit", notation)]
+
+        def figures(*files):
+            report = self.report(*options, "--top=10k", *files)
+            self.assertEqual([file["file"] for file in report["log"]["files"]], list(map(str, files)))
+            self.assertEqual(sum(file["lines"] for file in report["log"]["files"]), len(real))
+            for limit in report["limits"]:
+                del limit["decisions_per_second"]
+            return report["limits"]
+
+        expected = figures(self.write("\n".join(real)))
+        self.assertEqual([(limit["refused"], limit["keys_refused"]) for limit in expected[:2]],
+                         [(65, 2), (REFUSED, 50)])
+        self.assertEqual(figures(REAL_LOG), expected)
+        parts = [real[:2500], real[2500:7000], real[7000:]]
+        files = [commands.Case.write(self, f"access.log.{3 - n}", "\n".join(part) if n % 2 else
+                                     gzip.compress("\n".join(part).encode()))
+                 for n, part in enumerate(parts)]
+        self.assertEqual(figures(*files), expected)
+        self.assertEqual(figures(*files[::-1]), expected)  # the newest first
+        random.Random(SEED).shuffle(real)
+        self.assertEqual(figures(self.write("\n".join(real))), expected)
 
     def test_one_line_of_another_year(self):
-        """It is told, and left out; all else is decided as without it."""
+        """It is decided at its own time, and all else as without it."""
         with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
             real = file.read().splitlines()
-        for year, places in ("2035", (0, 1, 5000, 9999)), ("1971", (1, 5000, 9999, 10000)), ("1971", (0,)):
-            for at in places:
-                far = re.sub(r"\[17/May/2015", f"[17/May/{year}", real[0]).replace(real[0].split()[0], "far")
-                lines = real[:at] + [far] + real[at:]
-                path = self.write("\n".join(lines) + "\n")
-                log = self.report("--limit", "20/minute", "--top=10k", path)
-                if (year, at) == ("1971", 0):  # a log may begin long before: nothing is out of order
-                    self.assertEqual((log["log"]["left_out"], log["limits"][0]["refused"]), (0, 931))
-                    continue
-                self.assertEqual((log["log"]["readable"], log["log"]["left_out"]), (10001, 1))
-                self.assertEqual(log["log"]["left_out_lines"], [
-                    {"line": at + 1, "last_line": at + 1, "count": 1, "time": f"{year}-05-17T10:05:03Z"}])
-                self.check(log, log["limits"][0], real, [1], clf_ns, 20, MINUTE)
-                self.assertEqual(log["limits"][0]["refused"], 931)
-        code, out, _ = replay("--limit", "20/minute", self.write("\n".join(real[:9] + [
-            real[0].replace("2015", "2035"), real[0].replace("2015", "2034"), real[0].replace("2015", "2034")] + real[9:])))
-        self.assertEqual(code, 0)
-        self.assertIn("Left out      3, out of order by more than a day:\n"
-                      "                line 10: 2035-05-17 10:05:03 UTC\n"
-                      "                lines 11 to 12: 2034-05-17 10:05:03 UTC\n", out)
-        self.assertIn("Refused                  931 ", out)
-
-    def test_a_day_is_not_far(self):
-        """A line is left out if it is out of order by more than a day; who was idle for years is not."""
-        for shift, out in (DAY, 0), (DAY + SECOND, 1):
-            for sign in 1, -1:
-                at = 1431857103 * SECOND
-                times = [at, at + sign * shift, at]
-                if sign < 0:
-                    times = [at, at, at - shift, at]
-                lines = [f"{time // SECOND} a" for time in times]
-                log = self.report("--limit=1/s", "--key=2", "--time=epoch", self.write("\n".join(lines)))["log"]
-                self.assertEqual(log["left_out"], out, (shift, sign))
-        log = self.report("--limit=1/s", "--key=2", "--time=epoch", self.write("5 a\n900000000 a\n1800000000 a\n"))
-        self.assertEqual(log["log"]["left_out"], 0)
-
-    def test_as_many_lines_as_can_be_are_kept(self):
-        """Beside a twin that tries all choices; what is kept is decided as if it stood alone."""
-        chance = random.Random(SEED)
-        for turn in range(60):
-            lines = []
-            for _ in range(chance.randint(1, 9)):
-                day = chance.choice((100, 200, 300, 400, 500)) * DAY
-                lines += [f"{(day + chance.randrange(HOUR)) // SECOND} c{chance.randint(0, 3)}"
-                          for _ in range(chance.randint(1, 4))]
-            runs = []  # of line numbers
-            for i, line in enumerate(lines):
-                if not runs or abs(epoch_ns(line) - epoch_ns(lines[i - 1])) > DAY:
-                    runs.append([])
-                runs[-1].append(i)
-            most = 0
-            for choice in range(1, 1 << len(runs)):
-                kept = [run for bit, run in enumerate(runs) if choice >> bit & 1]
-                if all(epoch_ns(lines[a[-1]]) <= epoch_ns(lines[b[0]]) + DAY for a, b in zip(kept, kept[1:])):
-                    most = max(most, sum(map(len, kept)))
-            report = self.report("--limit", "2/minute", "--key=2", "--time=epoch", "--top=10",
-                                 self.write("\n".join(lines) + "\n"))
-            log = report["log"]
-            self.assertEqual(log["left_out"], len(lines) - most, (turn, lines))
-            gone = {n for run in log["left_out_lines"] for n in range(run["line"], run["last_line"] + 1)}
-            self.assertEqual(len(gone), log["left_out"])
-            rest = [line for n, line in enumerate(lines, 1) if n not in gone]
-            self.check(report, report["limits"][0], rest, [2], epoch_ns, 2, MINUTE)
+        for year, at in ("2035", 0), ("2035", 5000), ("1971", 1), ("1971", 9999):
+            far = re.sub(r"\[17/May/2015", f"[17/May/{year}", real[0]).replace(real[0].split()[0], "far")
+            lines = real[:at] + [far] + real[at:]
+            report = self.report("--limit", "20/minute", "--top=10k", self.write("\n".join(lines) + "\n"))
+            self.check(report, report["limits"][0], lines, [1], clf_ns, 20, MINUTE)
+            self.assertEqual(report["limits"][0]["refused"], REFUSED)
 
     def test_joined_fields_stay_apart(self):
         report = self.report("--limit", "1/minute", "--time=none", "--key=1,2", "--top=5",
                              self.write("ab c\na bc\nab  c\nc ab\n"))
-        self.assertEqual(report["distinct_keys"], 3)
+        self.assertEqual(report["log"]["keys"], 3)
         self.assertEqual(report["limits"][0]["top"], [{"key": "ab c", "refused": 1, "allowed": 1}])
 
     def test_many_keys(self):
         report = self.report("--limit", "1/day", "--time=none", "--top=2",
                              "-", stdin=b"".join(b"k%d\n" % (i % 150000) for i in range(200000)))
         limit = report["limits"][0]
-        self.assertEqual((report["distinct_keys"], limit["allowed"], limit["refused"]),
+        self.assertEqual((report["log"]["keys"], limit["allowed"], limit["refused"]),
                          (150000, 150000, 50000))
 
+    BAD = "\n".join(["", "junk", "a - - [yesterday] x", "a - - [31/Dec/1969:23:59:59 +0000] x",
+                     "a - - [17/May/2015:10:05:03 +0000]"])
+    GOOD = "a - - [17/May/2015:10:05:03 +0000] x\n"
+
     def test_unreadable_lines_are_told(self):
-        good = "a - - [17/May/2015:10:05:03 +0000] x"
-        path = self.write("\n".join([good, "", "junk", good, "a - - [yesterday] x",
-                                     "a - - [31/Dec/1969:23:59:59 +0000] x",
-                                     "a - - [17/May/2015:10:05:03 +0000]", good]))
+        path = self.write(self.GOOD * 2 + self.BAD + "\n" + self.GOOD * 93)
         log = self.report("--limit", "2/minute", "--key", "1,6", path)["log"]
-        self.assertEqual((log["lines"], log["readable"], log["unreadable"]), (8, 3, 5))
+        self.assertEqual((log["lines"], log["readable"], log["unreadable"]), (100, 95, 5))
         self.assertEqual(log["unreadable_lines"],
-                         [{"line": number, "why": REASONS[why]} for number, why in
-                          ((2, "empty"), (3, "no time"), (5, "form"), (6, "early"), (7, "field"))])
+                         [{"file": path, "line": number, "why": REASONS[why]} for number, why in
+                          ((3, "empty"), (4, "no time"), (5, "form"), (6, "early"), (7, "field"))])
         out = self.printed("--limit=2/minute", "--key=1,6", path)
-        self.assertIn("8, of which 5 unreadable:", out)
-        for text in ("line 2: " + REASONS["empty"], "line 7: " + REASONS["field"]):
+        self.assertIn("100, of which 5 unreadable:", out)
+        for text in ("line 3: " + REASONS["empty"], "line 7: " + REASONS["field"]):
             self.assertIn(text, out)
 
+    def test_more_than_a_twentieth_unreadable_fails(self):
+        path = self.write(self.GOOD * 94 + self.BAD + "\n")
+        for form in "table", "json":
+            code, out, err = replay("--limit=2/minute", "--key=1,6", "--format", form, path)
+            self.assertEqual((code, out), (1, ""))
+            self.assertTrue(err.startswith("stint replay: 5 of 99 lines cannot be read, more than 5%:\n"
+                                           f"  line 95: {REASONS['empty']}\n"), err)
+        err = replay("--limit=2/minute", "--key=1,6", path, self.write(self.GOOD))[2]
+        self.assertNotIn("line 95: ", err)  # the same file was read twice
+
     def test_only_the_first_unreadable_are_listed(self):
-        path = self.write("junk\n" * 1234 + "a - - [17/May/2015:10:05:03 +0000] x\n")
+        path = self.write("junk\n" * 1234 + self.GOOD * 25000)
         log = self.report("--limit", "2/minute", path)["log"]
         self.assertEqual(log["unreadable"], 1234)
         self.assertEqual([line["line"] for line in log["unreadable_lines"]], list(range(1, 11)))
@@ -548,17 +524,17 @@ class MadeUpLogs(Replay):
 
     def test_a_line_beyond_the_bound(self):
         longest = b"x" * (1 << 26)
-        path = self.write(gzip.compress(longest + b"\n" + longest + b"y\nb 2\n", 1))
+        path = self.write(gzip.compress(b"b 1\n" * 18 + longest + b"\n" + longest + b"y\nb 2\n", 1))
         log = self.report("--limit", "2/minute", "--time=none", path)["log"]
-        self.assertEqual((log["lines"], log["readable"]), (3, 2))
-        self.assertEqual(log["unreadable_lines"], [{"line": 2, "why": "it is too long"}])
+        self.assertEqual((log["lines"], log["readable"]), (21, 20))
+        self.assertEqual(log["unreadable_lines"], [{"file": path, "line": 20, "why": "it is too long"}])
 
     def test_keys_of_any_bytes(self):
         names = [b"\x1b[31mred", b"nul\0nul", b"\xff\xfe", "ü".encode(), b"\"\\", b"x" * 3000000,
                  b"\xc2\x9b31m", b"\x7f\x08\r"]
         path = self.write(b"".join(name + b" 1\n" + name + b" 2\r\n" for name in names))
         report = self.report("--limit", "1/minute", "--time=none", path)
-        self.assertEqual(report["distinct_keys"], len(names))
+        self.assertEqual(report["log"]["keys"], len(names))
         self.assertEqual({key["key"] for key in report["limits"][0]["top"]},
                          {name.decode("utf-8", "replace") for name in names})
         out = self.printed("--limit=1/minute", "--time=none", path)
@@ -567,6 +543,134 @@ class MadeUpLogs(Replay):
             self.assertIn("\n  " + text, out)
         self.assertRegex(out, r"\A[ -~\n]*\Z")
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
+
+
+class Formats(Replay):
+    """The same five requests, as each server writes them. The fourth came before the third, and who sent it
+    wrote times of 2036 and quotes wherever he could."""
+    ADDRESSES = ["192.0.2.7", "2001:db8::17", "192.0.2.7", "198.51.100.9", "2001:db8::17"]
+    BROWSER = "Mozilla/5.0 (X11; Linux x86_64)"
+    TEXTS = {  # name: what it is called, what names a part
+        "common": ("common", {"user": ["-", "-", "ann lee", "[02/Mar/2036:08:00:00 +0000]", "-"]}),
+        "combined": ("combined", {"user": ["-", "-", "ann lee", '"x [02/Mar/2036:08:00:00 +0000] \\\\\\"GET"', "-"]}),
+        "vhost_combined": ("vhost_combined, or like it", {
+            "host": ["www.example.org:443"] * 2 + ["203.0.113.1", "api.example.org:443", "www.example.org:443"],
+            "status": ["200", "200", "403", "400", "304"], "user": ["-", "-", "ann lee", "-", "-"]}),
+        "quoted": ("vhost_combined, or like it", {
+            "method": ["GET", "GET", "POST", "GET", "GET"], "path": ["/login", "/a", "/login", "/b", "/a"]}),
+        "haproxy": ("HAProxy's httplog", {"status": ["200", "200", "403", "400", "304"],
+                                          "method": ["GET", "GET", "POST", "<BADREQ>", "GET"]}),
+        "caddy": ("Caddy's JSON", {"request.method": ["GET", "GET", "POST", "GET", "GET"],
+                                   "status": ["200", "200", "403", "404", "304"]}),
+        "traefik": ("Traefik's JSON", {"ClientUsername": ["-", "-", "ann lee", "-", "-"],
+                                       "RequestPath": ["/login?next=/a", "/a", "/login", "/b", "/a"]}),
+        "nginx_json": ("nginx's JSON", {"remote_addr": ADDRESSES,
+                                        "host": ["www.example.org"] * 3 + ["203.0.113.1", "www.example.org"]}),
+        "envoy": ("Envoy's JSON", {"x_forwarded_for": ADDRESSES,
+                                   "authority": ["www.example.org"] * 3 + ["203.0.113.1", "www.example.org"]}),
+    }
+
+    def keys(self, path, *arguments):
+        """How many requests each key has, in the words of the report."""
+        report = self.report("--limit=1/366d count-refused", "--top=1k", *arguments, path)
+        names = [name for key in report["limits"][0]["top"]
+                 for name in [key["key"]] * (key["refused"] + key["allowed"])]
+        return report["log"], collections.Counter(names)
+
+    def test_each_server(self):
+        self.assertEqual({f"{name}.log" for name in self.TEXTS}, set(os.listdir(f"{TESTS}/data/logs")))
+        for name, (form, parts) in self.TEXTS.items():
+            with self.subTest(name=name):
+                path = f"{TESTS}/data/logs/{name}.log"
+                log, keys = self.keys(path)
+                self.assertEqual((log["files"][0]["format"], log["readable"], log["late"]), (form, 5, 1))
+                self.assertEqual((log["keys"], log["first_key"]), (3, "192.0.2.7"))
+                self.assertEqual(keys, {"192.0.2.7": 2, "2001:db8::17": 2})
+                self.assertRegex(log["first_time"], r"^2026-03-02T08:00:00(\.007)?Z$")
+                self.assertEqual(log["last_time"], "2026-03-02T08:01:00Z")
+                out = self.printed("--limit=1/s", path)
+                self.assertIn(f"{name}.log: {form}", out)
+                for part, values in parts.items():
+                    several = "client," + part
+                    names = self.keys(path, "--key", several)[1]
+                    expected = collections.Counter(
+                        f"{address} {self.quoted(value)}" for address, value in zip(self.ADDRESSES, values))
+                    self.assertEqual(names, {key: count for key, count in expected.items() if count > 1})
+                    self.assertEqual(self.report("--limit=1/s", "--key", part, path)["log"]["keys"],
+                                     len(set(values)))
+
+    @staticmethod
+    def quoted(value):
+        return value if " " not in value or value.startswith('"') else f'"{value}"'
+
+    def test_agents(self):
+        for name, part in ("combined", "agent"), ("caddy", "request.headers.User-Agent"):
+            path = f"{TESTS}/data/logs/{name}.log"
+            # The fourth has none in Caddy's log, so a line of 20 must be able to do without.
+            path = self.write("".join(line for line in Path(path).read_text().splitlines(True) if "198.51.100.9" not in line))
+            keys = self.keys(path, "--key", part)[1]
+            quote = r"\x22" if name == "combined" else '"'
+            self.assertEqual(keys, {f"{self.BROWSER} {quote}quoted{quote}": 2, "curl/8.5.0": 2})
+
+    def test_a_field_of_a_name_is_missing(self):
+        path = f"{TESTS}/data/logs/caddy.log"
+        code, _, err = replay("--limit=1/s", "--key=request.headers.User-Agent", path)
+        self.assertEqual(code, 1)
+        self.assertIn("1 of 5 lines cannot be read, more than 5%:\n  line 4: a field of the key is missing", err)
+
+    def test_addresses(self):
+        addresses = ["2001:db8::1", "2001:DB8:0:0::2", "2001:db8::ffff:0:1", "2001:db8:0:1::1", "192.0.2.7",
+                     "::ffff:192.0.2.7", "192.0.2.255", "192.0.3.1"]
+        path = self.write("".join(f"{address} - - [02/Mar/2026:08:00:00 +0000] x\n" for address in addresses))
+        for option, expected in (
+                ("--address", {"2001:db8::/64": 3, "192.0.2.7": 2}),
+                ("--address=24", {"2001:db8::/64": 3, "192.0.2.0/24": 3}),
+                ("--address=22,128", {"192.0.0.0/22": 4}),
+                ("--address=1,32", {"2001:db8::/32": 4, "128.0.0.0/1": 4})):
+            self.assertEqual(self.keys(path, option)[1], expected, option)
+        self.assertEqual(self.report("--limit=1/s", path)["log"]["keys"], len(addresses))
+        self.assertEqual(self.keys(path, "--address=24", "--key=client,4")[1],
+                         {"2001:db8::/64 [02/Mar/2026:08:00:00": 3, "192.0.2.0/24 [02/Mar/2026:08:00:00": 3})
+        code, _, err = replay("--limit=1/s", "--address", "--key=2", path)
+        self.assertEqual(code, 1)
+        self.assertIn("line 1: the key is no IP address", err)
+
+    def test_one_network(self):
+        """A thousand addresses of one /64 are one client, who is seen as a thousand without --address."""
+        path = self.write("".join(f"2001:db8:1:2::{n:x} - - [02/Mar/2026:08:00:00 +0000] x\n" for n in range(1000)))
+        limits = [self.report("--limit=100/minute", *option, path)["limits"][0]
+                  for option in ((), ("--address=32,64",))]
+        self.assertEqual([limit["refused"] for limit in limits], [0, 900])
+
+    def test_the_client_stands_where_most_have_it(self):
+        """Scanners ask for the server by its address, and nginx' $host is what they write."""
+        path = self.write("".join(f"{host} 192.0.2.{n % 5} - - [02/Mar/2026:08:00:00 +0000] x\n"
+                                  for n, host in enumerate(["203.0.113.1"] * 3 + ["example.org"] * 9)))
+        self.assertEqual(set(self.keys(path)[1]), {f"192.0.2.{n}" for n in range(5)})
+        # Two addresses in every line: the first is the client, the second what it was asked to believe.
+        path = self.write("".join(f"192.0.2.{n} 203.0.113.{n % 2} - [02/Mar/2026:08:00:00 +0000] x\n" for n in range(6)))
+        self.assertEqual(self.report("--limit=1/s", path)["log"]["keys"], 6)
+
+    def test_other_compressions_are_named(self):
+        for magic, name, command in ((b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"), (b"\xfd7zXZ\0", "xz", "xz -dc"),
+                                     (b"BZh91AY&SY", "bzip2", "bzip2 -dc"), (b"\x04\x22\x4d\x18", "lz4", "lz4 -dc"),
+                                     (b"\x1f\x9d\x90", "compress", "gzip -dc"), (b"PK\3\4", "zip", "unzip -p")):
+            code, out, err = replay("--limit=1/s", self.write(magic + b" " * 100))
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(f"it is compressed by {name}; pipe it in, FILE being -: {command} FILE | stint ...", err)
+        self.assertEqual(replay("--limit=1/s", "--time=none", self.write("BZh.example.org\n"))[0], 0)
+
+    def test_json_without_what_is_needed(self):
+        for line, message in (('{"a":1}', "no field is known to have the time. Known are ts, StartUTC"),
+                              ('{"ts":1772438400}', "no field is known to have the client. Name it: --key FIELD")):
+            code, _, err = replay("--limit=1/s", self.write(line * 1 + "\n"))
+            self.assertEqual(code, 1)
+            self.assertIn(message, err)
+        path = self.write('{"ts":1772438400,"from":"a"}\n')
+        self.assertEqual(self.report("--limit=1/s", "--key=from", path)["log"]["first_key"], "a")
+        code, _, err = replay("--limit=1/s", "--key=2", path)
+        self.assertEqual(code, 2)
+        self.assertIn("is JSON, where fields have names, and no numbers", err)
 
 
 class Failures(Replay):
@@ -582,8 +686,15 @@ class Failures(Replay):
         for message, *arguments in (
                 ("--limit is missing",),
                 ("--limit is missing", REAL_LOG),
-                ("FILE is missing", limit),
-                ("'b': one FILE is enough", limit, "a", "b"),
+                ("LOG is missing", limit),
+                ("- is the standard input, and stands there twice", limit, "-", REAL_LOG, "-"),
+                ("--key is missing: with --time epoch field 1 is the time", limit, "--time=epoch", REAL_LOG),
+                ("--key 'client': with --time epoch or none a field has a number, and no name", limit,
+                 "--time=none", "--key=1,client", REAL_LOG),
+                ("--key 'remote_addr': " + REAL_LOG + " is combined, where fields have numbers. Names are "
+                 "client, user, ", limit, "--key=remote_addr", REAL_LOG),
+                *((f"--address '{bits}': not prefixes", limit, f"--address={bits}", REAL_LOG)
+                  for bits in ("", "0", "33", "24,", "24,0", "24,129", "x", "24,64,1", "1k")),
                 ("--limit: its value is missing", "--limit"),
                 ("--key: its value is missing", limit, REAL_LOG, "--key"),
                 ("there is no option '--foo'", "--foo", limit, REAL_LOG),
@@ -596,8 +707,8 @@ class Failures(Replay):
                 ("--top '-1': not a number", limit, "--top=-1", REAL_LOG),
                 ("--top 'ten': not a number", limit, "--top", "ten", REAL_LOG),
                 ("--top '2G': not a number", limit, "--top", "2G", REAL_LOG),
-                *((f"--key '{key}': not up to 16 field numbers", limit, "--key", key, REAL_LOG)
-                  for key in ("", "0", "-1", "1,", ",1", "1,,2", "1;2", "a", "1 ", "1k", "9999999",
+                *((f"--key '{key}': not up to 16 fields, such as client or 1,7", limit, "--key", key, REAL_LOG)
+                  for key in ("", "0", "-1", "1,", ",1", "1,,2", "1;2", "-a", "1 ", "1k", "9999999",
                               "1,0", ",".join("1" * 17)))):
             with self.subTest(arguments=arguments):
                 self.fails(2, message, *arguments)
@@ -622,7 +733,7 @@ class Failures(Replay):
         self.assertNotIn("\x1b", err)
 
     def test_help(self):
-        for name in ("--limit", "--key", "--time", "--format", "--top", "FILE"):
+        for name in ("--limit", "--key", "--address", "--time", "--format", "--top", "LOG"):
             self.assertIn(name, self.printed("--help"))
 
     def test_files(self):
