@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise.h"
 #include "command.h"
 #include "common.h"
 #include "complete.h"
@@ -166,6 +167,9 @@ static const struct command commands[] = {
          "Moves all that is live into a table of another size, which takes the place of FILE at\n"
          "once. Nobody else may have it open. What is not given stays as it was. It says by which\n"
          "options servers can open the table now."},
+    {.name = "advise",
+     .run_alone = tool_advise,
+     .summary = "which limits the clients of access logs would need"},
     {.name = "replay",
      .run_alone = tool_replay,
      .summary = "read an access log and show what limits would have done"},

@@ -183,17 +183,6 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
     return EXIT_GOOD;
 }
 
-/* How long a step is: the log's span in REPLAY_STEPS_MAX parts, rounded up to a unit that fits the
- * times; in a short log there are then fewer steps. */
-static uint64_t step_length(const struct requests *requests) {
-    const uint64_t second = 1000000000, millisecond = 1000000;
-    uint64_t length = (requests->last_ns - requests->first_ns) / REPLAY_STEPS_MAX + 1;
-    uint64_t unit = requests->whole_seconds || length >= 60 * second ? second
-                    : length >= millisecond                          ? millisecond
-                                                                     : 1;
-    return (length + unit - 1) / unit * unit;
-}
-
 static int compare_refused(const void *a, const void *b) {
     const struct refused_key *x = a, *y = b;
     if (x->refused != y->refused)
@@ -206,7 +195,7 @@ static void count_refused(struct replay *replay, const bool *refused, struct lim
     const struct requests *requests = &replay->requests;
     struct tally *tallies = must_have(calloc(requests->keys.count, sizeof(*tallies)));
 
-    result->step_ns = step_length(requests);
+    result->step_ns = requests_step(requests, REPLAY_STEPS_MAX);
     if (requests->timed)
         result->step_count = (requests->last_ns - requests->first_ns) / result->step_ns + 1;
     for (size_t i = 0; i < requests->count; i++) {

@@ -464,6 +464,15 @@ int requests_read(const struct log_options *options, struct requests *requests) 
     return code;
 }
 
+uint64_t requests_step(const struct requests *requests, uint64_t parts) {
+    const uint64_t second = 1000000000, millisecond = 1000000;
+    uint64_t length = (requests->last_ns - requests->first_ns) / parts + 1;
+    uint64_t unit = requests->whole_seconds || length >= 60 * second ? second
+                    : length >= millisecond                          ? millisecond
+                                                                     : 1;
+    return (length + unit - 1) / unit * unit;
+}
+
 void requests_free(struct requests *requests) {
     log_keys_free(&requests->keys);
     free(requests->all);

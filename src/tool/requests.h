@@ -79,6 +79,10 @@ struct requests {
 /* Reads all files. Returns EXIT_GOOD, or EXIT_FAILED and a message says what is wrong. */
 int requests_read(const struct log_options *options, struct requests *requests);
 
+/* How long a step is: the span of the logs in so many parts, rounded up to a unit that fits the
+ * times; in short logs there are then fewer steps. */
+uint64_t requests_step(const struct requests *requests, uint64_t parts);
+
 void requests_free(struct requests *requests);
 
 /* What was read: the first lines of a report, and the object `log` of one in JSON. */

@@ -116,7 +116,7 @@ class Tool(commands.Case):
 
 KEYED = "take", "peek", "charge", "reset"
 COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "overrides", "bans", "dump", "metrics", "make", "apply",
-            "resize", "replay"]
+            "resize", "advise", "replay"]
 FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "overrides", "bans", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
          ["bans"], ["dump"], ["metrics"]]
@@ -146,7 +146,7 @@ class Usage(Tool):
 
     def test_operands(self):
         self.make("9/d name=p")
-        for command in COMMANDS[:-1]:
+        for command in COMMANDS[:-2]:
             self.fails(2, "FILE is missing", command)
             self.fails(2, "FILE is empty", command, "")
         for command in "status", "watch", "policies", "top", "overrides", "bans", "dump", "metrics", "make", "resize":
@@ -1685,10 +1685,10 @@ class Documents(Tool):
         self.assertEqual(list(dict.fromkeys(name for name, _ in commands_)), COMMANDS)
         commands_ = [(name, "".join(shown for other, shown in commands_ if other == name)) for name in COMMANDS]
         words = {"Fl q": ["quiet"], "Fl n": ["number"], "Ar keys": ["hex", "hash", "address", "id", "name"],
-                 "Ar options": ["key", "time", "format", "top"]}
+                 "Ar reading": ["key", "address", "time"]}
         for command, shown in commands_:
             self.assertIn(f".It Cm {command}\n", page)
-            options = [option for word in re.findall(r"Fl [\w-]+|Ar keys$|Ar options$", shown.replace(" | ", "\n"),
+            options = [option for word in re.findall(r"Fl [\w-]+|Ar keys$|Ar reading$", shown.replace(" | ", "\n"),
                                                      re.MULTILINE)
                        for option in words.get(word, [word.removeprefix("Fl -")])]
             self.assertEqual(sorted(set(options)), sorted(set(self.options(command)) - {"help"}), command)

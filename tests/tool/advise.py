@@ -1,0 +1,531 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""stint advise: advise.py STINT TEST[,TEST..] [SEED]
+
+Every figure is compared with a naive twin written here, which knows who sent what when from the maker of
+the log and not from its lines; and with what `stint replay` says, whose verdicts are the library's. What the
+lines of each server's log say: replay.py.
+"""
+import calendar
+import collections
+import gzip
+import itertools
+import json
+import os
+import random
+import re
+import stat
+import subprocess
+import sys
+import time
+import unittest
+from html.parser import HTMLParser
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, f"{TESTS}/kit")
+import browser  # noqa: E402
+import commands  # noqa: E402
+
+REAL_LOG = f"{TESTS}/data/access.log.gz"
+STINT = ""
+SEED = 0
+SECOND = 10**9
+UNITS = {"second": SECOND, "minute": 60 * SECOND, "hour": 3600 * SECOND, "day": 86400 * SECOND}
+SHARES = {"half": 500, "90%": 900, "99%": 990, "99.9%": 999, "highest": 1000}
+START = calendar.timegm((2026, 3, 2, 7, 59, 30)) * SECOND
+STEPS = 60
+
+
+def stint(*arguments, stdin=b""):
+    """Returns exit code, standard output, standard error."""
+    done = subprocess.run([STINT, *map(str, arguments)], input=stdin, capture_output=True, timeout=120, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def combined(name, now, user="-"):
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(now // SECOND))
+    return f'{name} - {user} [{stamp}] "GET / HTTP/1.1" 200 17 "-" "curl/8.5.0"\n'
+
+
+# ---- The twin -------------------------------------------------------------------------------------------
+
+
+def window_refuses(requests, unit, limit):
+    used = collections.Counter()
+    for key, now in requests:
+        fits = used[key, now // unit] < limit
+        used[key, now // unit] += fits
+        if not fits:
+            yield key, now
+
+
+def bucket_refuses(requests, unit, limit):
+    """It holds `limit` tokens, each of which takes a `limit`th of the unit to come, a whole ns at least."""
+    token, has = -(-unit // limit), {}
+    for key, now in requests:
+        tokens, seen = has.get(key, (limit * token, now))
+        tokens = min(limit * token, tokens + now - seen)
+        fits = tokens >= token
+        has[key] = tokens - token * fits, now
+        if not fits:
+            yield key, now
+
+
+def tally(refusals):
+    refusals = list(refusals)
+    return {"clients": len({key for key, _ in refusals}), "requests": len(refusals)}
+
+
+def peaks_of(requests, unit):
+    counts, peaks = collections.Counter((key, now // unit) for key, now in requests), {}
+    for (key, _), count in counts.items():
+        peaks[key] = max(peaks.get(key, 0), count)
+    return peaks
+
+
+def share_of(peaks, thousandths):
+    """The least number that no fewer than this share of the clients stay within."""
+    ordered = sorted(peaks.values())
+    return next(peak for n, peak in enumerate(ordered, 1) if 1000 * n >= thousandths * len(ordered))
+
+
+def rounded(number):
+    unit = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // unit) * unit
+
+
+def limit_of(requests, name, share):
+    """The notation, and the smallest limit that hits no more of the clients, rounded up."""
+    peaks, unit = peaks_of(requests, UNITS[name]), UNITS[name]
+    limit = share_of(peaks, share)
+    if name != "second":
+        return f"{rounded(limit)}/{name}", rounded(limit), window_refuses
+    most = (1000 - share) * len(peaks) // 1000
+    limit = next(limit for limit in itertools.count(1)
+                 if tally(bucket_refuses(requests, unit, limit))["clients"] <= most)
+    return f"{rounded(limit)}/second burst={rounded(limit)}", rounded(limit), bucket_refuses
+
+
+def iso_ns(text):
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z", text)
+    seconds = calendar.timegm(time.strptime(found.group(1), "%Y-%m-%dT%H:%M:%S"))
+    return seconds * SECOND + int(((found.group(2) or "") + "000000000")[:9])
+
+
+# ---- What is told ---------------------------------------------------------------------------------------
+
+
+class Case(commands.Case):
+    maxDiff = 4000
+
+    def advise(self, *arguments, stdin=b""):
+        code, out, err = stint("advise", "--format=json", *arguments, stdin=stdin)
+        self.assertEqual((code, err), (0, ""), arguments)
+        return json.loads(out)
+
+    def check(self, report, requests):
+        """Compares all that is said of requests, pairs of a key and a time, with the twin."""
+        requests = sorted(requests, key=lambda request: request[1])
+        first, last = requests[0][1], requests[-1][1]
+        log = report["log"]
+        self.assertEqual((log["readable"], log["keys"]), (len(requests), len({key for key, _ in requests})))
+        self.assertEqual((iso_ns(log["first_time"]), iso_ns(log["last_time"])), (first, last))
+        self.assertEqual([unit["unit"] for unit in report["units"]], list(UNITS))
+        for told in report["units"]:
+            name, unit = told["unit"], UNITS[told["unit"]]
+            self.assertEqual(told["judged"], name == "second" or last - first >= unit)
+            peaks = peaks_of(requests, unit)
+            self.assertEqual(told["peaks"], {share: share_of(peaks, part) for share, part in SHARES.items()})
+            if not told["judged"]:
+                self.assertEqual(told["limits"], [])
+                continue
+            limits = {limit_of(requests, name, 999)[1], *list(told["peaks"].values())[1:]}
+            self.assertEqual([row["limit"] for row in told["limits"]], sorted(limits))
+            for row in told["limits"]:
+                self.assertEqual(row["window"], tally(window_refuses(requests, unit, row["limit"])), (name, row))
+                self.assertEqual(row["bucket"], tally(bucket_refuses(requests, unit, row["limit"])), (name, row))
+            self.check_closely(told, requests, peaks)
+
+    def check_closely(self, told, requests, peaks):
+        """The limits that are suggested, and the clients that they hit first."""
+        sent, refused = collections.Counter(key for key, _ in requests), {}
+        for which, share in ("suggested", 999), ("strict", 990):
+            notation, limit, refuses = limit_of(requests, told["unit"], share)
+            refusals = list(refuses(requests, UNITS[told["unit"]], limit))
+            self.assertEqual((told[which]["notation"], told[which]["refused"]), (notation, tally(refusals)))
+            refused[which] = collections.Counter(key for key, _ in refusals)
+            starts = [iso_ns(step["start"]) for step in told[which]["over_time"]]
+            self.assertEqual(starts[0], requests[0][1])
+            self.assertTrue(len(starts) <= STEPS and starts[-1] <= requests[-1][1])
+            expected = collections.Counter(max(start for start in starts if start <= now) for _, now in refusals)
+            self.assertEqual([step["refused"] for step in told[which]["over_time"]],
+                             [expected[start] for start in starts])
+        self.assertEqual([client["peak"] for client in told["top"]], sorted(peaks.values(), reverse=True)[:10])
+        self.assertEqual(len({client["key"] for client in told["top"]}), len(told["top"]))
+        for client in told["top"]:
+            key = client["key"]
+            self.assertEqual(client, {"key": key, "peak": peaks[key], "requests": sent[key],
+                                      "refused": refused["suggested"][key],
+                                      "refused_strictly": refused["strict"][key]})
+
+
+def made_up(chance, span, clients=60, count=4000):
+    """Requests of clients who come now and then, some of them in bursts; times are whole seconds."""
+    requests = []
+    while len(requests) < count:
+        key = f"192.0.2.{int(chance.paretovariate(0.6)) % clients}"
+        at = START + chance.randrange(span)
+        for _ in range(chance.choice((1, 1, 2, 3, 20))):
+            requests.append((key, at // SECOND * SECOND))
+            at += chance.choice((0, 0, 0, 1, 7)) * SECOND
+    return sorted(requests, key=lambda request: request[1])
+
+
+class Figures(Case):
+    @classmethod
+    def setUpClass(cls):
+        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
+            cls.lines = file.read().splitlines()
+        cls.real = []
+        for line in cls.lines:
+            stamp = re.search(r"\[([^]]+) \+0000\]", line).group(1)
+            cls.real.append((line.split()[0], calendar.timegm(time.strptime(stamp, "%d/%b/%Y:%H:%M:%S")) * SECOND))
+
+    def test_real_log(self):
+        self.check(self.advise(REAL_LOG), self.real)
+
+    def test_the_library_says_the_same(self):
+        """Each limit of the report and of the page's curves, decided by stint itself."""
+        page = self.directory / "page.html"
+        report = self.advise("--html", page, REAL_LOG)
+        told = {}
+        for unit in report["units"]:
+            for row in unit["limits"]:
+                told[f"{row['limit']}/{unit['unit']}"] = row["window"]
+                told[f"{row['limit']}/{unit['unit']} burst={row['limit']}"] = row["bucket"]
+            for which in "suggested", "strict":
+                told[unit[which]["notation"]] = unit[which]["refused"]
+        points = Page(page.read_text()).points
+        self.assertGreater(len(points), 100)
+        for (notation, what), count in points.items():
+            self.assertEqual(told.setdefault(notation, {}).setdefault(what, count), count)
+        options = [option for notation in told for option in ("--limit", notation)]
+        code, out, err = stint("replay", "--format=json", "--top=0", *options, REAL_LOG)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual({limit["notation"]: {"clients": limit["keys_refused"], "requests": limit["refused"]}
+                          for limit in json.loads(out)["limits"]}, told)
+
+    def test_orders_of_lines_and_files(self):
+        """Sorted, shuffled, and in rotated files of which the newest comes first: the same four days."""
+        chance = random.Random(SEED)
+        requests = made_up(chance, 4 * UNITS["day"])
+        lines = [combined(*request) for request in requests]
+        whole = self.write("access.log", "".join(lines))
+        report = self.advise(whole)
+        self.check(report, requests)
+        self.assertTrue(all(unit["judged"] for unit in report["units"]))
+        files = [self.write(f"access.log.{n}.gz", gzip.compress("".join(lines[n * 1000:n * 1000 + 1000]).encode()))
+                 for n in range(5)]
+        shuffled = self.write("shuffled.log", "".join(chance.sample(lines, len(lines))))
+        for rest in ([shuffled], files, files[::-1], [files[1], files[0], *files[2:]]):
+            other = self.advise(*rest)
+            self.assertEqual(other["log"]["late"] == 0, rest is files)
+            for unit, expected in zip(other["units"], report["units"]):
+                # Clients of one peak are named in the order in which they are met.
+                for told in unit, expected:
+                    told["top"] = sorted(client["peak"] for client in told["top"]) if told["top"] and isinstance(
+                        told["top"][0], dict) else told["top"]
+                self.assertEqual(unit, expected)
+
+    def test_line_ends_of_windows(self):
+        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
+        text = "".join(combined(*request) for request in requests).replace("\n", "\r\n")
+        self.check(self.advise(self.write("a.log", text)), requests)
+        self.check(self.advise("-", stdin=text.encode()), requests)
+
+    def test_one_network(self):
+        """Three thousand addresses of one /64: nobody sends two requests, or one sends them all."""
+        requests = [(f"2001:db8:1:2::{n:x}", START + n * SECOND // 8) for n in range(3000)]
+        path = self.write("a.log", "".join(combined(*request) for request in requests))
+        requests = [(key, now // SECOND * SECOND) for key, now in requests]
+        self.check(self.advise(path), requests)
+        network = self.advise("--address=32,64", path)
+        self.check(network, [("2001:db8:1:2::/64", now) for _, now in requests])
+        self.assertEqual([unit["peaks"]["half"] for unit in network["units"][:2]], [8, 480])
+
+    def test_a_forged_time_in_the_name_of_a_user(self):
+        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
+        users = itertools.cycle(["-", "[02/Mar/2036:08:00:00 +0000]", "a [02/Mar/1999:08:00:00 +0000] b",
+                                 r"x [02/Mar/2036:08:00:00 +0000] \"GET", "[31/Feb/2026:08:00:00 +0000]"])
+        text = "".join(combined(*request, user) for request, user in zip(requests, users))
+        self.check(self.advise(self.write("a.log", text)), requests)
+
+    def test_parts_of_seconds(self):
+        chance = random.Random(SEED)
+        requests = [(f"c{chance.randrange(9)}", START + chance.randrange(90) * SECOND + chance.randrange(1000) * 10**6)
+                    for _ in range(2000)]
+        text = "".join(json.dumps({"ts": now / SECOND, "who": {"id": key}}) + "\n" for key, now in requests)
+        self.check(self.advise("--key=who.id", self.write("a.log", text)), requests)
+
+    def test_few(self):
+        """One request; many at one instant; a client without a limit that hits nobody."""
+        for requests in ([("a", START)], [("a", START)] * 50 + [("b", START)],
+                         [(f"c{n}", START + n * SECOND) for n in range(99)] + [("hot", START)] * 345):
+            text = "".join(combined(*request) for request in requests)
+            page = self.directory / "page.html"
+            self.check(self.advise("--html", page, self.write("a.log", text)), requests)
+            Page(page.read_text())
+
+    def test_table(self):
+        code, out, err = stint("advise", REAL_LOG)
+        self.assertEqual((code, err), (0, ""))
+        for pattern in (r"^Keys +1,753 by client; the first is 83\.149\.9\.216$",
+                        r"^  minute +2 +7 +33 +75 +108$",
+                        r"^  33/minute +17 +0\.97% +346 +3\.46% +2 +0\.11% +73 +0\.73%$",
+                        r"^  75/minute shadow +# hits 1 of 1,753 clients, 42 requests$",
+                        r"^  5/second burst=5 shadow +# hits 1 of 1,753 clients, 3 requests$"):
+            self.assertRegex(out, re.compile(pattern, re.MULTILINE))
+        self.assertLessEqual(max(map(len, out.splitlines())), 100)
+
+    def test_what_is_to_be_copied_is_taken(self):
+        """The lines are policies of a file, comments and all."""
+        out = stint("advise", REAL_LOG)[1]
+        lines = re.findall(r"^  (\S.* shadow +# .*)$", out, re.MULTILINE)
+        self.assertEqual(len(lines), 4)
+        policies = self.write("policies", "\n".join(lines) + "\n")
+        table = self.directory / "table"
+        code, _, err = stint("make", "--entries=1k", "--policies", policies, table)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(len(json.loads(stint("policies", "--json", table)[1])["policies"]), 4)
+
+    def test_short_logs_say_so(self):
+        requests = made_up(random.Random(SEED), 10 * UNITS["minute"], count=200)
+        out = stint("advise", self.write("a.log", "".join(combined(*request) for request in requests)))[1]
+        self.assertRegex(out, r"\nThe logs cover \d+ min.*, too little to advise a limit of an hour or more\.\n")
+        self.assertNotIn("/hour", out)
+        self.assertNotIn("/day", out)
+
+
+class Failures(Case):
+    def fails(self, code, message, *arguments, stdin=b""):
+        got, out, err = stint("advise", *arguments, stdin=stdin)
+        self.assertEqual((got, out), (code, ""), err)
+        self.assertTrue(err.startswith("stint advise: " + message), err)
+        self.assertEqual("--help lists the options." in err, code == 2, err)
+        return err
+
+    def test_usage(self):
+        for message, *arguments in (
+                ("LOG is missing",),
+                ("there is no option '--limit=5/s'", "--limit=5/s", REAL_LOG),
+                ("--html: its value is missing", REAL_LOG, "--html"),
+                ("--format 'xml': not table or json", "--format=xml", REAL_LOG),
+                ("--key is missing: with --time epoch", "--time=epoch", REAL_LOG),
+                ("--time none: without times there is no limit to advise", "--time=none", "--key=1", REAL_LOG)):
+            self.fails(2, message, *arguments)
+        code, out, _ = stint("advise", "--help")
+        self.assertEqual(code, 0)
+        for option in "--key", "--address", "--time", "--html", "--format", "LOG":
+            self.assertIn(f"  {option}", out)
+
+    def test_logs(self):
+        packed = Path(REAL_LOG).read_bytes()
+        cut = self.write("cut.gz", packed[:100000])
+        self.fails(1, f"{cut}: the gzip data ends too early, after line ", cut)
+        self.fails(1, f"{cut}: the gzip data ends too early, after line ", REAL_LOG, cut)
+        empty = self.write("empty", "")
+        self.fails(1, f"{empty}: it is empty", empty)
+        self.fails(1, "/no/such: No such file or directory", REAL_LOG, "/no/such")
+        bad = self.write("bad", gzip.decompress(packed) + b"junk\n" * 600)
+        err = self.fails(1, "600 of 10,600 lines cannot be read, more than 5%:\n  line 10,001: there is no time", bad)
+        self.assertIn("and 590 more\nLeave out what is no request", err)
+        # One that has just been rotated is empty, and no harm is done.
+        self.assertEqual(self.advise(empty, REAL_LOG)["units"], self.advise(REAL_LOG)["units"])
+
+    def test_a_page_that_cannot_be_written(self):
+        for path, why in ("/no/such/page", "No such file or directory"), ("/dev/full", "No space left on device"):
+            code, out, err = stint("advise", "--html", path, REAL_LOG)
+            self.assertEqual(code, 1)
+            self.assertEqual(err, f"stint advise: {path} cannot be written: {why}\n")
+
+
+# ---- The page -------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """The points of the curves: {(notation, "clients"): how many}; what else it holds."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.points, self.open, self.unit = {}, [], None
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        assert tag not in ("script", "img", "link", "iframe", "object"), tag
+        assert not {"src", "href", "onload", "onclick"} & attributes.keys(), attributes
+        if tag != "meta":
+            self.open.append(tag)
+        if tag == "h2":
+            self.unit = attributes.get("id")
+        if tag == "circle":
+            form, what = attributes["class"].split()
+            limit = attributes["data-limit"]
+            notation = f"{limit}/{self.unit}" + (f" burst={limit}" if form == "bucket" else "")
+            self.points[notation, what] = int(attributes["data-count"])
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+@unittest.skipUnless(browser.CHROMIUM, "skipped: there is no chromium (Debian package chromium)")
+class Browser(Case):
+    """The page as a reader sees it."""
+    WIDTHS = 400, 1400
+
+    def page(self, *logs):
+        path = self.directory / "page.html"
+        report = self.advise("--html", path, *logs)
+        return path, report
+
+    def shown(self, page, selector, expression):
+        """What an expression of `e` is for each element, in the order of the page."""
+        return page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => ({expression}))")
+
+    def check_layout(self, page, width):
+        """Nothing is wider than the screen, cut off, or written over something else."""
+        self.assertLessEqual(page.value("document.scrollingElement.scrollWidth"), width)
+        wide = self.shown(page, ".wide, pre", "[e.scrollWidth, e.clientWidth]")
+        self.assertTrue(all(inside <= room for inside, room in wide), wide)
+        boxes = self.shown(page, "svg text", "(({left, right, top, bottom}) => ["
+                           "[...document.querySelectorAll('svg')].indexOf(e.closest('svg')), e.textContent, left, right, "
+                           "top, bottom])(e.getBoundingClientRect())")
+        self.assertGreater(len(boxes), 4)
+        for box in boxes:
+            self.assertTrue(0 <= box[2] and box[3] <= width, box)
+            self.assertGreaterEqual(box[5] - box[4], 10, box)  # that high, in pixels, or it cannot be read
+        for one, other in itertools.combinations(boxes, 2):
+            if one[0] == other[0]:
+                apart = one[3] <= other[2] or other[3] <= one[2] or one[5] <= other[4] + 3 or other[5] <= one[4] + 3
+                self.assertTrue(apart, (width, one, other))
+
+    def check_points(self, page, report):
+        """Each curve falls, and its points stand where their numbers belong."""
+        requests, clients = report["log"]["readable"], report["log"]["keys"]
+        points = self.shown(page, "svg.curves circle", "(({x, y, width}) => [e.closest('section').parentElement."
+                            "parentElement.previousElementSibling.previousElementSibling.id, e.getAttribute('class'), "
+                            "+e.dataset.limit, +e.dataset.count, x, y, width])(e.getBoundingClientRect())")
+        curves = collections.defaultdict(list)
+        for unit, kind, *point in points:
+            curves[unit, kind].append(point)
+        self.assertEqual(len(curves), 16)
+        told = {unit["unit"]: unit for unit in report["units"]}
+        for (unit, kind), points in curves.items():
+            form, what = kind.split()
+            limits, counts, xs, ys, widths = zip(*points)
+            self.assertEqual(list(limits), sorted(set(limits)))
+            self.assertEqual((limits[0], list(xs)), (1, sorted(xs)))
+            self.assertTrue(all(width > 3 for width in widths))
+            for row in told[unit]["limits"]:
+                self.assertEqual(counts[limits.index(row["limit"])], row[form][what])
+            # On the screen the share is the square of the height: all points agree on what 100% is.
+            zero = page.value(f"document.getElementById('{unit}').parentElement.querySelector('h2#{unit} ~ .grid .axis')"
+                              ".getBoundingClientRect().y")
+            heights = [zero - y - widths[0] / 2 for y in ys]
+            shares = [count / (clients if what == "clients" else requests) for count in counts]
+            scale = heights[0] ** 2 / shares[0]
+            for height, share in zip(heights, shares):
+                self.assertAlmostEqual(max(height, 0) ** 2 / scale, share, delta=0.01 + share / 20)
+
+    def test_what_a_reader_sees(self):
+        path, report = self.page(REAL_LOG)
+        with browser.Browser(path) as page:
+            for width in self.WIDTHS:
+                for dark in False, True:
+                    page.show(width, dark=dark)
+                    self.check_layout(page, width)
+                    ink, ground = (page.value(f"getComputedStyle(document.body).{name}") for name in
+                                   ("color", "backgroundColor"))
+                    light = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (ink, ground)]
+                    self.assertEqual(light[0] > light[1], dark, (ink, ground))
+                    if "STINT_TEST_PICTURES" in os.environ:
+                        page.picture(f"{os.environ['STINT_TEST_PICTURES']}/{width}{'-dark' if dark else ''}.png")
+                self.check_points(page, report)
+            text = page.value("document.body.innerText")
+            self.assertEqual(page.requested, [page.url])
+            self.assertEqual(page.said, [])
+        for words in ("Which limit do these clients need?", "10,000 requests of 1,753 clients",
+                      "2015-05-17 10:05:00 to 2015-05-20 21:05:59 UTC (3 d 11 h)", "access.log.gz: combined",
+                      "0 of 10,000 lines could not be read", "5/second burst=5 shadow", "75/minute shadow",
+                      "75/hour shadow", "190/day shadow", "Limits for a minute", "Limits for an hour",
+                      "75/minute hits 1 (0.06%) of the clients and refuses 42 (0.42%) of the requests",
+                      "clients hit by a window", "requests refused by a bucket", "limit, requests a day",
+                      "75/minute: 42 refused", "33/minute: 346 refused", "Each bar is 1 h 23 min.",
+                      "Whom it would hit first", "75.97.9.59", "130.237.218.86"):
+            self.assertIn(words, text)
+
+    def test_bars_are_what_was_refused(self):
+        path, report = self.page(REAL_LOG)
+        with browser.Browser(path) as page:
+            page.show(1400)
+            bars = self.shown(page, "svg.over-time rect", "[e.getAttribute('class'), +e.dataset.count, "
+                              "e.getBoundingClientRect().height]")
+        expected = [[name, step["refused"]] for unit in report["units"]
+                    for name, which in (("strict", "strict"), ("refused", "suggested"))
+                    for step in unit[which]["over_time"] if step["refused"]]
+        self.assertEqual([bar[:2] for bar in bars], expected)
+        self.assertTrue(all(height > 0.5 for *_, height in bars))
+
+    def test_names_are_no_markup(self):
+        """What a client calls itself is shown as it is, and does nothing."""
+        names = ["<script>console.log(1)</script>", "&lt;b&gt;", "a\"'b", "<!--", "</table>", "\x1b[31m", "ü" * 40,
+                 "x" * 500]
+        text = "".join(json.dumps({"ts": START // SECOND + n % 70, "client": name}) + "\n"
+                       for n in range(100) for name in names)
+        log = self.write("<b>&.log", text)
+        path, _ = self.page(log)
+        with browser.Browser(path) as page:
+            page.show(400)
+            self.check_layout(page, 400)
+            rows = self.shown(page, "h2#second ~ .grid .names td:first-child", "e.textContent")
+            heading = page.value("document.querySelector('.soft').textContent")
+            self.assertEqual((page.requested, page.said), ([page.url], []))
+            self.assertEqual(page.value("document.querySelectorAll('script, b').length"), 0)
+        self.assertIn(f"{log}: JSON", heading)
+        for name in names[:5]:
+            self.assertIn(name, rows)
+        self.assertIn(r"\x1b[31m", rows)
+        self.assertIn("x" * 68 + "...", rows)
+
+    def test_logs_of_all_kinds(self):
+        """Few clients, one client, large numbers, nothing refused: each page can be read."""
+        for requests in ([("a", START)], [("a", START + n * SECOND // 9) for n in range(4000)],
+                         [(f"c{n % 100}", START + n * SECOND) for n in range(5000)],
+                         [("hot", START + n // 2000 * SECOND) for n in range(200000)] + [("cold", START)]):
+            path, _ = self.page(self.write("a.log", "".join(combined(*request) for request in requests)))
+            with browser.Browser(path) as page:
+                for width in self.WIDTHS:
+                    page.show(width)
+                    self.check_layout(page, width)
+                    self.assertEqual(page.value("document.querySelectorAll('svg.curves circle').length") % 4, 0)
+                    self.assertNotIn("nan", page.value("document.documentElement.outerHTML"))
+                    self.assertNotIn("inf", page.value("document.documentElement.outerHTML").replace("information", ""))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    STINT = sys.argv[1]
+    SEED = int(sys.argv[3]) if len(sys.argv) == 4 else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {SEED}")
+    if sys.argv[2] == "Browser" and not browser.CHROMIUM:
+        print("skipped: there is no chromium (Debian package chromium)")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2].split(",")], verbosity=2)
