@@ -32,7 +32,7 @@ static uint32_t *slot_of(const struct log_keys *keys, struct text name, uint32_t
 
 /* Makes room for one more, with twice the slots if half of them are taken. */
 static void make_room(struct log_keys *keys, size_t length) {
-    if (keys->length + length > keys->room) {
+    if (keys->length + length >= keys->room) { /* with the first key, even if it is empty */
         keys->room = 2 * (keys->length + length) + 4096;
         keys->bytes = must_have(realloc(keys->bytes, keys->room));
     }

@@ -357,7 +357,8 @@ struct log_form log_form_find(const struct text *lines, size_t count) {
     size_t most = 0;
 
     for (size_t i = 0; i < count; i++)
-        vote(&votes, lines[i]);
+        if (lines[i].bytes != NULL)
+            vote(&votes, lines[i]);
     for (enum log_kind kind = LOG_BRACKETS; kind < LOG_UNKNOWN; kind++) {
         if (votes.of[kind] > most)
             form.kind = kind;

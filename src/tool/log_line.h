@@ -53,7 +53,8 @@ enum { LOG_PARTS_MAX = 16 };
 /* Reads one part of a key as the command line gives it. */
 struct log_part log_part_read(const char *text);
 
-/* Finds the form that most of the lines have: LOG_UNKNOWN if no line has one. */
+/* Finds the form that most of the lines have: LOG_UNKNOWN if no line has one. One without bytes is
+ * left out. */
 struct log_form log_form_find(const struct text *lines, size_t count);
 
 /* Reads the time of a line, ns since the epoch, and its parts. Returns NULL, or why they cannot be

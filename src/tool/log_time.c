@@ -123,6 +123,7 @@ const char *log_time_clf(struct text line, struct text *brackets, uint64_t *time
     const char *at = line.bytes, *end = line.bytes + line.length;
     const char *why = "there is no time in brackets";
     struct civil civil;
+    uint64_t found_ns = 0;
 
     *brackets = (struct text){NULL, 0};
     for (; at < end; at++) {
@@ -135,13 +136,15 @@ const char *log_time_clf(struct text line, struct text *brackets, uint64_t *time
                 at += *at == '\\' && end - at > 1;
         } else if (*at == '[' && end - at >= FORM && at[FORM - 1] == ']' &&
                    clf_time(at + 1, &civil)) {
-            why = time_of(&civil, time_ns);
+            why = time_of(&civil, &found_ns);
             *brackets = (struct text){at, FORM};
             at += FORM - 1;
         } else if (*at == '[' && brackets->bytes == NULL) {
             why = "the brackets hold no time like [17/May/2015:10:05:03 +0000]";
         }
     }
+    if (why == NULL)
+        *time_ns = found_ns;
     return why;
 }
 

@@ -394,6 +394,34 @@ static int read_file(struct requests *requests, struct log_file *file) {
     return code;
 }
 
+static int by_bytes(const void *one, const void *other) {
+    return memcmp(one, other, 8);
+}
+
+/* How many of the keys are IPv6 addresses, and in how many networks of 64 bits: whoever has one of
+ * these may use all its addresses. */
+static void count_networks(struct requests *requests) {
+    unsigned char(*networks)[8] = must_have(malloc((size_t)requests->keys.count * 8 + 8));
+    char copy[INET6_ADDRSTRLEN];
+    unsigned char address[16];
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < requests->keys.count; i++) {
+        const struct text name = log_key_name(&requests->keys, i);
+        if (name.length >= sizeof(copy) || memchr(name.bytes, ':', name.length) == NULL)
+            continue;
+        memcpy(copy, name.bytes, name.length);
+        copy[name.length] = '\0';
+        if (inet_pton(AF_INET6, copy, address) == 1)
+            memcpy(networks[count++], address, 8);
+    }
+    qsort(networks, count, 8, by_bytes);
+    requests->ipv6 = count;
+    for (size_t i = 0; i < count; i++)
+        requests->networks += i == 0 || memcmp(networks[i - 1], networks[i], 8) != 0;
+    free(networks);
+}
+
 static int by_time(const void *one, const void *other) {
     const struct request *a = one, *b = other;
     if (a->now != b->now)
@@ -461,6 +489,8 @@ int requests_read(const struct log_options *options, struct requests *requests) 
         code = check(requests);
     if (code == EXIT_GOOD && requests->late != 0)
         qsort(requests->all, requests->count, sizeof(*requests->all), by_time);
+    if (code == EXIT_GOOD)
+        count_networks(requests);
     return code;
 }
 
@@ -514,6 +544,11 @@ static void print_keys(FILE *out, const struct requests *requests) {
     if (options->address)
         fprintf(out, " as addresses of %u and %u bits", options->prefix4, options->prefix6);
     fprintf(out, "; the first is %s\n", printable(name, sizeof(name), first.bytes, first.length));
+    if (requests->ipv6 == requests->networks)
+        return;
+    fprintf(out, "%-*s%s addresses of %s /64; --address=32,64 counts each /64 as one\n",
+            REPORT_LABEL, "IPv6", grouped(number, requests->ipv6),
+            grouped(name, requests->networks));
 }
 
 void requests_print(FILE *out, const struct requests *requests) {
@@ -573,10 +608,11 @@ json_t *requests_json(const struct requests *requests) {
         json_array_append_new(key,
                               json_text(options->parts[i].name, strlen(options->parts[i].name)));
     return must_have(json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "files", files, "lines",
-        json_count(requests->lines), "readable", json_count(requests->count), "unreadable",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "files", files,
+        "lines", json_count(requests->lines), "readable", json_count(requests->count), "unreadable",
         json_count(unreadable), "unreadable_lines", lines, "late", json_count(requests->late),
         "first_time", requests_json_time(requests, requests->first_ns), "last_time",
         requests_json_time(requests, requests->last_ns), "key", key, "keys",
-        json_count(requests->keys.count), "first_key", json_text(first.bytes, first.length)));
+        json_count(requests->keys.count), "first_key", json_text(first.bytes, first.length),
+        "ipv6_keys", json_count(requests->ipv6), "ipv6_networks", json_count(requests->networks)));
 }

@@ -67,7 +67,8 @@ struct requests {
     uint64_t lines; /* of all files; lines - count of them are unreadable */
     uint64_t late;  /* requests that stood behind one with a later time */
     uint64_t first_ns, last_ns;
-    bool timed; /* there are times */
+    uint64_t ipv6, networks; /* keys that are IPv6 addresses, and the /64 that they are in */
+    bool timed;              /* there are times */
     bool whole_seconds;
     struct unreadable_line {
         const char *path;

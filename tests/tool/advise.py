@@ -249,7 +249,12 @@ class Figures(Case):
         requests = [(f"2001:db8:1:2::{n:x}", START + n * SECOND // 8) for n in range(3000)]
         path = self.write("a.log", "".join(combined(*request) for request in requests))
         requests = [(key, now // SECOND * SECOND) for key, now in requests]
-        self.check(self.advise(path), requests)
+        report = self.advise(path)
+        self.check(report, requests)
+        self.assertEqual((report["log"]["ipv6_keys"], report["log"]["ipv6_networks"]), (3000, 1))
+        self.assertIn("\nIPv6          3,000 addresses of 1 /64; --address=32,64 counts each /64 as one\n",
+                      stint("advise", path)[1])
+        self.assertNotIn("IPv6", stint("advise", "--address", path)[1])
         network = self.advise("--address=32,64", path)
         self.check(network, [("2001:db8:1:2::/64", now) for _, now in requests])
         self.assertEqual([unit["peaks"]["half"] for unit in network["units"][:2]], [8, 480])
