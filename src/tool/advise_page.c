@@ -233,7 +233,7 @@ static struct scale scale_of(const struct advice *advice, const struct advise_un
 
 static void put_axes(FILE *out, const struct scale *scale, const char *unit) {
     static const double shares[] = {0, 0.1, 1, 2, 5, 10, 25, 50, 100};
-    static const int steps[] = {1, 2, 5};
+    static const uint64_t steps[] = {1, 2, 5};
     double last = HEIGHT;
     const bool dense = scale->highest < 2000;
 
@@ -247,12 +247,12 @@ static void put_axes(FILE *out, const struct scale *scale, const char *unit) {
                 "y=\"%.1f\" text-anchor=\"end\">%g%%</text>\n",
                 LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 4, shares[i]);
     }
-    for (double ten = 1; ten <= scale->highest; ten *= 10) {
-        for (size_t i = 0; i < (dense ? 3 : 1) && ten * steps[i] <= scale->highest; i++) {
-            double x = x_of(scale, ten * steps[i]);
+    for (uint64_t ten = 1; (double)ten <= scale->highest; ten *= 10) {
+        for (size_t i = 0; i < (dense ? 3 : 1) && (double)(ten * steps[i]) <= scale->highest; i++) {
+            double x = x_of(scale, (double)(ten * steps[i]));
             fprintf(out,
                     "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text "
-                    "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
+                    "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%" PRIu64 "</text>\n",
                     x, x, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 5, x, HEIGHT - BOTTOM + 19,
                     ten * steps[i]);
         }
@@ -290,7 +290,7 @@ static void put_curve(FILE *out, const struct advice *advice, const struct advis
 static void put_mark(FILE *out, const struct scale *scale, const struct advise_limit *limit,
                      int row) {
     double x = x_of(scale, fmin((double)limit->limit, scale->highest));
-    bool left = x > WIDTH / 2;
+    bool left = x > WIDTH / 2.0;
 
     fprintf(out,
             "<line class=\"mark%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text "

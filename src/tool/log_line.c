@@ -54,6 +54,15 @@ static bool take_quoted(struct text *text, struct text *field) {
     return true;
 }
 
+/* Finds the third quoted field, the agent behind the request and where it came from. */
+static bool third_quoted(struct text text, struct text *field) {
+    bool found = true;
+
+    for (int i = 0; i < 3 && found; i++)
+        found = take_quoted(&text, field);
+    return found;
+}
+
 /* Takes the next word off the text; a quoted field is one, without its quotes. */
 static bool take_word(struct text *text, struct text *word) {
     if (!text_field(*text, 1, word))
@@ -191,8 +200,7 @@ static bool piece_of(const struct pieces *pieces, const struct log_part *part, s
             return text_field(after, 4, piece);
         return take_quoted(&after, piece) && take_word(&after, piece);
     case PART_AGENT:
-        return take_quoted(&after, piece) && take_quoted(&after, piece) &&
-               take_quoted(&after, piece);
+        return third_quoted(after, piece);
     case PART_NAME:
     case PART_NONE:
         break;
@@ -333,8 +341,7 @@ static void vote(struct votes *votes, struct text line) {
         bool second = text_field(before, 1, &word) && is_address(word);
         votes->first += first && !second;
         votes->second += second && !first;
-        votes->quoted +=
-            take_quoted(&after, &word) && take_quoted(&after, &word) && take_quoted(&after, &word);
+        votes->quoted += third_quoted(after, &word);
     } else if (log_time_haproxy(line, &brackets, &time_ns) == NULL) {
         votes->of[LOG_HAPROXY]++;
     }

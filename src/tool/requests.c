@@ -36,7 +36,7 @@ static bool read_parts(struct log_options *options, const char *text) {
     if (strlen(text) >= sizeof(names) || text[strlen(text) - (text[0] != '\0')] == ',' ||
         text[0] == ',' || strstr(text, ",,") != NULL)
         return false;
-    strcpy(names, text);
+    memcpy(names, text, strlen(text) + 1);
     for (char *name = strtok_r(names, ",", &rest); name != NULL;
          name = strtok_r(NULL, ",", &rest)) {
         struct log_part part = log_part_read(name);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * `stint replay` as a whole. The first line of the input has the options, a tab between two;
+ * `stint replay` as a whole, and `stint advise` on the same log, if `--advise` is an option. The
+ * first line of the input has the options, a tab between two;
  * what follows is the log. Whatever they are, they are taken or refused, and a report is whole:
  * JSON that a parser takes and whose numbers go together, or a table that no terminal takes for
  * commands. */
+#include "../../src/tool/advise.h"
 #include "../../src/tool/common.h"
 #include "../../src/tool/replay.h"
 #include "fuzz.h"
@@ -31,6 +33,26 @@ static json_int_t sum_of(const json_t *array, const char *name) {
     return sum;
 }
 
+/* A higher limit refuses no more, and one as high as the highest peak refuses nothing. */
+static void check_advice(const json_t *root, json_int_t requests, json_int_t keys) {
+    const json_t *unit, *row;
+    size_t i, j;
+
+    json_array_foreach(json_object_get(root, "units"), i, unit) {
+        const json_int_t highest = number_of(json_object_get(unit, "peaks"), "highest");
+        json_int_t before = requests;
+        assert(highest >= 1 && highest <= requests);
+        json_array_foreach(json_object_get(unit, "limits"), j, row) {
+            const json_t *window = json_object_get(row, "window");
+            const json_int_t refused = number_of(window, "requests");
+            assert(number_of(window, "clients") <= keys && refused <= before);
+            assert(number_of(json_object_get(row, "bucket"), "clients") <= keys);
+            assert(number_of(row, "limit") < highest || refused == 0);
+            before = refused;
+        }
+    }
+}
+
 static void check_json(const char *report, size_t length) {
     json_error_t error;
     json_t *root = json_loadb(report, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
@@ -52,7 +74,8 @@ static void check_json(const char *report, size_t length) {
         assert(sum_of(json_object_get(limit, "top"), "refused") <= refused);
         assert(json_array_size(over_time) == 0 || sum_of(over_time, "refused") == refused);
     }
-    assert(i > 0);
+    assert(i > 0 || json_object_get(root, "units") != NULL);
+    check_advice(root, requests, number_of(log, "keys"));
     json_decref(root);
 }
 
@@ -62,14 +85,16 @@ static void check_printable(const char *report, size_t length) {
         assert(((unsigned char)report[i] >= 0x20 && report[i] != 0x7F) || report[i] == '\n');
 }
 
-/* Splits off the options; all begin with "--", so that none names another file. */
-static int split_options(char *line, char **arguments) {
+/* Splits off the options: all begin with "--", so that none names a log, and none names a page. */
+static int split_options(char *line, char **arguments, bool *advise) {
     int count = 0;
     char *rest;
 
     for (char *option = strtok_r(line, "\t", &rest); option != NULL && count < OPTIONS;
          option = strtok_r(NULL, "\t", &rest))
-        if (strncmp(option, "--", 2) == 0 && option[2] != '\0')
+        if (strcmp(option, "--advise") == 0)
+            *advise = true;
+        else if (strncmp(option, "--", 2) == 0 && option[2] != '\0' && option[2] != 'h')
             arguments[count++] = option;
     return count;
 }
@@ -88,14 +113,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fd >= 0 && write(fd, data + size - log_length, log_length) == (ssize_t)log_length;
     assert(written);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int count = 1 + split_options(line, arguments + 1);
+    bool advise = false;
+    int count = 1 + split_options(line, arguments + 1, &advise);
     arguments[count++] = path;
 
     FILE *usual_out = stdout, *usual_err = stderr;
     stdout = open_memstream(&out, &out_length);
     stderr = open_memstream(&err, &err_length);
     optind = 0; /* getopt_long of the GNU C library begins anew */
-    int code = tool_replay(count, arguments);
+    int code = advise ? tool_advise(count, arguments) : tool_replay(count, arguments);
     fclose(stdout);
     fclose(stderr);
     stdout = usual_out;

@@ -36,6 +36,7 @@ ARGUED = {
     ("judge.h", "clang-analyzer-core.DivideZero", "capacity / stripes"): "a policy has a stripe at least",
     ("resize.c", "bugprone-misplaced-widening-cast", "from->tag_unit"): "both have 64 bits",
     ("text.h", "clang-analyzer-core.NullDereference", "text->buffer["): CHECKED,
+    ("replay.c", "clang-analyzer-optin.portability.UnixAPI", "limit_count"): "options without a limit are refused",
     ("apply.c", "-Wanalyzer-null-dereference", "*change ="): FAILS,
     ("stripes.c", "-Wanalyzer-use-of-uninitialized-value", "terms->own"): "decision_begin has filled what it is given",
     ("labels.c", "-Wanalyzer-use-of-uninitialized-value", "seen["): PLACE,
