@@ -78,6 +78,10 @@ extern const struct advise_share {
     unsigned thousandths;
 } advise_shares[ADVISE_SHARES];
 
+/* What is said of the lines to copy, if the clients are too few for 1 of 1,000 to be one. */
+#define ADVISE_FEW                                                                                 \
+    "With fewer than 1,000 clients that is nobody, robots included. See whom a lower limit hits."
+
 /* Prints the report. Returns whether all was written. */
 typedef bool advise_print(FILE *out, const struct advice *advice);
 advise_print advise_print_table, advise_print_json, advise_print_page;

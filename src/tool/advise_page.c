@@ -148,7 +148,10 @@ static void put_lines(FILE *out, const struct advice *advice) {
         else
             fprintf(out, "hits %s\n", grouped(number, unit->suggested.tally.clients));
     }
-    fputs("</pre>\n</section>\n", out);
+    fputs("</pre>\n", out);
+    if (advice->requests.keys.count < 1000)
+        fprintf(out, "<p class=\"soft\">%s</p>\n", ADVISE_FEW);
+    fputs("</section>\n", out);
 }
 
 static void put_peaks(FILE *out, const struct advice *advice) {

@@ -85,6 +85,8 @@ static void print_notes(FILE *out, const struct advice *advice) {
     for (size_t i = ADVISE_UNITS; i-- > 0;)
         if (!advice->units[i].judged)
             unit = advice->units[i].name;
+    if (requests->keys.count < 1000)
+        fprintf(out, "\n%s\n", ADVISE_FEW);
     if (unit != NULL)
         fprintf(out, "\nThe logs cover %s, too little to advise a limit of a%s %s or more.\n",
                 span_text(span, requests->last_ns - requests->first_ns), unit[0] == 'h' ? "n" : "",

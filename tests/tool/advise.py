@@ -310,6 +310,8 @@ class Figures(Case):
         self.assertRegex(out, r"\nThe logs cover \d+ min.*, too little to advise a limit of an hour or more\.\n")
         self.assertNotIn("/hour", out)
         self.assertNotIn("/day", out)
+        self.assertIn("\nWith fewer than 1,000 clients that is nobody, robots included. See whom", out)
+        self.assertNotIn("With fewer than 1,000", stint("advise", REAL_LOG)[1])
 
 
 class Failures(Case):
