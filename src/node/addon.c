@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <math.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -64,6 +63,7 @@ enum { ARGUMENTS = 8, BYTES_AT_HAND = 512 };
 struct call {
     napi_env env;
     struct addon *addon;
+    struct table *table;
     struct stint_limiter *limiter;
     napi_value arguments[ARGUMENTS];
 };
@@ -122,7 +122,8 @@ static bool begin(struct call *call, napi_env env, napi_callback_info info) {
         napi_get_value_external(env, call->arguments[0], &table) != napi_ok)
         return napi_throw_type_error(env, NULL, "this is no table"), false;
     call->addon = addon;
-    call->limiter = ((struct table *)table)->limiter;
+    call->table = table;
+    call->limiter = call->table->limiter;
     if (call->limiter == NULL)
         return napi_throw_error(env, "EBADF", "the table is closed"), false;
     return true;
@@ -175,37 +176,24 @@ static bool elements_of(napi_env env, napi_value value, napi_typedarray_type wan
            type == wanted;
 }
 
-static bool bytes_of(napi_env env, napi_value value, struct bytes *bytes) {
-    napi_valuetype type;
-    uint64_t id;
+/* Of a string, or a Uint8Array, such as a Buffer. */
+static bool bytes_of(napi_env env, napi_value value, napi_valuetype type, struct bytes *bytes) {
     void *at;
 
     bytes->copy = NULL;
-    if (napi_typeof(env, value, &type) != napi_ok)
-        return false;
-    switch (type) {
-    case napi_string:
+    if (type == napi_string)
         return bytes_of_string(env, value, bytes);
-    case napi_number:
-    case napi_bigint:
-        if (!id_of(env, value, type, &id))
-            return false;
-        bytes->at = bytes->here;
-        bytes->length =
-            (size_t)snprintf(bytes->here, sizeof(bytes->here), "%llu", (unsigned long long)id);
-        return true;
-    case napi_object:
-        if (!elements_of(env, value, napi_uint8_array, &at, &bytes->length))
-            return false;
-        bytes->at = at;
-        return true;
-    default:
+    if (type != napi_object || !elements_of(env, value, napi_uint8_array, &at, &bytes->length))
         return false;
-    }
+    bytes->at = at;
+    return true;
 }
 
-/* A key of one part. A BigUint64Array of one element is a key that was made before (class Key). */
-static bool key_of_part(const struct call *call, napi_value value, stint_key *key) {
+/* A part of a key: a key by itself (`joined` NULL), or joined to what there is. A number that is
+ * joined is the bytes of its own key, so that 7 stays another than "7". A BigUint64Array of one
+ * element is a key that was made before (class Key), and can only be first. */
+static bool key_of_part(const struct call *call, napi_value value, const stint_key *joined,
+                        stint_key *key) {
     napi_valuetype type;
     struct bytes bytes;
     size_t length;
@@ -217,43 +205,37 @@ static bool key_of_part(const struct call *call, napi_value value, stint_key *ke
     if (type == napi_number || type == napi_bigint) {
         if (!id_of(call->env, value, type, &id))
             return false;
-        *key = stint_key_of_id(call->limiter, id);
+        stint_key own = stint_key_of_id(call->limiter, id);
+        *key = joined == NULL ? own
+                              : stint_key_join(call->limiter, *joined, &own.hash, sizeof(own.hash));
         return true;
     }
-    if (type == napi_object &&
+    if (type == napi_object && joined == NULL &&
         elements_of(call->env, value, napi_biguint64_array, &hash, &length)) {
         if (length != 1)
             return false;
         memcpy(&key->hash, hash, sizeof(key->hash));
         return true;
     }
-    if (!bytes_of(call->env, value, &bytes))
+    if (!bytes_of(call->env, value, type, &bytes))
         return false;
-    *key = stint_key_of(call->limiter, bytes.at, bytes.length);
+    *key = joined == NULL ? stint_key_of(call->limiter, bytes.at, bytes.length)
+                          : stint_key_join(call->limiter, *joined, bytes.at, bytes.length);
     free(bytes.copy);
     return true;
 }
 
-/* An array's first part is a key by itself, and each further one is joined to it. */
+/* To read an element may call a getter, which may close the table. */
 static bool key_of_parts(const struct call *call, napi_value array, stint_key *key) {
     napi_value part;
-    struct bytes bytes;
     uint32_t parts = 0;
 
     if (napi_get_array_length(call->env, array, &parts) != napi_ok || parts == 0)
         return false;
     for (uint32_t i = 0; i < parts; i++) {
-        if (napi_get_element(call->env, array, i, &part) != napi_ok)
+        if (napi_get_element(call->env, array, i, &part) != napi_ok ||
+            call->table->limiter == NULL || !key_of_part(call, part, i == 0 ? NULL : key, key))
             return false;
-        if (i == 0) {
-            if (!key_of_part(call, part, key))
-                return false;
-            continue;
-        }
-        if (!bytes_of(call->env, part, &bytes))
-            return false;
-        *key = stint_key_join(call->limiter, *key, bytes.at, bytes.length);
-        free(bytes.copy);
     }
     return true;
 }
@@ -263,7 +245,7 @@ static bool key_of(const struct call *call, napi_value value, stint_key *key) {
 
     if (napi_is_array(call->env, value, &array) == napi_ok && array)
         return key_of_parts(call, value, key);
-    return key_of_part(call, value, key);
+    return key_of_part(call, value, NULL, key);
 }
 
 /* key(table, parts, into): makes a key, which a BigUint64Array receives. */

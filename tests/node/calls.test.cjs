@@ -171,11 +171,11 @@ test('keys: what is one, and what are two', () => {
         ['é'.repeat(255), Buffer.from('é'.repeat(255))],
         [
             ['a', 7],
-            ['a', '7'],
+            ['a', 7n],
         ],
         [
-            ['a', 7n],
-            ['a', '7'],
+            ['a', 7, 'b'],
+            ['a', Buffer.from(table.key(7).buffer), 'b'],
         ],
         [
             ['a', 'b', 'c'],
@@ -194,6 +194,10 @@ test('keys: what is one, and what are two', () => {
         );
     for (const [one, other] of [
         ['7', 7],
+        [
+            ['a', 7],
+            ['a', '7'],
+        ],
         [
             ['ab', 'c'],
             ['a', 'bc'],
@@ -442,6 +446,15 @@ test('another system: open says why not', () => {
     try { open('/tmp/x', { maxEntries: 9 }); }
     catch (error) { console.log(error.code, error.message); }`;
     assert.match(node(program), /^ENOTSUP stint runs on Linux, and this is darwin/);
+});
+
+test('a key whose getter closes its table is refused', () => {
+    const table = open('1/s name=a');
+    const policy = table.policy('a');
+    const parts = ['a', 'b'];
+    Object.defineProperty(parts, 1, { get: () => (table.close(), 'b') });
+    assert.throws(() => policy.allow(parts), saying('ERR_INVALID_ARG_VALUE', 'parts'));
+    assert.throws(() => policy.allow('a'), saying('EBADF', 'closed'));
 });
 
 test('a closed table says so; closing twice does nothing', () => {

@@ -189,13 +189,13 @@ class Package(Installed):
         program = """const table = require('stint').open(process.argv[1], { maxEntries: 1000, policies: ['99/52w name=a'] });
             const a = table.policy('a');
             a.take('abc', 1); a.take(Buffer.from([0, 255]), 2); a.take(7, 3); a.take(2n ** 64n - 1n, 4);
-            a.take(table.address('192.0.2.7'), 5); a.take(['user', 7, 'login'], 6); a.take([7, 'login'], 7);
+            a.take(table.address('192.0.2.7'), 5); a.take(['ann', 'login'], 6); a.take([7, 'login'], 7);
             a.take([table.address('2001:db8::1', 24, 48), 'login'], 8); a.take('\u00e9', 9);"""
         done = self.node("-e", program, table)
         self.assertEqual(done.returncode, 0, done.stderr)
         for options, key, used in (
                 ([], ["abc"], 1), (["--hex"], ["00ff"], 2), (["--id"], ["7"], 3), (["--id"], [str(2**64 - 1)], 4),
-                (["--address"], ["192.0.2.7"], 5), ([], ["user", "7", "login"], 6), (["--id"], ["7", "login"], 7),
+                (["--address"], ["192.0.2.7"], 5), ([], ["ann", "login"], 6), (["--id"], ["7", "login"], 7),
                 (["--address=24,48"], ["2001:db8:0:9::", "login"], 8), ([], ["\u00e9"], 9), ([], ["7"], 0)):
             said = commands.must(TOOL, "peek", *options, table, "a", *key)
             self.assertIn(f"allowed: {used} of 99 used", said, key)
