@@ -295,7 +295,8 @@ int tool_resize(const struct arguments *arguments) {
 
     options.path = NULL;
     tell_lock(arguments);
-    if (stint_resize(arguments->file, &options) != 0)
-        return failure(arguments, "%s", reason());
-    return tell_options(arguments);
+    const int error = stint_resize(arguments->file, &options);
+    if (error == -EBUSY) /* the library names one at most, and none that only inherited the table */
+        return failure(arguments, "%s (stint status names all that have it open)", reason());
+    return error != 0 ? failure(arguments, "%s", reason()) : tell_options(arguments);
 }

@@ -1633,7 +1633,8 @@ class Changing(Tool):
         self.good("take", "--cost=20", self.table, "p", "k")
         self.good("take", self.table, "p", "k", code=1)
         before = sorted(self.good("dump", self.table).splitlines())
-        self.fails(1, f"process {server.process.pid} has the table open", "resize", "--entries=40k", self.table)
+        self.fails(1, f"process {server.process.pid} has the table open: a table is resized while nobody uses it (stint "
+                   "status names all that have it open)\n", "resize", "--entries=40k", self.table)
         server.end()
         for options, slots, shards in (("--entries=100k", 200000, 0), ("--shards=8", 200000, 8), ("--entries=22k", 44000, 8),
                                        ("--labels=200", 44000, 8), ("--max-policies=100", 44000, 8)):
