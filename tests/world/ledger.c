@@ -614,7 +614,7 @@ static void check_flags(struct actor *actor, const struct asked *asked,
     const bool none = (v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
     holds((v->flags & ~UINT32_C(0x1ff)) == 0, "unknown flags");
     holds((v->policy == UINT32_MAX) == none, "no policy decided, or a void verdict names one");
-    holds(named->mixed || (v->unit != 0) == (is(named, A_BURST) && !none),
+    holds(named->mixed || actor->stale || (v->unit != 0) == (is(named, A_BURST) && !none),
           "a token of a bucket without a time, or of a window with one");
     if ((v->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0)
         event_met(actor, full[world->options.on_full]);
