@@ -7,6 +7,8 @@ node's own test runner; and the programs of its README.
 
 Costs, which no suite has, measures a call beside those of what users of Node have.
 """
+import collections
+import concurrent.futures
 import http.client
 import json
 import os
@@ -20,13 +22,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+TESTS = Path(__file__).resolve().parent
+sys.path[:0] = [str(TESTS.parent / "kit"), str(TESTS.parent / "nginx")]
 import commands  # noqa: E402
-from servers import free_port, until  # noqa: E402
+import server  # noqa: E402
+from servers import NGINX, free_port, until  # noqa: E402
 
 SOURCE, CC = Path("."), "cc"
 TOOL = os.environ.get("STINT")  # the command `stint`
-TESTS = Path(__file__).resolve().parent
+MODULE = os.environ.get("STINT_MODULE")  # of nginx
 
 # What the tests and the README's programs use, beside the package.
 OTHERS = "express@5", "express-rate-limit@8", "rate-limiter-flexible@11", "typescript@5", "@types/node@20"
@@ -140,10 +144,10 @@ class Package(Installed):
         self.assertIn("ratelimit-limit" if "rateLimit(" in file.read_text() else "ratelimit",
                       " ".join(answers[-1][1]).lower())
 
-    def ask(self, port):
+    def ask(self, port, path="/"):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         try:
-            connection.request("GET", "/")
+            connection.request("GET", path)
             response = connection.getresponse()
             response.read()
             return response.status, dict(response.getheaders())
@@ -155,6 +159,43 @@ class Package(Installed):
             return self.ask(port)[0] == 200
         except OSError:
             return False
+
+    CLUSTER = """cluster.setupPrimary({ exec: 'worker.cjs', execArgv: [] });
+        cluster.on('listening', () => console.log('listens'));
+        for (let i = 0; i < 3; i++) cluster.fork();"""
+
+    def test_nginx_beside_a_cluster(self):
+        """Half of the requests are decided by nginx's module, the others by a cluster's workers: one count of each
+        address, also when nginx has raised the limit."""
+        if not NGINX or not MODULE:
+            self.skipTest("the module is not built, or there is no nginx")
+        shutil.copy(TESTS / "worker.cjs", self.folder)
+        limit, port = 300, free_port()
+        table = self.directory / "both.table"
+        with server.Server(MODULE, f"""
+    stint_zone shared entries=10000 file={table};
+    stint_policy shared {limit}/366d name=api;
+""", "location / { stint_limit shared api $remote_addr prefix=32,64; try_files /file =404; }") as nginx, \
+                subprocess.Popen(["node", "-e", self.CLUSTER], cwd=self.folder, start_new_session=True,
+                                 env={**self.environment, "TABLE": str(table), "PORT": str(port)},
+                                 stdout=subprocess.PIPE, text=True) as cluster:
+            try:
+                self.assertEqual([cluster.stdout.readline() for _ in range(3)], ["listens\n"] * 3)
+                self.check_doors({"nginx": nginx.port, "node": port}, limit, limit)
+                nginx.edit((f"{limit}/366d", f"{limit + 100}/366d")).reload()
+                self.check_doors({"nginx": nginx.port, "node": port}, limit, 100)
+            finally:
+                os.killpg(cluster.pid, signal.SIGTERM)
+
+    def check_doors(self, ports, requests, passing):
+        """So many requests at each door, of which so many pass, some at each. All workers of the cluster answer."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda name: (name, *self.ask(ports[name], "/address")), list(ports) * requests))
+        count = collections.Counter((name, status) for name, status, _ in answers)
+        self.assertEqual({status for _, status in count}, {200, 429})
+        self.assertEqual(sum(count[name, 200] for name in ports), passing, count)
+        self.assertGreater(min(count[name, 200] for name in ports), 0)
+        self.assertEqual(len({fields["x-worker"] for name, _, fields in answers if name == "node"}), 3)
 
     def test_types(self):
         """A program in TypeScript compiles, as a module of either kind, and its mistakes do not."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A worker of a cluster, for workers.test.cjs: express 5, limited as its environment says. Each
-// response names the process.
+// A worker of a cluster, for workers.test.cjs and node.py: express 5, limited as its environment
+// says. Each response names the process.
 'use strict';
 
 const express = require('express');
@@ -16,6 +16,7 @@ app.use((request, response, next) => {
 });
 const key = (request) => request.headers['x-user'];
 app.use('/stint', stint.express([[table.policy('api'), key]]));
+app.use('/address', stint.express(table.policy('api')));
 app.use(
     '/store',
     rateLimit({
