@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <math.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -659,6 +660,31 @@ static napi_value call_reason(napi_env env, napi_callback_info info) {
 static napi_value call_version(napi_env env, napi_callback_info info) {
     (void)info;
     return text(env, stint_version());
+}
+
+/* ---- A file that is cut off ---- */
+
+static struct sigaction sigbus_before;
+
+/* A fault that is not of a table is whose it was before. */
+static void on_sigbus(int number, siginfo_t *fault, void *context) {
+    if (stint_on_sigbus(fault))
+        return;
+    if ((sigbus_before.sa_flags & SA_SIGINFO) != 0) {
+        sigbus_before.sa_sigaction(number, fault, context);
+    } else if (sigbus_before.sa_handler != SIG_DFL && sigbus_before.sa_handler != SIG_IGN) {
+        sigbus_before.sa_handler(number);
+    } else {
+        (void)sigaction(number, &sigbus_before, NULL);
+        (void)raise(number);
+    }
+}
+
+/* Once for all threads of Node. The addon is never unloaded (install.cjs). */
+static void __attribute__((constructor)) handle_sigbus(void) {
+    const struct sigaction action = {.sa_sigaction = on_sigbus,
+                                     .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    (void)sigaction(SIGBUS, &action, &sigbus_before);
 }
 
 /* ---- The module ---- */

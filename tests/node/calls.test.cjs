@@ -440,6 +440,52 @@ test('a table that is not shared is told of', () => {
     assert.match(layer, /STINT_OVERLAY.*container's own layer.*volume/);
 });
 
+test('a file that is cut off kills nobody: all requests are let through, and it is told once', () => {
+    const file = fresh();
+    const options = `{ maxEntries: 1000, policies: ['1/52w name=a', '9/1h in-flight name=busy'] }`;
+    // The table that is cut is of a thread, too, and the handler that is called first is another's:
+    // that of a copy of the package.
+    const copy = path.join(folder, 'copy');
+    fs.cpSync(path.dirname(require.resolve('stint')), copy, { recursive: true });
+    const program = `const stint = require('stint');
+    const fs = require('fs');
+    const { ServerResponse } = require('http');
+    const { Worker } = require('worker_threads');
+    const file = ${JSON.stringify(file)};
+    let table = stint.open(file, ${options});
+    require(${JSON.stringify(copy)}).open(null, { maxEntries: 9 });
+    const [a, busy] = ['a', 'busy'].map((name) => table.policy(name));
+    const group = table.all([a, 'k'], [busy, 'k']);
+    const said = [group.allowed, a.allow('k')];
+    const thread = new Worker(\`const a = require('stint').open('\${file}').policy('a');
+        a.allow('k');
+        require('worker_threads').parentPort.postMessage('it decides');
+        while (!a.allow('k'));\`, { eval: true });
+    thread.once('message', () => fs.truncateSync(file));
+    thread.once('exit', () => {
+        said.push(a.allow('k'), a.take('k', 9).allowed, group.end(), table.stats().lost);
+        const response = new ServerResponse({});
+        stint.express([a, busy])({ ip: '192.0.2.7' }, response, (error) => said.push(error));
+        const store = new stint.ExpressStore(table);
+        try { store.init({ windowMs: 1000 }); } catch (error) { said.push(error.code); }
+        table.close();
+        fs.unlinkSync(file);
+        table = stint.open(file, ${options});
+        said.push(table.policy('a').allow('k'), table.policy('a').allow('k'));
+        console.log(JSON.stringify(said));
+    });`;
+    const done = spawnSync(process.execPath, ['-e', program], { encoding: 'utf8', timeout: 20000 });
+    assert.equal(done.status, 0, done.signal + done.stderr);
+    const said = [true, false, true, true, 0, 1, null, 'EPROTO', true, false];
+    assert.deepEqual(JSON.parse(done.stdout), said);
+    // By the thread, and by the process.
+    assert.equal(done.stderr.match(/STINT_LOST.* was cut off, and lets everything/g).length, 2);
+    // What is not of a table kills, as it does without stint.
+    const killed = `require('stint').open(null, { maxEntries: 9 });
+    process.kill(process.pid, 'SIGBUS');`;
+    assert.equal(spawnSync(process.execPath, ['-e', killed]).signal, 'SIGBUS');
+});
+
 test('another system: open says why not', () => {
     const program = `Object.defineProperty(process, 'platform', { value: 'darwin' });
     const { open, ExpressStore } = require('stint');
