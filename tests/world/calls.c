@@ -938,6 +938,7 @@ static void call_resize(struct actor *actor) {
         options.max_entries = world->options.max_entries + random_below(&actor->random, 100);
     call_begin(actor, F_RESIZE, NULL, 0);
     world->resized += reshapes;
+    world->watermarked = true;
     const int result = stint_resize(world->path, &options);
     check(actor, result, EBUSY, ENOSPC);
     must(result != -ENOSPC || !world->roomy, "no room: %s", stint_reason());

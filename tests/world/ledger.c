@@ -397,7 +397,7 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
  * late threads then begin no window before its end, or, if it carried tokens or its windows are of
  * no grid, before that clock. It may also be a claim, which ends with the tick after its now. */
 static bool is_overtaken(const struct actor *actor, uint64_t time) {
-    if (!world->roomy || world->died > 0 || books->raced)
+    if (!world->roomy || world->died > 0 || world->watermarked || books->raced)
         return true;
     for (unsigned i = 0; i <= ACTORS_MAX; i++) {
         const struct actor *other = &world->actors[i];

@@ -240,6 +240,7 @@ struct world {
     unsigned actor_count;
     unsigned died;              /* in the middle of a call */
     uint64_t resized;           /* calls */
+    bool watermarked;           /* a resize may have raised watermarks to its clock */
     uint64_t hash;              /* of all that was answered */
     struct stint_stats counted; /* what is seen at least from now on */
 };
