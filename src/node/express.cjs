@@ -67,6 +67,28 @@ function end(group) {
     }
 }
 
+// The answers of a socket that wait for another one of it (pipelining), and so have no socket yet:
+// they hear nothing when it is closed.
+const waiting = new WeakMap();
+
+// Calls `over` when the client has its answer, or has gone. It may be called twice.
+function whenOver({ socket }, response, over) {
+    if (response.closed || response.destroyed || (response.socket === null && socket.destroyed)) {
+        over(); // the client has gone: there is no other event
+        return;
+    }
+    response.once('close', over);
+    if (response.socket !== null) return;
+    let all = waiting.get(socket);
+    if (all === undefined) {
+        all = new Set();
+        waiting.set(socket, all);
+        socket.once('close', () => all.forEach((one) => one()));
+    }
+    all.add(over);
+    response.once('close', () => all.delete(over));
+}
+
 // Limits requests: `app.use(express([api]))`, or `limit(request, response, next)` in plain http.
 //   policies  each a policy, whose key is the client's address; or [policy, request => key, cost],
 //             where cost is a number, or request => number. All take their tokens, or none does
@@ -113,9 +135,7 @@ function express(policies, options = {}) {
             refuse(request, response, next, group);
             return;
         }
-        if (response.closed || response.destroyed)
-            end(group); // the client has gone: there is no other event
-        else response.once('close', () => end(group));
+        whenOver(request, response, () => end(group));
         next();
     };
 }

@@ -7,6 +7,7 @@ const assert = require('node:assert/strict');
 const { once } = require('node:events');
 const fs = require('node:fs');
 const http = require('node:http');
+const net = require('node:net');
 const path = require('node:path');
 const test = require('node:test');
 const expressApp = require('express');
@@ -114,6 +115,34 @@ test('express: what is in flight is given back when a response ends, or is cut',
     waiting[2].send('done');
     assert.match((await told)[0].message, /closed/);
     assert.equal((await last).body, 'done');
+});
+
+test('express: what pipelined requests hold comes back when their connection is cut', async (t) => {
+    const busy = table('20/1h in-flight name=busy').policy('busy');
+    const limit = express([[busy, () => 'k']]);
+    const ask = (request, response) => limit(request, response, () => {});
+    let late; // a request that is asked for when its client has gone
+    const server = http.createServer((request, response) => {
+        if (request.url === '/late') late = () => ask(request, response);
+        else ask(request, response);
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    t.after(() => server.close());
+    const warnings = [];
+    process.on('warning', (warning) => warnings.push(warning.message));
+    const client = net.connect(server.address().port, '127.0.0.1');
+    const [socket] = await once(server, 'connection');
+    const get = (where) => `GET ${where} HTTP/1.1\r\nHost: a\r\n\r\n`;
+    client.write(get('/').repeat(12) + get('/late'));
+    while (late === undefined) await new Promise(setImmediate);
+    assert.equal(busy.peek('k').used, 12);
+    client.destroy();
+    await once(socket, 'close');
+    assert.equal(busy.peek('k').used, 0);
+    late();
+    assert.equal(busy.peek('k').used, 0);
+    await new Promise(setImmediate);
+    assert.deepEqual(warnings, []); // such as one of too many listeners
 });
 
 test('plain http: options, errors, and a chain of two', async (t) => {
