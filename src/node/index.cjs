@@ -311,6 +311,7 @@ class Policy {
     // For Table.all: one request of a group.
     stage(place, key, cost) {
         checkCost(cost);
+        whole(place, 'place', ALL_MAX - 1);
         if (addon.stage(this.#handle, this.#id, key, cost, 0, 0, place) < 0) throw wrongKey(key);
     }
 
@@ -444,10 +445,10 @@ class Table {
     headers(verdicts, style = 'draft') {
         if (!Object.hasOwn(HEADERS, style))
             throw wrong(`style ${shown(style)}: one of ${Object.keys(HEADERS).join(', ')}`);
-        if (verdicts.length > ALL_MAX)
-            throw wrong(`headers: ${verdicts.length} verdicts; at most ${ALL_MAX}`);
+        if (!Array.isArray(verdicts)) throw wrong(`verdicts ${shown(verdicts)}: an array of them`);
+        const count = whole(verdicts.length, 'the number of verdicts', ALL_MAX); // read once
         verdicts.forEach((verdict, place) => put(verdict, place * PLACES));
-        const lines = checked(addon.headers(this.#handle, HEADERS[style], verdicts.length));
+        const lines = checked(addon.headers(this.#handle, HEADERS[style], count));
         return Object.fromEntries(
             lines
                 .split('\r\n')

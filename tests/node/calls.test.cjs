@@ -540,6 +540,16 @@ test('headers and statistics', () => {
         () => table.headers(verdicts, 'drafty'),
         saying('ERR_INVALID_ARG_VALUE', 'draft'),
     );
+    // What would be written beyond the addon's memory.
+    const lengthy = new Proxy([], { get: (array, name) => (name === 'length' ? -1 : array[name]) });
+    for (const call of [
+        () => table.headers({ length: -1, forEach() {} }),
+        () => table.headers(lengthy),
+        () => table.headers(Array(65).fill(verdicts[0])),
+        () => policy.stage(64, 'k', 1),
+        () => policy.stage(1e8, 'k', 1),
+    ])
+        assert.throws(call, saying('ERR_INVALID_ARG_VALUE', ''));
     const { maxEntries, live, policies, removed, lost } = table.stats();
     assert.deepEqual([maxEntries, live, policies, removed, lost], [1000, 1, 1, 0, 0]);
     fs.unlinkSync(table.path);
