@@ -383,6 +383,7 @@ class Errors(Case):
         self.refused(ValueError, ["relative", "/run/APP/limits"], stint.open, "limits", 100)
         self.refused(FileNotFoundError, "give max_entries", stint.open, self.directory / "none")
         self.refused(FileNotFoundError, "no table can be made there", stint.open, "/nonexistent/a", 100)
+        self.refused(FileNotFoundError, r"/nonexistent/\xff: no table", stint.open, b"/nonexistent/\xff", 100)
         self.refused(OSError, "no table", stint.open, self.write("text", "hello" * 999), 100)
         path = self.directory / "table"
         stint.open(path, 100, ["1/366d name=key"]).close()

@@ -8,22 +8,26 @@
 /* Raises what the library says of an error: ValueError for arguments, else the OSError of its kind,
  * such as FileNotFoundError. Returns false. */
 bool failed(int error, PyObject *path) {
-    const char *reason = stint_reason();
+    const char *text = stint_reason();
 
-    if (error == -EINVAL) {
-        PyErr_SetString(PyExc_ValueError, reason);
-        return false;
-    }
     if (error == -ENOMEM) {
         PyErr_NoMemory();
         return false;
     }
-    PyObject *raised = PyObject_CallFunction(
-        PyExc_OSError, path == NULL || path == Py_None ? "is" : "isO", -error, reason, path);
-    if (raised != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
-        Py_DECREF(raised);
+    /* It may quote a path, or a part of a text, that is no UTF-8. */
+    PyObject *reason = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+    if (reason == NULL)
+        return false;
+    if (error == -EINVAL) {
+        PyErr_SetObject(PyExc_ValueError, reason);
+    } else {
+        PyObject *raised = PyObject_CallFunction(
+            PyExc_OSError, path == NULL || path == Py_None ? "iO" : "iOO", -error, reason, path);
+        if (raised != NULL)
+            PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+        Py_XDECREF(raised);
     }
+    Py_DECREF(reason);
     return false;
 }
 
