@@ -195,7 +195,7 @@ PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs) {
         return PyErr_Format(PyExc_ValueError,
                             "prefix4 is 1 to 32 bits, not %u, and prefix6 1 to 128, not %u",
                             prefix4, prefix6);
-    const char *text = PyUnicode_AsUTF8AndSize(given, NULL);
+    const char *text = text_read(given, "an address");
     if (text == NULL)
         return NULL;
     /* A link-local address names its interface: fe80::1%eth0. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The module stint._stint: its types, and where it refuses to be imported. */
 #include <pthread.h>
+#include <string.h>
 
 #include "python.h"
 
@@ -15,6 +16,20 @@ static void child_begin(void) {
 
 uint64_t forks_of_process(void) {
     return forks;
+}
+
+/* Reads a str for the library, to which a text ends at its first NUL. NULL: an exception is set. */
+const char *text_read(PyObject *from, const char *what) {
+    Py_ssize_t length = 0;
+
+    if (!PyUnicode_Check(from))
+        return PyErr_Format(PyExc_TypeError, "%s is a str, not %R", what, from), NULL;
+    const char *text = PyUnicode_AsUTF8AndSize(from, &length);
+    if (text != NULL && strlen(text) != (size_t)length) {
+        PyErr_Format(PyExc_ValueError, "%s has a NUL, which ends a text in C: %R", what, from);
+        return NULL;
+    }
+    return text;
 }
 
 static PyMethodDef functions[] = {

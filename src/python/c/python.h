@@ -71,6 +71,8 @@ extern PyObject *full_table_warning, *not_shared_warning;
 /* module.c */
 uint64_t forks_of_process(void);
 
+const char *text_read(PyObject *from, const char *what);
+
 /* key.c */
 bool key_read(struct table *table, PyObject *from, stint_key *key);
 PyObject *key_before(struct table *table, PyObject *from);

@@ -151,7 +151,7 @@ static PyObject *text_of(PyObject *policies) {
 /* Applies policies, a text or several. Returns a dict of what has changed. */
 static PyObject *apply(struct table *table, PyObject *policies, uint32_t flags) {
     PyObject *joined = text_of(policies);
-    const char *text = joined != NULL ? PyUnicode_AsUTF8AndSize(joined, NULL) : NULL;
+    const char *text = joined != NULL ? text_read(joined, "the text of policies") : NULL;
     struct changes changes = {text != NULL ? PyDict_New() : NULL, true};
     struct stint_limiter *limiter = changes.told != NULL ? table_use(table) : NULL;
     int error;
@@ -186,7 +186,7 @@ static PyObject *table_apply(struct table *table, PyObject *args, PyObject *kwar
 /* table.add(policy) */
 static PyObject *table_add(struct table *table, PyObject *text) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    const char *given = PyUnicode_AsUTF8AndSize(text, NULL);
+    const char *given = text_read(text, "a policy");
     PyObject *made = NULL;
     uint32_t id = 0;
     int error;
@@ -220,7 +220,7 @@ static PyObject *table_add(struct table *table, PyObject *text) {
 
 /* Removes a policy of this name. */
 static PyObject *table_remove(struct table *table, PyObject *name) {
-    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const char *text = text_read(name, "a policy's name");
     uint32_t id = 0;
     int error;
     struct stint_limiter *limiter = text != NULL ? table_use(table) : NULL;
@@ -248,7 +248,7 @@ static PyObject *table_item(struct table *table, PyObject *name) {
 
     if (!PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "a policy is found by its name, a str, not %R", name);
-    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const char *text = text_read(name, "a policy's name");
     if (text == NULL || !table_deciding(table))
         return NULL;
     if (stint_policy_find(table->limiter, text, &id) == 0)
@@ -258,7 +258,7 @@ static PyObject *table_item(struct table *table, PyObject *name) {
 }
 
 static int table_contains(struct table *table, PyObject *name) {
-    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : "";
+    const char *text = PyUnicode_Check(name) ? text_read(name, "a policy's name") : "";
 
     if (text == NULL || !table_deciding(table))
         return -1;
