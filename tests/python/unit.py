@@ -373,6 +373,11 @@ class Errors(Case):
                 ("'100/minute name=api'", TypeError, lambda: table.apply([1])),
                 ("is an int", TypeError, lambda: stint.open(None, "5")),
                 ("at least 1", ValueError, lambda: stint.open(None, 0)),
+                ("labels is 0 to", ValueError, lambda: stint.open(None, 1, labels=2**32)),
+                ("max_policies is 0 to", ValueError, lambda: stint.open(None, 1, max_policies=2**32 + 1)),
+                ("mode is 0 to", ValueError, lambda: stint.open(None, 1, mode=-1)),
+                ("1 to 128, not 4294967360", ValueError, lambda: table.address("::1", prefix6=2**32 + 64)),
+                ("1 to 32 bits, not -1", ValueError, lambda: table.address("::1", prefix4=-1)),
                 ("needs max_entries", ValueError, lambda: stint.open(None)),
                 ("'replace'", ValueError, lambda: stint.open(None, 1, on_full="drop")),
                 ("policies", TypeError, lambda: stint.open(None, 10, policies=5))):

@@ -182,18 +182,18 @@ PyObject *key_before(struct table *table, PyObject *from) {
 PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"address", "prefix4", "prefix6", NULL};
     PyObject *given;
-    unsigned prefix4 = 32, prefix6 = 64;
+    Py_ssize_t prefix4 = 32, prefix6 = 64;
     struct sockaddr_in four = {.sin_family = AF_INET};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
     const struct sockaddr *address = (struct sockaddr *)&four;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|II:address", names, &given, &prefix4,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|nn:address", names, &given, &prefix4,
                                      &prefix6) ||
         !table_deciding(table))
         return NULL;
     if (prefix4 < 1 || prefix4 > 32 || prefix6 < 1 || prefix6 > 128)
         return PyErr_Format(PyExc_ValueError,
-                            "prefix4 is 1 to 32 bits, not %u, and prefix6 1 to 128, not %u",
+                            "prefix4 is 1 to 32 bits, not %zd, and prefix6 1 to 128, not %zd",
                             prefix4, prefix6);
     const char *text = text_read(given, "an address");
     if (text == NULL)

@@ -350,6 +350,15 @@ static bool size_read(PyObject *from, const char *what, uint64_t *size) {
     return true;
 }
 
+/* Sets a number of 32 bits. */
+static bool option_set(Py_ssize_t from, const char *what, uint32_t *option) {
+    *option = (uint32_t)from;
+    if (from >= 0 && (uint64_t)from <= UINT32_MAX)
+        return true;
+    PyErr_Format(PyExc_ValueError, "%s is 0 to 2**32 - 1, not %zd", what, from);
+    return false;
+}
+
 /* stint.open(path, max_entries=None, policies=None, *, on_full="replace", max_policies=0, labels=0,
  * mode=0) */
 PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs) {
@@ -359,11 +368,14 @@ PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *given, *entries = NULL, *policies = NULL, *bytes = NULL, *path = NULL;
     struct table *table = NULL;
     const char *on_full = "replace";
+    Py_ssize_t max_policies = 0, labels = 0, mode = 0;
 
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$sIII:open", names, &given, &entries,
-                                     &policies, &on_full, &options.max_policies, &options.labels,
-                                     &options.mode) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$snnn:open", names, &given, &entries,
+                                     &policies, &on_full, &max_policies, &labels, &mode) ||
+        !option_set(max_policies, "max_policies", &options.max_policies) ||
+        !option_set(labels, "labels", &options.labels) ||
+        !option_set(mode, "mode", &options.mode) ||
         !size_read(entries, "max_entries", &options.max_entries) ||
         !on_full_read(on_full, &options.on_full))
         return NULL;
