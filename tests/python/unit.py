@@ -283,6 +283,17 @@ class Keys(Case):
         self.assertFalse(self.same(table, table.address("2001:db8::1", prefix6=128),
                                    table.address("2001:db8::2", prefix6=128)))
 
+    def test_made_of_one_another(self):
+        """However often: what is made of them, names them and forgets them needs no more stack."""
+        self.assertEqual(python("""if True:
+            import stint
+            table = stint.open(None, 100, ["1/366d name=key"], labels=50)
+            same, longer = table.key("a"), table.key("a")
+            for _ in range(300_000):
+                same, longer = table.key(same), table.key((longer, "b"))
+            print([table["key"].allow(key) for key in (same, "a", longer, longer)])
+            """), "[True, False, True, False]\n")
+
     def test_those_of_c(self):
         """The command of the library finds each."""
         if shutil.which("stint") is None:

@@ -125,8 +125,13 @@ bool key_read(struct table *table, PyObject *from, stint_key *key) {
 
 /* How operators read a key: a str. Of a tuple its parts, as they stand after `stint key FILE`. */
 static PyObject *label_of(PyObject *from) {
-    if (Py_IS_TYPE(from, key_type))
-        return label_of(((struct key *)from)->from);
+    if (Py_IS_TYPE(from, key_type)) { /* of a tuple, which may begin with another of them */
+        if (Py_EnterRecursiveCall(" in the label of a key") != 0)
+            return NULL;
+        PyObject *label = label_of(((struct key *)from)->from);
+        Py_LeaveRecursiveCall();
+        return label;
+    }
     if (PyBytes_Check(from))
         return PyUnicode_FromEncodedObject(from, "utf-8", "backslashreplace");
     if (!PyTuple_Check(from))
@@ -175,7 +180,9 @@ static PyObject *key_made(struct table *table, PyObject *from, stint_key key) {
 PyObject *key_before(struct table *table, PyObject *from) {
     stint_key key;
 
-    return table_deciding(table) && key_read(table, from, &key) ? key_made(table, from, key) : NULL;
+    if (!table_deciding(table) || !key_read(table, from, &key))
+        return NULL;
+    return Py_IS_TYPE(from, key_type) ? Py_NewRef(from) : key_made(table, from, key);
 }
 
 /* table.address(text, prefix4=32, prefix6=64) */
