@@ -365,6 +365,7 @@ class Errors(Case):
                 ("0 to 2**32 - 1", ValueError, lambda: key.take("a", 2**32)),
                 ("cost is an int", TypeError, lambda: key.take("a", 1.0)),
                 ("cost is an int", TypeError, lambda: key.take("a", True)),
+                ("limit is at least 1", ValueError, lambda: key.allow("a", limit=0)),
                 ("no argument 'costs'", TypeError, lambda: key.take("a", costs=1)),
                 ("no argument 'partial'", TypeError, lambda: key.charge("a", partial=True)),
                 ("in flight", ValueError, lambda: table["busy"].charge("a")),

@@ -80,6 +80,15 @@ bool number_read(PyObject *from, const char *what, uint32_t *number) {
     return true;
 }
 
+/* To the library 0 is no limit of the request's own: who may do nothing would have the policy's. */
+static bool limit_check(uint32_t limit) {
+    if (limit != 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "limit is at least 1 token, not 0: refuse without asking, or "
+                                      "leave it out for the policy's own limit");
+    return false;
+}
+
 /* Reads one argument that was given by its name; an exception says what it may be.
  *   options  whether a take's are allowed */
 static bool option_read(PyObject *name, PyObject *value, bool options, struct ask *ask) {
@@ -94,7 +103,7 @@ static bool option_read(PyObject *name, PyObject *value, bool options, struct as
     if (PyUnicode_CompareWithASCIIString(name, "cost") == 0)
         return number_read(value, "cost", &ask->cost);
     if (options && PyUnicode_CompareWithASCIIString(name, "limit") == 0)
-        return number_read(value, "limit", &ask->limit);
+        return number_read(value, "limit", &ask->limit) && limit_check(ask->limit);
     for (size_t i = 0; options && i < sizeof(flags) / sizeof(flags[0]); i++)
         if (PyUnicode_CompareWithASCIIString(name, flags[i].name) == 0) {
             const int true_or_false = PyObject_IsTrue(value);
