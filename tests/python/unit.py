@@ -437,6 +437,18 @@ class Errors(Case):
             self.assertEqual((last.allowed, last.replaced, last.untracked),
                              (allowed, on_full == "replace", on_full != "replace"))
 
+    def test_full_is_an_error(self):
+        """Then what was asked for was not taken."""
+        busy = self.open("2/60s in-flight name=busy", max_entries=8)["busy"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for n in range(100):
+                try:
+                    self.assertEqual(busy.take(n).used, 1)
+                except stint.FullTableWarning:
+                    break
+        self.assertEqual((n < 99, busy.peek(n).used), (True, 0))
+
 
 class Limited(Case):
     def test_functions(self):

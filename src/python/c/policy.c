@@ -182,7 +182,11 @@ static bool decide(struct policy *policy, const struct ask *ask, struct stint_ve
         ask_wrong(policy, ask);
         return false;
     }
-    return table_told(policy->table, verdict->flags);
+    if (table_told(policy->table, verdict->flags))
+        return true;
+    if (!policy->table->closed) /* by whoever shows warnings */
+        (void)stint_refund(policy->table->limiter, ask->key, verdict, verdict->granted);
+    return false;
 }
 
 static PyObject *policy_allow(struct policy *policy, PyObject *const *args, Py_ssize_t n,
