@@ -476,12 +476,20 @@ class Limited(Case):
             held.append(busy.peek("everyone").used)
             await asyncio.sleep(0)
 
-        async def two():
-            return await asyncio.gather(later(), later(), return_exceptions=True)
+        @stint.limited(busy, key="everyone")
+        def wrapped():
+            return later.__wrapped__()
 
-        held = []
-        self.assertEqual([type(result) for result in asyncio.run(two())], [type(None), stint.Refused])
-        self.assertEqual((held, busy.peek("everyone").used), ([1], 0))
+        async def two(function):
+            async def call():
+                await function()
+
+            return await asyncio.gather(call(), call(), return_exceptions=True)
+
+        for function in later, wrapped:
+            held = []
+            self.assertEqual([type(result) for result in asyncio.run(two(function))], [type(None), stint.Refused])
+            self.assertEqual((held, busy.peek("everyone").used), ([1], 0))
         self.refused(TypeError, "limited takes policies", stint.limited, "api", key="a")
         self.refused(TypeError, "limited takes policies", stint.limited, key="a")
         self.refused(ValueError, "of one table", stint.limited, api, self.open("1/s name=x")["x"], key="a")

@@ -2,9 +2,10 @@
 """Limits of functions."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ._stint import Group, Policy, Table
@@ -64,12 +65,20 @@ def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[
 
         @functools.wraps(function)
         def now(*args: Any, **kwargs: Any) -> Any:
-            with ask(args, kwargs):
-                return function(*args, **kwargs)
+            with contextlib.ExitStack() as held:
+                held.enter_context(ask(args, kwargs))
+                answer = function(*args, **kwargs)
+                return until_done(answer, held.pop_all()) if inspect.iscoroutine(answer) else answer
 
         return cast(Function, later if inspect.iscoroutinefunction(function) else now)
 
     return decorate
+
+
+async def until_done(work: Awaitable[Any], held: contextlib.ExitStack) -> Any:
+    """The work of a function that is no `async def`, and returns a coroutine."""
+    with held:
+        return await work
 
 
 def check(policies: tuple[Policy, ...], what: str) -> Table:
