@@ -530,6 +530,7 @@ class Middleware(Case):
         status, fields, body = self.wsgi(app)
         self.assertEqual((status, body), ("429", b"Too Many Requests\n"))
         self.assertIn("Retry-After", fields)
+        self.assertEqual(self.wsgi(app, REQUEST_METHOD="HEAD")[::2], (status, b""))
         self.assertEqual(self.wsgi(app, REMOTE_ADDR="192.0.2.8")[0], "200")
         self.refused(ValueError, ["unix socket", "key="], self.wsgi, app, REMOTE_ADDR="")
         plain = stint.web.WSGI(hello, table["api"], key=lambda environ: environ.get("USER"), headers=None)

@@ -72,7 +72,8 @@ class WSGI(Middleware):
         fields = self.fields(group)
         if not group:
             start_response("429 Too Many Requests", FIELDS + fields)
-            return [BODY]
+            # A server may send what it is given, and HEAD's answer ends with its fields: the next begins there.
+            return [] if environ.get("REQUEST_METHOD") == "HEAD" else [BODY]
 
         def start(status: str, headers: list[tuple[str, str]], *raised: Any) -> Any:
             return start_response(status, [*headers, *fields], *raised)
