@@ -490,6 +490,16 @@ class Limited(Case):
             held = []
             self.assertEqual([type(result) for result in asyncio.run(two(function))], [type(None), stint.Refused])
             self.assertEqual((held, busy.peek("everyone").used), ([1], 0))
+
+        async def never():
+            work = later.__wrapped__()
+            work.close()  # so that nobody is warned that it was not awaited
+            task = asyncio.ensure_future(stint.limited(busy, key="everyone")(lambda: work)())
+            task.cancel()
+            await asyncio.wait([task])
+
+        asyncio.run(never())
+        self.assertEqual(busy.peek("everyone").used, 0)
         self.refused(TypeError, "limited takes policies", stint.limited, "api", key="a")
         self.refused(TypeError, "limited takes policies", stint.limited, key="a")
         self.refused(ValueError, "of one table", stint.limited, api, self.open("1/s name=x")["x"], key="a")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ._stint import Group, Policy, Table
@@ -68,17 +69,25 @@ def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[
             with contextlib.ExitStack() as held:
                 held.enter_context(ask(args, kwargs))
                 answer = function(*args, **kwargs)
-                return until_done(answer, held.pop_all()) if inspect.iscoroutine(answer) else answer
+                return until_done(answer, held) if inspect.iscoroutine(answer) else answer
 
         return cast(Function, later if inspect.iscoroutinefunction(function) else now)
 
     return decorate
 
 
-async def until_done(work: Awaitable[Any], held: contextlib.ExitStack) -> Any:
-    """The work of a function that is no `async def`, and returns a coroutine."""
-    with held:
-        return await work
+def until_done(work: Coroutine[Any, Any, Any], held: contextlib.ExitStack) -> Coroutine[Any, Any, Any]:
+    """The work of a function that is no `async def`, and returns a coroutine. What is held is given
+    back when it is done, or is dropped before it began, as a task that is cancelled at once is."""
+    kept = held.pop_all()
+
+    async def run() -> Any:
+        with kept:
+            return await work
+
+    running = run()
+    weakref.finalize(running, kept.close)
+    return running
 
 
 def check(policies: tuple[Policy, ...], what: str) -> Table:
