@@ -71,14 +71,16 @@ function end(group) {
 // they hear nothing when it is closed.
 const waiting = new WeakMap();
 
-// Calls `over` when the client has its answer, or has gone. It may be called twice.
+// Calls `over` when the client has its answer, or has gone. It may be called twice. A request that
+// came by no socket (a server's own, or a test's) has none.
 function whenOver({ socket }, response, over) {
-    if (response.closed || response.destroyed || (response.socket === null && socket.destroyed)) {
+    const waits = response.socket === null && socket !== undefined;
+    if (response.closed || response.destroyed || (waits && socket.destroyed)) {
         over(); // the client has gone: there is no other event
         return;
     }
     response.once('close', over);
-    if (response.socket !== null) return;
+    if (!waits) return;
     let all = waiting.get(socket);
     if (all === undefined) {
         all = new Set();
