@@ -35,12 +35,13 @@ static bool pass(struct walk *walk, char byte) {
 
 /* Behind its first quote. */
 static bool pass_string(struct walk *walk, struct json_part *value) {
-    const char *from = walk->at;
+    const char *from = walk->at, *quote = NULL;
 
     value->escaped = false;
     for (;;) {
-        const size_t left = (size_t)(walk->end - walk->at);
-        const char *quote = left == 0 ? NULL : memchr(walk->at, '"', left);
+        if (quote == NULL || quote < walk->at) /* it was escaped, or is the first */
+            quote = walk->at == walk->end ? NULL
+                                          : memchr(walk->at, '"', (size_t)(walk->end - walk->at));
         if (quote == NULL)
             return false;
         const char *escape = memchr(walk->at, '\\', (size_t)(quote - walk->at));

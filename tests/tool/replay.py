@@ -660,6 +660,11 @@ class Formats(Replay):
             self.assertIn(f"it is compressed by {name}; pipe it in, FILE being -: {command} FILE | stint ...", err)
         self.assertEqual(replay("--limit=1/s", "--time=none", self.write("BZh.example.org\n"))[0], 0)
 
+    def test_many_escapes_take_no_time(self):
+        """A reader that looks for the end of the text at each of them anew takes ten minutes for this line."""
+        line = '{"ts":1772438400,"client":"a","agent":"' + r"\\" * (1 << 22) + '"}\n'
+        self.assertEqual(self.report("--limit=1/s", self.write(line))["log"]["first_key"], "a")
+
     def test_json_without_what_is_needed(self):
         for line, message in (('{"a":1}', "no field is known to have the time. Known are ts, StartUTC"),
                               ('{"ts":1772438400}', "no field is known to have the client. Name it: --key FIELD")):
