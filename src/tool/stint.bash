@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Completion of stint for bash. The command itself says what may stand where.
 _stint() {
-    local IFS=$'\n' word words
+    local - IFS=$'\n' word words
+    set -f # a name may be "*"
 
     COMPREPLY=()
     if words=$("$1" complete $((COMP_CWORD - 1)) "${COMP_WORDS[@]:1}" 2>/dev/null); then

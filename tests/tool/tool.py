@@ -1746,6 +1746,8 @@ class Documents(Tool):
         self.assertEqual(self.completed("make", "--policies", ""), ["FILES"])
         self.good("take", "--add", self.table, '9/s name="two words"', "k")
         self.assertEqual(self.complete("bash", "take", self.table, "two"), ["two\\ words"])
+        self.good("take", "--add", self.table, '9/s name="*"', "k")
+        self.assertEqual(self.complete("bash", "take", self.table, "*"), ["\\*"])  # and no files
         code, _, err = stint("complete", "x")
         self.assertEqual((code, err.splitlines()[0]), (2, "stint complete: it is for the completions of shells"))
 
