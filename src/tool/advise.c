@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 
@@ -322,6 +323,19 @@ struct call {
     const char *page; /* NULL: none */
 };
 
+/* Whether the page may take the place of what is there: of a page, or nothing. In "--html LOG LOG"
+ * the name of the page was forgotten. */
+static bool may_replace(const char *path) {
+    char begin[sizeof(ADVISE_PAGE_BEGIN) - 1];
+    struct stat about;
+    FILE *there = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "re") : NULL;
+    size_t got = there == NULL ? 0 : fread(begin, 1, sizeof(begin), there);
+
+    if (there != NULL)
+        fclose(there);
+    return got == 0 || (got == sizeof(begin) && memcmp(begin, ADVISE_PAGE_BEGIN, got) == 0);
+}
+
 /* Returns EXIT_GOOD, EXIT_USAGE, or -1 if there is nothing more to do. */
 static int parse_options(struct call *call, int argc, char **argv) {
     static const char *const formats[] = {"table", "json"};
@@ -362,6 +376,10 @@ static int parse_options(struct call *call, int argc, char **argv) {
     }
     if (call->log.time == LOG_TIMELESS)
         return usage_error(command, "--time none: without times there is no limit to advise");
+    if (call->page != NULL && !may_replace(call->page))
+        return usage_error(command,
+                           "--html '%s': it is there, and is no page: give the page another name",
+                           call->page);
     return log_operands(&call->log, argc, argv);
 }
 

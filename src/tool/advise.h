@@ -82,6 +82,9 @@ extern const struct advise_share {
 #define ADVISE_FEW                                                                                 \
     "With fewer than 1,000 clients that is nobody, robots included. See whom a lower limit hits."
 
+/* By which a page is known as one. */
+#define ADVISE_PAGE_BEGIN "<!DOCTYPE html>"
+
 /* Prints the report. Returns whether all was written. */
 typedef bool advise_print(FILE *out, const struct advice *advice);
 advise_print advise_print_table, advise_print_json, advise_print_page;

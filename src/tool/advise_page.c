@@ -10,8 +10,8 @@
 
 #include "common.h"
 
-static const char head[] =
-    "<!DOCTYPE html>\n"
+static const char head[] = ADVISE_PAGE_BEGIN
+    "\n"
     "<html lang=\"en\">\n"
     "<head>\n"
     "<meta charset=\"utf-8\">\n"

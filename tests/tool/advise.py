@@ -356,6 +356,18 @@ class Failures(Case):
             self.assertEqual(code, 1)
             self.assertEqual(err, f"stint advise: {path} cannot be written: {why}\n")
 
+    def test_a_log_is_no_page(self):
+        """Whoever forgets the name of the page keeps the log."""
+        log, other = self.write("a.log", combined("a", START)), self.write("b.log", combined("b", START))
+        for content in Path(log).read_bytes(), Path(REAL_LOG).read_bytes(), b"<!DOCTYPE":
+            Path(log).write_bytes(content)
+            self.fails(2, f"--html '{log}': it is there, and is no page: give the page another name", "--html", log, other)
+            self.assertEqual(Path(log).read_bytes(), content)
+        for content in b"", b"<!DOCTYPE html>\nolder":
+            Path(log).write_bytes(content)
+            self.assertEqual(stint("advise", "--html", log, other)[::2], (0, ""))
+            self.assertTrue(Path(log).read_bytes().endswith(b"</html>\n"))
+
 
 # ---- The page -------------------------------------------------------------------------------------------
 
