@@ -2,7 +2,6 @@
 #include "plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common.h"
 
@@ -10,12 +9,11 @@
 #define ALLOWANCE_NS UINT64_C(60000000000)
 
 static struct planned *planned_at(const struct plan *plan, const char *name) {
-    for (uint32_t id = 0; id < plan->policies.count; id++) {
-        const struct stint_policy *policy = policies_at(&plan->policies, id);
-        if (policy != NULL && strcmp(policy->name, name) == 0)
-            return &plan->of[id];
-    }
-    return NULL;
+    uint32_t id;
+
+    if (stint_policy_find(plan->limiter, name, &id) != 0)
+        return NULL;
+    return policies_at(&plan->policies, id) == NULL ? NULL : &plan->of[id];
 }
 
 const struct planned *plan_of(const struct plan *plan, const char *name) {
@@ -60,6 +58,7 @@ static bool count_entry(void *context, const struct stint_entry *entry) {
 }
 
 int plan_make(struct plan *plan, struct stint_limiter *limiter, const char *text, uint32_t flags) {
+    plan->limiter = limiter;
     policies_read(&plan->policies, limiter);
     plan->of = must_have(calloc(plan->policies.count + 1, sizeof(*plan->of)));
     plan->now = stint_now(limiter);

@@ -21,6 +21,7 @@ struct planned {
 };
 
 struct plan {
+    const struct stint_limiter *limiter;
     struct policies policies; /* as they are now */
     struct planned *of;
     uint64_t now;

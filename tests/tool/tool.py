@@ -1568,6 +1568,17 @@ class Changing(Tool):
                       self.good("apply", "--dry-run", table, "-", stdin="1/s name=third\n"))
         self.assertNotIn("not_named", self.json("apply", table, "-", stdin="1/s name=third\n"))
 
+    def test_what_a_change_of_all_policies_ends(self):
+        """As many as there can be; a command that looks for each among all takes minutes."""
+        names = [f"p{i}" for i in range(65000)]
+        self.make(options=("--max-policies=65000",))
+        self.good("apply", self.table, "-", stdin="".join(f"5/d name={name}\n" for name in names))
+        self.good("take", "-q", self.table, names[-1], "k")
+        dry = self.json("apply", "--dry-run", "--prune", self.table, "-",
+                        stdin="".join(f"6/d name={name}\n" for name in names[:-1]))
+        self.assertEqual([change["name"] for change in dry["changes"]], names)
+        self.assertEqual([change["ends_counts"] for change in dry["changes"]], [0] * 64999 + [1])
+
     def test_a_wrong_text_changes_nothing(self):
         self.make("9/d name=p")
         before = Path(self.table).read_bytes()
