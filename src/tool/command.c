@@ -364,7 +364,9 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         arguments->prune = true;
         return NULL;
     case OPTION_FOR:
-        return read_span(value, &arguments->span) ? NULL : "a time such as 90s, 10m, 1h, 7d";
+        return read_span(value, &arguments->span)
+                   ? NULL
+                   : "a time of up to 366d, such as 90s, 10m, 1h, 7d";
     case OPTION_UNTIL:
         return read_until(value, &arguments->until)
                    ? NULL

@@ -50,6 +50,7 @@ static const char *const in_words[][2] = {
     {"options.labels", "--labels"},
     {"options.max_entries", "--entries"},
     {"max_entries", "--entries"},
+    {"options.max_policies ids of policies are taken", "the table has no more ids of policies"},
     {"options.max_policies", "--max-policies"},
     {"max_policies", "--max-policies"},
     {"options.shards", "--shards"},

@@ -190,6 +190,7 @@ class Usage(Tool):
                 ("--labels '17M': not 0 to 16777216", "make", "--labels=17M", self.path("new")),
                 ("--labels '0': not 1 to 16777216", "resize", "--labels=0", self.table),
                 ("--for '1h\\x09overrides': not a time", "override", "--for=1h\toverrides", self.table, "p", "k", "1"),
+                ("--for '367d': not a time of up to 366d", "override", "--for=367d", self.table, "p", "k", "1"),
                 ("--for '1h=': not a time", "override", "--for=1h=", self.table, "p", "k", "1"),
                 *((f"--until '{text}': not a time", "override", f"--until={text}", self.table, "p", "k", "1")
                   for text in ("2026-11-31", "2027-02-29", "2026-13-01", "2026-00-10", "2026-12-00", "2026-1-1",
@@ -301,7 +302,8 @@ class Usage(Tool):
             self.assertIn("'n1', and 2 more)", stint(*command, self.table, "none", "k", "1")[2])
         # Of a policy that is right, what has no room is no wrong usage.
         self.good("resize", "--max-policies=11", self.table)
-        self.fails(1, "--max-policies", "charge", "--add", self.table, "1/h", "k")
+        self.fails(1, "the table has no more ids of policies. All are in use: stint resize gives the table more of them",
+                   "charge", "--add", self.table, "1/h", "k")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_output_that_cannot_be_written(self):
