@@ -51,6 +51,7 @@ static const char *const in_words[][2] = {
     {"options.max_entries", "--entries"},
     {"max_entries", "--entries"},
     {"options.max_policies ids of policies are taken", "the table has no more ids of policies"},
+    {"open a limiter with more of them", "make a table with a larger --max-policies"},
     {"options.max_policies", "--max-policies"},
     {"max_policies", "--max-policies"},
     {"options.shards", "--shards"},

@@ -366,7 +366,8 @@ static bool key_rate(const struct listing *listing, const struct looked *before,
     else if (then->entry.end != kept->entry.end)
         was = 0;
     was = was > 0 ? was : 0;
-    *tokens = kept->entry.used > was ? ((double)kept->entry.used - was) / seconds : 0;
+    const double used = (double)kept->entry.used;
+    *tokens = used > was ? (used - was) / seconds : 0;
     return true;
 }
 

@@ -1496,7 +1496,7 @@ class Changing(Tool):
                          stdin="1/s\n  5/hourr\n")
         self.assertEqual(err.splitlines()[1:], ["      5/hourr", "        ^"])
         self.assertFalse(os.path.exists(self.path("new")))
-        self.fails(1, "--max-policies", "make", "--entries=10", "--max-policies=2", "--policies", text,
+        self.fails(1, "with a larger --max-policies", "make", "--entries=10", "--max-policies=2", "--policies", text,
                    self.path("new"))
         self.assertFalse(os.path.exists(self.path("new")))
 
