@@ -1144,6 +1144,7 @@ class Looking(Tool):
         except OSError as error:
             self.skipTest(f"there is no terminal: {error}")
         if child == 0:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execv(STINT, [STINT, "watch", *arguments])
         self.addCleanup(os.close, terminal)
