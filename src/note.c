@@ -59,13 +59,15 @@ static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {
 enum fit { TAKEN, AHEAD_OF_NOW, OVER, OWN };
 
 static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t key, tick_t now) {
-    const tick_t end = place_end(here[1]),
-                 lasts = (tick_t)1 << (here[1] >> COMPANION_BITS & ((1 << LASTS_BITS) - 1));
+    const tick_t end = place_end(here[1]);
+    /* Without a sign: the table may be written over. */
+    const uint64_t lasts = UINT64_C(1) << (here[1] >> COMPANION_BITS & ((1 << LASTS_BITS) - 1));
+    const tick_t begin = (tick_t)((uint64_t)end - lasts);
 
-    return is_own(here, companion, key)          ? OWN
-           : end <= now                          ? OVER
-           : end - lasts > now + ALLOWANCE_TICKS ? AHEAD_OF_NOW
-                                                 : TAKEN;
+    return is_own(here, companion, key)    ? OWN
+           : end <= now                    ? OVER
+           : begin > now + ALLOWANCE_TICKS ? AHEAD_OF_NOW
+                                           : TAKEN;
 }
 
 /* The place for a key's note: the fittest. NOTES_IN_SET: all are taken. `seen` receives what it
