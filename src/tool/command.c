@@ -122,25 +122,10 @@ static void print_help(const struct command *command) {
 
 /* "24,64" or "24"; nothing: 0, the library's own. */
 static bool read_prefixes(const char *text, struct arguments *arguments) {
-    unsigned values[2] = {0, 0};
-    char *end;
-
     if (text == NULL)
         return true;
-    for (size_t i = 0; i < 2; i++) {
-        if (*text < '0' || *text > '9')
-            return false;
-        unsigned long value = strtoul(text, &end, 10);
-        if (value < 1 || value > (i == 0 ? 32 : 128))
-            return false;
-        values[i] = (unsigned)value;
-        if (*end != ',')
-            break;
-        text = end + 1;
-    }
-    arguments->prefix4 = values[0];
-    arguments->prefix6 = values[1];
-    return *end == '\0';
+    arguments->prefix4 = arguments->prefix6 = 0;
+    return parse_prefixes(text, &arguments->prefix4, &arguments->prefix6);
 }
 
 unsigned address_bytes(const char *text, unsigned char bytes[16]) {

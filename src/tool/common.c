@@ -143,6 +143,24 @@ int tool_option(const char *command, int argc, char **argv, const char *letters,
     return OPTION_WRONG;
 }
 
+bool parse_prefixes(const char *text, unsigned *prefix4, unsigned *prefix6) {
+    unsigned *const prefixes[2] = {prefix4, prefix6};
+    char *end;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        const unsigned long value = strtoul(text, &end, 10);
+        if (value < 1 || value > (i == 0 ? 32 : 128))
+            return false;
+        *prefixes[i] = (unsigned)value;
+        if (*end != ',')
+            break;
+        text = end + 1;
+    }
+    return *end == '\0';
+}
+
 size_t parse_word(const char *text, const char *const *words, size_t n) {
     size_t i = 0;
 

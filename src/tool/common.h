@@ -34,6 +34,10 @@ const char *reason(void);
  * EXIT_USAGE. */
 int notation_error(const char *command, const char *what, const char *text, const char *wrong);
 
+/* Reads how many bits of an address count: "24,64", or "24", which leaves the second. Returns false
+ * unless they are 1 to 32 (IPv4) and 1 to 128. */
+bool parse_prefixes(const char *text, unsigned *prefix4, unsigned *prefix6);
+
 /* Reads the value of an option that is one of the words: its index, or n if it is none. */
 size_t parse_word(const char *text, const char *const *words, size_t n);
 

@@ -48,28 +48,10 @@ static bool read_parts(struct log_options *options, const char *text) {
 }
 
 static bool read_prefixes(struct log_options *options, const char *text) {
-    uint64_t bits;
-    char first[8];
-    const char *comma = text == NULL ? NULL : strchr(text, ',');
-    size_t length = comma != NULL ? (size_t)(comma - text) : text == NULL ? 0 : strlen(text);
-
     options->address = true;
     options->prefix4 = 32;
     options->prefix6 = 64;
-    if (text == NULL)
-        return true;
-    if (length >= sizeof(first))
-        return false;
-    memcpy(first, text, length);
-    first[length] = '\0';
-    if (!parse_count(first, 1, 32, &bits))
-        return false;
-    options->prefix4 = (unsigned)bits;
-    if (comma == NULL)
-        return true;
-    bool good = parse_count(comma + 1, 1, 128, &bits);
-    options->prefix6 = (unsigned)bits;
-    return good;
+    return text == NULL || parse_prefixes(text, &options->prefix4, &options->prefix6);
 }
 
 int log_option(struct log_options *options, int option) {
