@@ -254,10 +254,11 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
         terms->before = before.ns;
     else
         terms->cost += before.tokens;
-    const uint64_t wait =
-        stint_decide_opened(&decision, request, &verdict) ? 0 : verdict.retry_after;
-    const uint64_t later = from == 0 ? 0 : stint_decision_wait_from(&decision, from);
-    return later > wait ? later : wait;
+    uint64_t wait = stint_decide_opened(&decision, request, &verdict) ? 0 : verdict.retry_after;
+    const uint64_t moved = decision.now - now; /* to the clock, which may have leapt meanwhile */
+    const uint64_t later = from <= moved ? 0 : stint_decision_wait_from(&decision, from - moved);
+    wait = later > wait ? later : wait;
+    return wait == 0 || wait == STINT_NEVER ? wait : wait + moved;
 }
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
@@ -280,14 +281,25 @@ static uint64_t wait_together(const struct group *group, size_t part, uint64_t f
     return wait != 0 || alone ? wait : 1; /* in a later window, where they were marked, all fit */
 }
 
+/* When a verdict was decided. A late caller's part is decided at the clock's time, which is
+ * later. */
+static uint64_t decided_at(const struct stint_verdict *verdict, uint64_t now) {
+    return verdict->window == 0 ? now : verdict->window - verdict->reset_after; /* 0: no slot */
+}
+
 /* The wait that an earlier part of the same count was told; 0: none. So a count is looked at twice
  * for each part, at most. */
-static uint64_t wait_told(const struct stint_request *requests, size_t part,
-                          const struct stint_verdict *verdicts) {
-    for (size_t i = 0; i < part; i++)
-        if (!verdicts[i].allowed && !is_void(&verdicts[i]) &&
-            same_count(&requests[i], &requests[part]))
-            return verdicts[i].retry_after;
+static uint64_t wait_told(const struct group *group, size_t part) {
+    for (size_t i = 0; i < part; i++) {
+        const struct stint_verdict *told = &group->verdicts[i];
+        if (told->allowed || is_void(told) ||
+            !same_count(&group->requests[i], &group->requests[part]))
+            continue;
+        const uint64_t fits = decided_at(told, group->now) + told->retry_after;
+        return told->retry_after == STINT_NEVER ? STINT_NEVER
+               : fits > group->now              ? fits - group->now
+                                                : 1;
+    }
     return 0;
 }
 
@@ -296,13 +308,14 @@ static uint64_t wait_told(const struct stint_request *requests, size_t part,
  * is until the whole fits: also the parts whose overrides end meanwhile. */
 static void all_wait(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                      uint64_t now, struct stint_verdict *verdicts) {
-    const struct group group = {limiter, requests, verdicts, n, now};
+    struct group group = {limiter, requests, verdicts, n, now};
     struct stint_verdict *longest = NULL;
 
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].allowed || is_void(&verdicts[i]))
             continue;
-        uint64_t wait = wait_told(requests, i, verdicts);
+        group.now = decided_at(&verdicts[i], now);
+        uint64_t wait = wait_told(&group, i);
         if (wait == 0)
             wait = wait_together(&group, i, 0);
         if (wait != 0)
@@ -310,6 +323,7 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
         if (longest == NULL || verdicts[i].retry_after > longest->retry_after)
             longest = &verdicts[i];
     }
+    group.now = longest == NULL ? now : decided_at(longest, now);
     for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
         if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
             continue;
@@ -423,8 +437,7 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
             verdict->retry_after = 0;
     }
     struct stint_verdict *verdict = &verdicts[refused];
-    const struct group group = {limiter, requests, verdicts, n,
-                                verdict->window - verdict->reset_after}; /* untracked: unknown */
+    const struct group group = {limiter, requests, verdicts, n, decided_at(verdict, 0)};
     const uint64_t wait = verdict->window == 0 ? 0 : wait_together(&group, refused, 0);
     if (wait != 0)
         verdict->retry_after = wait;
