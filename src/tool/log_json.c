@@ -35,26 +35,22 @@ static bool pass(struct walk *walk, char byte) {
 
 /* Behind its first quote. */
 static bool pass_string(struct walk *walk, struct json_part *value) {
-    const char *from = walk->at, *quote = NULL;
+    const char *const from = walk->at, *const end = walk->end, *at = from;
+    bool escaped = false;
 
-    value->escaped = false;
     for (;;) {
-        if (quote == NULL || quote < walk->at) /* it was escaped, or is the first */
-            quote = walk->at == walk->end ? NULL
-                                          : memchr(walk->at, '"', (size_t)(walk->end - walk->at));
-        if (quote == NULL)
-            return false;
-        const char *escape = memchr(walk->at, '\\', (size_t)(quote - walk->at));
-        if (escape == NULL) {
-            value->raw = (struct text){from, (size_t)(quote - from)};
-            walk->at = quote + 1;
-            return true;
-        }
-        value->escaped = true;
-        if (walk->end - escape < 2)
-            return false;
-        walk->at = escape + 2;
+        while (at < end && *at != '"' && *at != '\\')
+            at++;
+        if (at == end || *at == '"')
+            break;
+        escaped = true;
+        at += end - at < 2 ? 1 : 2;
     }
+    if (at == end)
+        return false;
+    walk->at = at + 1;
+    *value = (struct json_part){.raw = {from, (size_t)(at - from)}, .escaped = escaped};
+    return true;
 }
 
 static bool is_name(const struct walk *walk, const char *name) {
@@ -62,9 +58,9 @@ static bool is_name(const struct walk *walk, const char *name) {
         const struct text key = walk->path[i];
         if (i > 0 && *name++ != '.')
             return false;
-        if (strnlen(name, key.length) < key.length || memcmp(name, key.bytes, key.length) != 0)
-            return false;
-        name += key.length;
+        for (size_t j = 0; j < key.length; j++, name++)
+            if (*name == '\0' || *name != key.bytes[j])
+                return false;
     }
     return *name == '\0';
 }
@@ -109,7 +105,8 @@ static bool walk_array(struct walk *walk) {
 static bool walk_word(struct walk *walk) {
     const char *from = walk->at;
 
-    while (walk->at < walk->end && strchr(" \t\r\n,]}\"", *walk->at) == NULL)
+    while (walk->at<walk->end && * walk->at> ' ' && *walk->at != ',' && *walk->at != ']' &&
+           *walk->at != '}' && *walk->at != '"')
         walk->at++;
     struct json_part value = {.raw = {from, (size_t)(walk->at - from)}};
     if (value.raw.length == 0)
