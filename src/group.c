@@ -324,12 +324,14 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
             longest = &verdicts[i];
     }
     group.now = longest == NULL ? now : decided_at(longest, now);
+    size_t again = n; /* times that a longer wait is found: each time another override is over */
     for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
         if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
             continue;
         const uint64_t wait = wait_together(&group, i, longest->retry_after);
-        if (wait > longest->retry_after) { /* by then, others' overrides may be over, too */
+        if (wait > longest->retry_after && again != 0) { /* by then, others may be over, too */
             longest->retry_after = wait;
+            again--;
             i = SIZE_MAX;
         }
     }
