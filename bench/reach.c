@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "reach.h"
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 uint64_t table_reach(const struct stint_limiter *limiter) {
     uint64_t most = 0;

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "base/message.h"
+#include "sys/message.h"
 
 /* ---- 1  Policy ------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#include "base/sealed.h"
+#include "limiter/sealed.h"
 #include "override.h"
 #include "search.h"
 

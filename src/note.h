@@ -3,7 +3,7 @@
 #ifndef STINT_NOTE_H
 #define STINT_NOTE_H
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 /* An override has its note in one of the places of a set. The first two words of each stand
  * together, in four lines: a search reads no text. */

@@ -22,10 +22,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/message.h"
 #include "claim.h"
 #include "note.h"
 #include "search.h"
+#include "sys/message.h"
 
 /* What is to be written in a key's slot. */
 struct wish {

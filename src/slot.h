@@ -100,8 +100,8 @@
 #ifndef STINT_SLOT_H
 #define STINT_SLOT_H
 
-#include "base/counters.h"
-#include "base/testing.h"
+#include "limiter/counters.h"
+#include "sys/testing.h"
 
 #define USED_BITS     29
 #define USED_MASK     ((UINT64_C(1) << USED_BITS) - 1)

@@ -33,7 +33,7 @@ function run(options, input = '') {
 }
 
 function sources() {
-    return ['', 'base', 'policy', 'table', 'text'].flatMap((folder) => {
+    return ['', 'limiter', 'policy', 'sys', 'table', 'text'].flatMap((folder) => {
         const of = path.join(library, 'src', folder);
         return fs
             .readdirSync(of)

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/calendar.h"
-#include "base/judge.h"
-#include "base/text.h"
 #include "policy/check.h"
+#include "rule/calendar.h"
+#include "rule/judge.h"
+#include "sys/text.h"
 
 #define RANGE      " must be 1 to 2^28 (268,435,456)"
 #define PERCENTAGE "the percentage must be 1% to 100%"

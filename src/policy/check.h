@@ -8,7 +8,7 @@
 
 #include <stint.h>
 
-#include "base/message.h"
+#include "sys/message.h"
 
 /* The size that struct stint_policy began with. */
 #define POLICY_LEAST SIZE_THROUGH(struct stint_policy, calendar)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/counters.h"
+#include "limiter/counters.h"
 #include "policy/names.h"
 
 /* The process's lock guards all of it but `taken`, which the table's lock guards. A reader does not

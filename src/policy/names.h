@@ -3,7 +3,7 @@
 #ifndef STINT_NAMES_H
 #define STINT_NAMES_H
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 /* Makes an index, which free() takes back. NULL: there is no memory. */
 struct names *stint_names_make(uint32_t max_policies);

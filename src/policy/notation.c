@@ -5,12 +5,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/calendar.h"
-#include "base/judge.h"
-#include "base/message.h"
-#include "base/text.h"
 #include "policy/check.h"
 #include "policy/notation.h"
+#include "rule/calendar.h"
+#include "rule/judge.h"
+#include "sys/message.h"
+#include "sys/text.h"
 
 #define SECOND UINT64_C(1000000000)
 

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/counters.h"
-#include "base/message.h"
+#include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/names.h"
 #include "policy/notation.h"
 #include "policy/policy.h"
+#include "sys/message.h"
 
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){

@@ -3,7 +3,7 @@
 #ifndef STINT_POLICY_H
 #define STINT_POLICY_H
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 /* Takes the table's lock for set-up, which stint_limiter_unlock gives back. If its last holder
  * died, finishes or takes back what was left half done. Returns 0; -EBUSY if the lock was held for

@@ -43,7 +43,7 @@ def built_in():
             sys.exit(f"{name} is missing: install {package}")
     numbers = [int(number) for number in version().split(".")]
     return {
-        "sources": [str(path) for folder in ("", "base", "policy", "table", "text")
+        "sources": [str(path) for folder in ("", "limiter", "policy", "sys", "table", "text")
                     for path in sorted((LIBRARY / folder).glob("*.c"))],
         "include_dirs": [str(LIBRARY), str(LIBRARY / ".." / "include")],
         "define_macros": [("_GNU_SOURCE", None), ("BUILD_VERSION", "({}*1000000+{}*1000+{})".format(*numbers))],

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/counters.h"
-#include "base/message.h"
+#include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/names.h"
 #include "policy/notation.h"
 #include "policy/policy.h"
+#include "sys/message.h"
 #include "table/sweep.h"
 
 /* What becomes of one policy. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/message.h"
-#include "base/sealed.h"
+#include "limiter/sealed.h"
 #include "note.h"
 #include "search.h"
+#include "sys/message.h"
 #include "table/labels.h"
 
 /* A slot of a striped key. */

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/message.h"
-#include "base/sealed.h"
+#include "limiter/sealed.h"
+#include "sys/message.h"
 #include "table/labels.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))

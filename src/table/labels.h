@@ -3,7 +3,7 @@
 #ifndef STINT_LABELS_H
 #define STINT_LABELS_H
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 /* A label: whose it is, how often its key was refused, and its bytes. */
 struct label {

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/memory.h"
-#include "base/message.h"
 #include "note.h"
 #include "override.h"
 #include "policy/names.h"
 #include "policy/policy.h"
 #include "slot.h"
+#include "sys/memory.h"
+#include "sys/message.h"
 #include "table/labels.h"
 #include "table/open.h"
 #include "table/sweep.h"

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/message.h"
 #include "note.h"
 #include "override.h"
 #include "slot.h"
+#include "sys/message.h"
 #include "table/labels.h"
 #include "table/open.h"
 

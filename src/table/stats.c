@@ -2,8 +2,8 @@
  * Statistics: what the counters and the table say. */
 #include <errno.h>
 
-#include "base/message.h"
 #include "override.h"
+#include "sys/message.h"
 #include "table/labels.h"
 #include "table/stats.h"
 

@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "base/message.h"
-#include "base/text.h"
 #include "policy/policy.h"
+#include "sys/message.h"
+#include "sys/text.h"
 
 #define SECOND UINT64_C(1000000000) /* ns */
 

@@ -6,11 +6,11 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/counters.h"
-#include "base/message.h"
-#include "base/text.h"
+#include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/policy.h"
+#include "sys/message.h"
+#include "sys/text.h"
 #include "table/stats.h"
 
 /* What a family tells, and of what. */

@@ -6,7 +6,7 @@
  * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
  * the middle of a decision: soak.c. Every limit and cost on one key: semantics.c. 65,535
  * policies: api.c.) */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 

@@ -3,9 +3,9 @@
  *
  * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
  * the id of a policy that was. */
-#include "base/limiter.h"
 #include "children.h"
 #include "directory.h"
+#include "limiter/limiter.h"
 #include "policy/policy.h"
 #include "slot.h"
 

@@ -4,7 +4,7 @@
  * Attacks by who can write a table's file, before it is opened or while it is used, or its
  * directory; and by who chooses keys and does not know the secret. All that is tried, here and
  * elsewhere, is listed in tests/README.md (Attacks). */
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 #include "directory.h"
 
@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/testing.h"
 #include "random.h"
 #include "slot.h"
+#include "sys/testing.h"
 
 __attribute__((constructor)) static void begin(void) {
     NOTHING_HOLDS();

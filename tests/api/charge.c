@@ -4,8 +4,8 @@
  * Charges and the look before a charge, where the twin does not come: of who is late, on full
  * tables, striped; and groups beside wholes. (What they do to a count, case by case: scripts of
  * features.c.) */
-#include "base/limiter.h"
 #include "kinds.h"
+#include "limiter/limiter.h"
 #include "random.h"
 #include "told.h"
 

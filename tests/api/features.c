@@ -3,8 +3,8 @@
  *
  * What roll-over, reservations, smooth windows, windows per key, jitter, the near limit, stripes
  * and all-or-nothing decisions mean, case by case. */
-#include "base/limiter.h"
 #include "kinds.h"
+#include "limiter/limiter.h"
 #include "random.h"
 #include "script.h"
 #include "told.h"

@@ -6,7 +6,7 @@
 #include "fixture.h"
 #include "told.h"
 
-#include "base/limiter.h" /* for header.latest_begin, and mix */
+#include "limiter/limiter.h" /* for header.latest_begin, and mix */
 
 static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uint64_t key,
                                  uint32_t cost) {

@@ -11,7 +11,7 @@
 
 #include "fixture.h"
 
-#include "base/counters.h"
+#include "limiter/counters.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Loads of whole lines (line_scan.h): they find what the definition finds. */
-#include "base/line_scan.h"
+#include "sys/line_scan.h"
 #include "random.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
  *
  * The metrics as text in a buffer, and the counts behind them. That Prometheus can read the text is
  * metrics.py's part. */
-#include "base/counters.h" /* first: cmocka has a macro of a function's name */
+#include "limiter/counters.h" /* first: cmocka has a macro of a function's name */
 
 #include "fixture.h"
 

@@ -3,7 +3,7 @@
  *
  * For metrics.py: prints the metrics of a limiter whose counts are known, or with "stats" what
  * stint_stats says of its table, a name and a number a line. */
-#include "base/counters.h" /* before cmocka, which defines fail() as well */
+#include "limiter/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 

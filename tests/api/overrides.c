@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The stint authors
  *
  * Keys with limits of their own for a while, and keys that are banned, case by case. */
-#include "base/limiter.h"
-#include "base/testing.h"
 #include "directory.h"
+#include "limiter/limiter.h"
 #include "script.h"
+#include "sys/testing.h"
 #include "told.h"
 
 #define OVERRIDES STINT_OVERRIDES

@@ -2,8 +2,8 @@
  * Windows that are not all alike: weeks, months and years of the calendar, and windows that begin
  * with a key's first request; and what goes together with what. (The calendar's arithmetic is
  * compared with the C library's.) */
-#include "base/limiter.h"
 #include "fixture.h"
+#include "limiter/limiter.h"
 #include "model.h"
 #include "random.h"
 #include "script.h"

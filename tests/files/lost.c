@@ -4,7 +4,7 @@
  * A table whose file is cut off while processes use it: before each step of each call, beside
  * threads that decide, under readers, and before forks. Nobody dies of it who has a handler, no
  * call is without end, and what comes after is told as doc/promises.md says (SHARED TABLES). */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 #include "kinds.h"
@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/testing.h"
 #include "children.h"
 #include "directory.h"
+#include "sys/testing.h"
 
 /* In memory: some file systems bring a file that is cut to nothing and written again to their disk
  * at once. */

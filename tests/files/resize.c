@@ -6,11 +6,11 @@
  * tables: fuzz_resize.c.) */
 #include "table/labels.h" /* before cmocka, which defines fail() as well */
 
-#include "base/counters.h"
 #include "children.h"
 #include "directory.h"
 #include "kinds.h"
 #include "layout_4.h"
+#include "limiter/counters.h"
 #include "random.h"
 
 #include <fcntl.h>

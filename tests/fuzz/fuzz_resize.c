@@ -6,8 +6,8 @@
  * safe. */
 #include "fuzz.h"
 
-#include "base/limiter.h"
 #include "directory.h"
+#include "limiter/limiter.h"
 
 enum { MAX_POLICIES = 6, KEYS = 24, PATCHES = 12, CALLS = 60 };
 

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/limiter.h"
 #include "fixture.h"
+#include "limiter/limiter.h"
 
 enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 

@@ -17,7 +17,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 needs_gnuplot = unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
 
 
-LIBRARY = "src", "src/base", "src/policy", "src/table", "src/text"
+LIBRARY = tuple(f"src/{folder}".rstrip("/") for folder in
+                ("", "limiter", "policy", "rule", "sys", "table", "text"))
 
 
 def library(source, of="*.[ch]"):

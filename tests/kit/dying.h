@@ -5,8 +5,8 @@
 
 #include <signal.h>
 
-#include "base/testing.h"
 #include "children.h"
+#include "sys/testing.h"
 
 static uint64_t steps_left;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The instants at which a test may stop a thread, and the guards that it may take away. How the
- * library uses them: src/base/testing.h, which alone includes this file. */
+ * library uses them: src/sys/testing.h, which alone includes this file. */
 #ifndef STINT_GUARDS_H
 #define STINT_GUARDS_H
 

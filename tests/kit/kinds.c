@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "kinds.h"
 
-#include "base/limiter.h" /* for the bytes of the table */
+#include "limiter/limiter.h" /* for the bytes of the table */
 #include "model.h"
 
 const char *const kind_names[KINDS] = {

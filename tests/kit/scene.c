@@ -20,7 +20,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/counters.h" /* for the number of the thread */
+#include "limiter/counters.h" /* for the number of the thread */
 #include "policy_id.h"
 #include "slot.h"
 

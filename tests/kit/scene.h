@@ -57,8 +57,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/testing.h"
 #include "stint.h"
+#include "sys/testing.h"
 
 struct scene {
     const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A scheduler for tests: threads that run one at a time, on stacks of their own in one thread of
- * the system, and change at their atomic operations (STEP in base/testing.h) as a seed decides. */
+ * the system, and change at their atomic operations (STEP in sys/testing.h) as a seed decides. */
 #ifndef STINT_TESTS_SCHEDULE_H
 #define STINT_TESTS_SCHEDULE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "script.h"
 

@@ -7,9 +7,9 @@
 #include <sched.h>
 #include <time.h>
 
-#include "base/testing.h"
 #include "fixture.h"
 #include "random.h"
+#include "sys/testing.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
 #define TICK  STINT_TICK_NS

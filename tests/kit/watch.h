@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 enum { WATCHED_LINES = 4, WATCHED_SHARDS = 4 };
 

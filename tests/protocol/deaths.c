@@ -5,7 +5,7 @@
  * makes a table dies or stops before each of its steps. Whoever comes after it is held up by
  * nothing, and is granted what is left and never more (promises A, B, E). (Deaths in decisions:
  * scenes.c. In other set-up: set_up.c.) */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 

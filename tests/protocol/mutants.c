@@ -27,9 +27,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/testing.h"
 #include "history.h"
 #include "stories.h"
+#include "sys/testing.h"
 
 enum {
     HISTORIES_MOST = 300000,

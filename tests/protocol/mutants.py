@@ -91,7 +91,7 @@ def build_without(build, target, directory, patches=(), guards=()):
             compile_as(command, directory / "src" / name)
     if guards:
         without = directory / "without.c"
-        without.write_text('#include "base/testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
+        without.write_text('#include "sys/testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
                            + "".join(f"    stint_test_removed |= GUARD_BIT(GUARD_{guard});\n"
                                      for guard in guards) + "}\n")
         compile_as({**of_library[0], "command": f"{of_library[0]['command']} -I{SOURCE / 'src'}"}, without)

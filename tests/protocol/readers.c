@@ -3,7 +3,7 @@
  *
  * A reader beside threads that decide, name keys, and change and replace policies: threads of the
  * system, all of which ThreadSanitizer sees. (At each step: set_up.c.) */
-#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
 

@@ -31,10 +31,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/testing.h"
 #include "kinds.h"
 #include "model.h"
 #include "random.h"
+#include "sys/testing.h"
 
 #define TICK STINT_TICK_NS
 

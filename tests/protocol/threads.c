@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What threads have of their own: lanes of counters, and the numbers that choose them. (All
  * promises beside threads: histories.c, soak.c. Who waits for the lock of set-up: deaths.c.) */
-#include "base/counters.h" /* before cmocka, which defines fail() as well */
+#include "limiter/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
 

@@ -4,14 +4,14 @@
  * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds,
  * threads that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that
  * name a window. (Few keys in small scripts: semantics.c. All kinds at random, against a naive
- * twin: twin.c.) Linked with the library built for tests (src/base/testing.h). */
+ * twin: twin.c.) Linked with the library built for tests (src/sys/testing.h). */
 #include "fixture.h"
 
-#include "base/counters.h"
-#include "base/testing.h"
+#include "limiter/counters.h"
 #include "model.h"
 #include "random.h"
 #include "stories.h"
+#include "sys/testing.h"
 
 #define TICK STINT_TICK_NS
 

@@ -3,7 +3,7 @@
  * next way gives the same answers, and is slower: nothing else would tell. */
 #include "fixture.h"
 
-#include "base/testing.h"
+#include "sys/testing.h"
 
 static char told[512]; /* the ways that were gone, with + behind those that answered */
 

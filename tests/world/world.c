@@ -26,8 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/counters.h" /* files, and numbers of threads, are not those of the system here */
-#include "base/testing.h"
+#include "limiter/counters.h" /* files, and numbers of threads, are not those of the system here */
+#include "sys/testing.h"
 
 #include "world.h"
 

@@ -8,7 +8,7 @@
 #ifndef STINT_CALENDAR_H
 #define STINT_CALENDAR_H
 
-#include "base/window.h"
+#include "rule/window.h"
 
 #define TICKS_IN_MINUTE (60 * TICKS_IN_SECOND)
 #define TICKS_IN_DAY    (86400 * TICKS_IN_SECOND)

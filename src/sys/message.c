@@ -8,8 +8,8 @@
 
 #include <stint.h>
 
-#include "base/message.h"
-#include "base/testing.h"
+#include "sys/message.h"
+#include "sys/testing.h"
 
 static _Thread_local const char *last_reason = "";
 

@@ -17,8 +17,8 @@
 
 #include <stint.h>
 
-#include "base/atomic.h"
-#include "base/mapping.h"
+#include "sys/atomic.h"
+#include "sys/mapping.h"
 
 #define MAPPING_TAKEN 1
 

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/atomic.h"
-#include "base/table.h"
+#include "limiter/table.h"
+#include "sys/atomic.h"
 
 #define SEALED_LENGTH UINT64_C(127) /* the bits of a seal that are the length, in bytes */
 

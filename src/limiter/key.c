@@ -11,7 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 static_assert(STINT_SECRET_SIZE >= JOIN_SECRET_OFFSET + XXH3_SECRET_SIZE_MIN,
               "the part of the secret that joins keys is long enough for XXH3");

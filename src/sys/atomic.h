@@ -31,7 +31,7 @@
 #include <ck_md.h>
 #include <ck_pr.h>
 
-#include "base/testing.h"
+#include "sys/testing.h"
 
 #if !defined(__LP64__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "stint is for 64-bit little-endian machines: a slot is swapped as two words of 64 bits"

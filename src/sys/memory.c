@@ -18,9 +18,9 @@
 
 #include <stint.h>
 
-#include "base/atomic.h"
-#include "base/memory.h"
-#include "base/message.h"
+#include "sys/atomic.h"
+#include "sys/memory.h"
+#include "sys/message.h"
 
 int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     if ((flags & STINT_PREFAULT) == 0)

@@ -12,12 +12,12 @@
 
 #include <stint.h>
 
-#include "base/atomic.h"
-#include "base/calendar.h"
-#include "base/judge.h"
-#include "base/memory.h"
-#include "base/table.h"
-#include "base/window.h"
+#include "limiter/table.h"
+#include "rule/calendar.h"
+#include "rule/judge.h"
+#include "rule/window.h"
+#include "sys/atomic.h"
+#include "sys/memory.h"
 
 /* The part of the secret that joins keys, and hashes ids, starts here. For keys of up to 16 bytes
  * XXH3 reads the first 72 bytes that it is given. So short keys, pairs and ids are hashed by

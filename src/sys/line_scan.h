@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "base/atomic.h"
+#include "sys/atomic.h"
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
  * is equal; else match4_offset gives the offset in bytes of the first that is, and match4_rest the

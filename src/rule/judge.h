@@ -23,8 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/testing.h"
-#include "base/window.h"
+#include "rule/window.h"
+#include "sys/testing.h"
 
 #define SMOOTH_BITS 14
 #define SMOOTH_MAX  ((UINT64_C(1) << SMOOTH_BITS) - 1)

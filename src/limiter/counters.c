@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/counters.h"
+#include "limiter/counters.h"
 
 _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 

@@ -4,7 +4,7 @@
 #ifndef STINT_COUNTERS_H
 #define STINT_COUNTERS_H
 
-#include "base/limiter.h"
+#include "limiter/limiter.h"
 
 /* Number of this thread in the process. initial-exec: the access never allocates, so a signal
  * handler may count, in a library loaded with dlopen too. */

@@ -34,8 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/line_scan.h"
-#include "base/window.h"
+#include "rule/window.h"
+#include "sys/line_scan.h"
 
 struct slot {
     uint64_t tag; /* 0: never used */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limiter.h"
-#include "base/message.h"
-#include "base/testing.h"
+#include "limiter/limiter.h"
+#include "sys/message.h"
+#include "sys/testing.h"
 
 bool stint_limiter_lost(const struct stint_limiter *limiter) {
     struct mapping *mapping = limiter->memory.mapping;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/mapping.h"
+#include "sys/mapping.h"
 
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
