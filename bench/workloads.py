@@ -111,7 +111,7 @@ KINDS = {
     "bucket-5": path("the same, of cost 5", "take-5", cost=5, bucket=True, still=True,
                      locked="clock+hash+cas", goal=(1.6, 1.15)),
     "bucket-refused": path("take, of token buckets that are empty", bucket=True, still=True,
-                           used_up=True, before="take", goal=(2.2, 2)),
+                           used_up=True, before="take", goal=(1.9, 1.9)),
     "per-key": path("take, by windows of each key's own", policy="start=per-key", still=True,
                     goal=(2, 1.6)),
     "first": path("take, by windows that begin with each key's first request", policy="start=first",

@@ -258,7 +258,7 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
     const uint64_t moved = decision.now - now; /* to the clock, which may have leapt meanwhile */
     const uint64_t later = from <= moved ? 0 : stint_decision_wait_from(&decision, from - moved);
     wait = later > wait ? later : wait;
-    return wait == 0 || wait == STINT_NEVER ? wait : wait + moved;
+    return wait == 0 || wait == STINT_NEVER ? wait : wait_add(wait, moved);
 }
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
@@ -295,10 +295,10 @@ static uint64_t wait_told(const struct group *group, size_t part) {
         if (told->allowed || is_void(told) ||
             !same_count(&group->requests[i], &group->requests[part]))
             continue;
-        const uint64_t fits = decided_at(told, group->now) + told->retry_after;
-        return told->retry_after == STINT_NEVER ? STINT_NEVER
-               : fits > group->now              ? fits - group->now
-                                                : 1;
+        if (told->retry_after >= STINT_NEVER - 1) /* never, or longer than ns can tell */
+            return told->retry_after;
+        const uint64_t fits = wait_add(decided_at(told, group->now), told->retry_after);
+        return fits > group->now ? fits - group->now : 1;
     }
     return 0;
 }
@@ -614,9 +614,10 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
         sight->capacity = request->limit != 0 ? request->limit : word >> 32;
         return see_tokens(limiter, id, key, cost, now, sight);
     }
-    return request->limit == 0 && ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
-                                       ? see_bucket(limiter, id, key, cost, now, sight)
-                                       : cost == 1 && see_ruled(limiter, id, key, now, sight));
+    return request->limit == 0 &&
+           ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
+                ? see_bucket(limiter, id, key, cost, now, sight) && sight->next != 0
+                : cost == 1 && see_ruled(limiter, id, key, now, sight));
 }
 
 /* Gives back the tokens of the first n parts, as the next one could not be charged after all. */
@@ -696,7 +697,7 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
             return parts_give_back(limiter, requests, sights, i, now);
     for (size_t i = 0; i < n; i++)
         (void)(sights[i].unit != 0
-                   ? sight_answer_bucket(limiter, &sights[i], now, verdict_at(verdicts, i))
+                   ? sight_answer_bucket(limiter, &sights[i], true, now, verdict_at(verdicts, i))
                    : sight_answer(limiter, &sights[i], now, verdict_at(verdicts, i)));
     return ALLOWED;
 }

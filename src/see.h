@@ -97,7 +97,8 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
     return true;
 }
 
-/* 1 or more tokens of a bucket that does nothing else, in a slot without a mark. */
+/* 1 or more tokens of a bucket that does nothing else. In a slot without a mark they must fit; in
+ * one that is marked as refused they must not (sight->next is 0): that writes nothing. */
 static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32_t policy_id,
                                      uint64_t key, uint32_t cost, uint64_t now,
                                      struct sight *sight) {
@@ -111,28 +112,14 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
             !limiter_bucket_part(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
         UNLIKELY(slot == NULL))
         return false;
-    const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
-    /* The state of a bucket that is full now. What is less is full, too. */
-    const uint64_t into = now - tick_ns(tick);
-    const uint64_t full = state_of(tick + 1, into);
-    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
-    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
-    const uint64_t taken = cost * bucket.unit;
-    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
-    if (UNLIKELY(!limiter_knows_now(limiter, tick)) || /* I7: latest_begin has it */
-        UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0) ||
-        UNLIKELY(cost - 1 >= bucket.burst) ||
-        UNLIKELY(GUARD(TAKE_ROOM, count > bucket.burst * bucket.unit)))
+    const uint64_t state = atomic_load_acquire(&slot->state); /* M1; what is done confirms it: M2 */
+    if (UNLIKELY(!limiter_knows_now(limiter, tick)) ||        /* I7: latest_begin has it */
+        UNLIKELY(cost - 1 >= bucket.burst))
         return false;
-    const uint64_t ticks = taken / STINT_TICK_NS;
-    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
-    if (state_used(next) >= STINT_TICK_NS)
-        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
+    const uint64_t taken = cost * bucket.unit, room = bucket.burst * bucket.unit;
     sight->slot = slot;
     sight->tag = tag;
     sight->state = state;
-    sight->next = next;
-    sight->count = count;
     sight->capacity = bucket.burst;
     sight->unit = bucket.unit;
     sight->reciprocal = bucket.reciprocal;
@@ -140,7 +127,25 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->policy = policy_id;
     sight->cost = cost;
     sight->part = 0;
-    return true;
+    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0)) {
+        sight->next = 0;
+        sight->count = bucket_count(end_of(state_id(state), tick), state_used(state), now);
+        /* Else it fits, or is ahead: this thread is late, or the clock was stepped back. */
+        return (state & STATE_PENDING) == 0 && room - sight->count < taken;
+    }
+    /* The state of a bucket that is full now. What is less is full, too. */
+    const uint64_t into = now - tick_ns(tick);
+    const uint64_t full = state_of(tick + 1, into);
+    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
+    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
+    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
+    const uint64_t ticks = taken / STINT_TICK_NS;
+    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
+    if (state_used(next) >= STINT_TICK_NS)
+        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
+    sight->next = next;
+    sight->count = count;
+    return LIKELY(!GUARD(TAKE_ROOM, count > room));
 }
 
 /* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
@@ -217,10 +222,10 @@ static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter,
     return taken_end(&decision, sight->count, sight->cost, verdict);
 }
 
-/* Of a bucket. */
+/* Of a bucket. `fits` is constant. */
 static ALWAYS_INLINE enum answer sight_answer_bucket(struct stint_limiter *limiter,
-                                                     const struct sight *sight, uint64_t now,
-                                                     struct stint_verdict *verdict) {
+                                                     const struct sight *sight, bool fits,
+                                                     uint64_t now, struct stint_verdict *verdict) {
     struct decision decision = {
         .limiter = limiter,
         .policy = &limiter->policies[sight->policy],
@@ -235,9 +240,23 @@ static ALWAYS_INLINE enum answer sight_answer_bucket(struct stint_limiter *limit
                   .room = sight->capacity},
     };
     const uint64_t used = bucket_tokens(&decision.terms, sight->count);
-    decision.charge = (struct charge){sight->count, used, used, sight->cost, true};
+    decision.charge = (struct charge){sight->count, used, used, fits ? sight->cost : 0, fits};
     (void)decision_end(&decision, verdict);
-    return ALLOWED;
+    return fits ? ALLOWED : REFUSED;
+}
+
+/* Refuses by an empty bucket, as no later time fills it (stint_bucket_later). */
+static ALWAYS_INLINE enum answer sight_refuse_bucket(struct stint_limiter *limiter,
+                                                     const struct sight *sight, uint64_t key,
+                                                     uint64_t now, struct stint_verdict *verdict) {
+    const uint64_t late = stint_bucket_later(limiter, key, now) - now;
+    const uint64_t room = (sight->capacity - sight->cost) * sight->unit;
+
+    if (UNLIKELY(sight->count <= late + room) ||
+        UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&sight->slot->tag) != sight->tag)) || /* M1 */
+        UNLIKELY(!slot_unchanged(sight->slot, sight->state, RULE_BUCKET)))
+        return LEFT;
+    return sight_answer_bucket(limiter, sight, false, now, verdict);
 }
 
 #endif

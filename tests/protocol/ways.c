@@ -20,7 +20,7 @@ struct row {
     const char *second;
     const char *ways;
     uint32_t call, cost, flags, limit;
-    uint32_t before;   /* tokens that are used before; 0: the key has no slot */
+    uint32_t before;   /* tokens that are asked for before; 0: the key has no slot */
     uint32_t override; /* of the key; 0: none */
     bool back;         /* one is used before, and given back */
 };
@@ -41,6 +41,7 @@ static const struct row rows[] = {
     {"10/h burst=10", NULL, "take_hot take_bucket+", CALL_TAKE, 1, 0, 0, 1, 0, false},
     {"10/h burst=10", NULL, "take_bucket+", CALL_TAKE, 10, 0, 0, 0, 0, true},
     {"10/h burst=10", NULL, "take_hot take_bucket short_as+", CALL_TAKE, 1, 0, 0, 10, 0, false},
+    {"10/h burst=10", NULL, "take_hot take_bucket+", CALL_TAKE, 1, 0, 0, 11, 0, false},
     {"10/h smooth", NULL, "take_hot short_as+", CALL_TAKE, 1, 0, 0, 1, 0, false},
     {"10/h in-flight", NULL, "take_hot short_as+", CALL_TAKE, 1, 0, 0, 1, 0, false},
     {"10/h start=first", NULL, "take_hot short_as+", CALL_TAKE, 1, 0, 0, 1, 0, false},
@@ -81,7 +82,8 @@ static void row_run(const struct row *row) {
             assert_int_equal(
                 stint_override(limiter, both[i].policy, key, row->override, test_time + DAY), 0);
         for (uint32_t taken = 0; taken < row->before; taken++)
-            assert_true(stint_take(limiter, both[i].policy, key, 1, STINT_NOW, NULL));
+            assert_int_equal(stint_take(limiter, both[i].policy, key, 1, STINT_NOW, NULL),
+                             taken < policy.limit);
     }
     if (row->back && stint_take(limiter, both[0].policy, key, 1, STINT_NOW, verdicts))
         assert_int_equal(stint_refund(limiter, key, verdicts, 1), 1);
