@@ -12,6 +12,19 @@
 #include "policy/policy.h"
 #include "sys/message.h"
 
+/* Writes a word that others may be reading: they see what was written before it. A process may die
+ * before each. */
+static void word_write(uint64_t *word, uint64_t value) {
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(word, value); /* M12, M14 */
+}
+
+/* Half a word: whoever sees a version that is written later sees it. */
+static void half_write(uint32_t *half, uint32_t value) {
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(half, value); /* M12 */
+}
+
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){
         .limit = policy->limit,
@@ -75,67 +88,80 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
     /* A capacity without a window: only for keys that have no override (see.h, window_ruled). */
     const bool all = (traits & STINT_OVERRIDES) == 0;
 
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_capacity, hot ? traits >> 32 : 0); /* M12 */
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_window, hot && all ? policy->window : 0); /* M12 */
-}
-
-/* The window of a bucket, under the lock. */
-static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t id) {
-    return limiter_bucket_window(limiter, id,
-                                 atomic_load_relaxed(&limiter->policies[id].version)); /* M12 */
+    word_write(&policy->hot_capacity, hot ? traits >> 32 : 0);
+    word_write(&policy->hot_window, hot && all ? policy->window : 0);
 }
 
 /* Before the version: whoever reads that reads this (M12). */
 static void identity_write(struct stint_limiter *limiter, uint32_t id) {
-    const uint64_t generation = limiter->records[id].generation;
-    atomic_store_relaxed(&limiter->policies[id].identity, generation << 32 | id); /* M12 */
+    word_write(&limiter->policies[id].identity,
+               (uint64_t)limiter->records[id].generation << 32 | id);
 }
 
-/* Writes the rule of a policy's next version, its traits, the window of a bucket and its ban.
- * Returns that version. Until it is stored, the hot way is closed. If this process dies here, the
- * policy is slower, but decides by one whole rule. */
-static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                             uint64_t traits, uint64_t window, struct ban ban) {
+/* What a version of a policy says. */
+struct ruling {
+    struct rule rule;
+    uint64_t window; /* of a bucket, ns */
+    struct ban ban;
+};
+
+static struct ruling ruling_of(const struct stint_policy *policy) {
+    return (struct ruling){
+        .rule = rule_of(policy),
+        .window = policy->window,
+        .ban = {policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after, policy->ban_within},
+    };
+}
+
+static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    struct ruling ruling;
+    uint64_t version;
+
+    do {                                                 /* all are of one version */
+        version = atomic_load_acquire(&policy->version); /* M15 */
+        ruling.rule = policy_rule(policy);
+        ruling.ban = limiter_ban(limiter, id);
+        ruling.window = limiter_bucket_window(limiter, id, version);
+    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
+    return ruling;
+}
+
+/* Writes a policy's next version: the rule, its traits, the window of a bucket and its ban. Returns
+ * the version. Until it is stored, the hot way is closed. If this process dies here, the policy is
+ * slower, but decides by one whole rule. */
+static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
+                             const struct ruling *ruling, uint64_t traits) {
     struct policy *policy = &limiter->policies[id];
+    struct policy_record *record = &limiter->records[id];
+    const struct rule *rule = &ruling->rule;
+    const bool bucket = (rule->flags & RULE_BUCKET) != 0;
+    const uint64_t unit = bucket ? bucket_unit(ruling->window, rule->limit) : 0;
     /* Under the lock: M12 and M14 are for readers. */
     const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
-    uint64_t words[RULE_WORDS], bucket[2] = {0};
+    uint64_t words[RULE_WORDS];
 
-    if ((rule->flags & RULE_BUCKET) == 0)
-        window = 0;
-    else {
-        bucket[0] = bucket_unit(window, rule->limit);
-        bucket[1] = reciprocal_of(bucket[0]);
-    }
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits;
-    policy_raise(limiter, id, rule, window);
+    policy_raise(limiter, id, rule, ruling->window);
     policy_heat(policy, 0);
-    INSTANT(INSTANT_SET_UP);
-    struct policy_record *record = &limiter->records[id];
     identity_write(limiter, id);
-    atomic_store_release(&record->bans[version % 2], ban.word);         /* M14 */
-    atomic_store_release(&record->ban_within[version % 2], ban.within); /* M14 */
-    atomic_store_release(&record->bucket_window[version % 2], window);  /* M14 */
-    for (uint32_t i = 0; i < 2; i++)
-        atomic_store_release(&record->bucket[version % 2][i], bucket[i]); /* M14 */
-    for (uint32_t i = 0; i < RULE_WORDS; i++) {
-        INSTANT(INSTANT_SET_UP);
-        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
-    }
-    INSTANT(INSTANT_SET_UP);
+    word_write(&record->bans[version % 2], ruling->ban.word);
+    word_write(&record->ban_within[version % 2], ruling->ban.within);
+    word_write(&record->bucket_window[version % 2], bucket ? ruling->window : 0);
+    word_write(&record->bucket[version % 2][0], unit);
+    word_write(&record->bucket[version % 2][1], bucket ? reciprocal_of(unit) : 0);
+    for (uint32_t i = 0; i < RULE_WORDS; i++)
+        word_write(&policy->rules[version % 2][i], words[i]);
     return version;
 }
 
 /* The store of the version makes a new policy known, or changes one that exists, at once. */
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                       uint64_t traits, uint64_t window, struct ban ban) {
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct ruling *ruling,
+                       uint64_t traits) {
     struct policy *policy = &limiter->policies[id];
 
-    atomic_store_release(&policy->version, /* M12 */
-                         rule_prepare(limiter, id, rule, traits, window, ban));
+    word_write(&policy->version, rule_prepare(limiter, id, ruling, traits));
     policy_heat(policy, traits);
 }
 
@@ -143,10 +169,8 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
  * led to the policy that its record names, or refused. A thread that read the rule before goes on
  * by it, in slots that are nobody's any more. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
-    const struct policy *policy = &limiter->policies[id];
-    const struct rule rule = policy_rule(policy);
-
-    rule_write(limiter, id, &rule, 0, bucket_window(limiter, id), limiter_ban(limiter, id));
+    const struct ruling ruling = ruling_read(limiter, id);
+    rule_write(limiter, id, &ruling, 0);
 }
 
 /* Frees an id that no slot and no other policy names. */
@@ -154,8 +178,7 @@ static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_release(&policy->version, 0); /* M12: then what else it was */
+    word_write(&policy->version, 0); /* then what else it was */
     INSTANT(INSTANT_SET_UP);
     memset(policy, 0, sizeof(*policy));
     INSTANT(INSTANT_SET_UP);
@@ -178,16 +201,8 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     /* The caller trusts it, and the table may have been written over. */
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
-    struct rule rule;
-    struct ban ban;
-    uint64_t version, window;
-
-    do {                                                 /* all are of one version */
-        version = atomic_load_acquire(&policy->version); /* M15 */
-        rule = policy_rule(policy);
-        ban = limiter_ban(limiter, id);
-        window = limiter_bucket_window(limiter, id, version);
-    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
+    const struct ruling ruling = ruling_read(limiter, id);
+    const struct rule rule = ruling.rule;
     const bool bucket = (rule.flags & RULE_BUCKET) != 0;
     struct stint_policy read = {
         .size = sizeof(read),
@@ -196,7 +211,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
         .window = calendar != 0 ? 0
-                  : bucket      ? window
+                  : bucket      ? ruling.window
                                 : tick_ns(policy_length(policy)),
         .start = policy_start(policy) * (int64_t)STINT_TICK_NS,
         .flags = rule.flags & ~RULE_BUCKET,
@@ -205,9 +220,9 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .jitter = rule.jitter,
         .calendar = calendar,
         .offset = record->offset,
-        .ban_after = ban.word & STINT_BAN_AFTER_MAX,
-        .ban = tick_ns((tick_t)(ban.word >> BAN_TICKS)),
-        .ban_within = ban.within,
+        .ban_after = ruling.ban.word & STINT_BAN_AFTER_MAX,
+        .ban = tick_ns((tick_t)(ruling.ban.word >> BAN_TICKS)),
+        .ban_within = ruling.ban.within,
     };
     memcpy(read.name, record->name, sizeof(read.name) - 1); /* a NUL follows, whatever is there */
     return read;
@@ -292,13 +307,11 @@ static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t len
     policy->length = length;
     policy->start = start / (int64_t)STINT_TICK_NS;
     /* A request for the id may look at these two already (M12). */
-    atomic_store_relaxed(&policy->window, tick_ns(length));
+    word_write(&policy->window, tick_ns(length));
     INSTANT(INSTANT_SET_UP);
     policy->reciprocal = reciprocal_of(policy->window);
     policy->fade = count_fade(flags, policy->window);
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->current_end, /* M12 */
-                         stint_limiter_hint_first(limiter, policy));
+    word_write(&policy->current_end, stint_limiter_hint_first(limiter, policy));
     limiter_raise_latest_begin(limiter, hint_begin(policy, policy->current_end));
 }
 
@@ -318,18 +331,15 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
+/* After the sweep, before the version. */
 static void generation_next(struct stint_limiter *limiter, uint32_t id) {
-    uint32_t *generation = &limiter->records[id].generation;
-    INSTANT(INSTANT_SET_UP);
-    /* M12: after the sweep, before the version. */
-    atomic_store_relaxed_32(generation, *generation + 1);
+    half_write(&limiter->records[id].generation, limiter->records[id].generation + 1);
 }
 
 /* Tells all handles of an id that was free, whose version is written. */
 static void id_count(struct stint_limiter *limiter, uint32_t id) {
-    INSTANT(INSTANT_SET_UP);
     if (id == limiter_policy_count(limiter))
-        atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
+        word_write(&limiter->header->policy_count, id + 1);
     else
         stint_names_refilled(limiter, id);
 }
@@ -337,20 +347,20 @@ static void id_count(struct stint_limiter *limiter, uint32_t id) {
 /* Makes the companion of a policy, under a free id or one of a companion that is gone. Its traits
  * let nothing be decided by it. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
-    const struct rule none = {.stripes = 1};
+    const struct ruling none = {.rule.stripes = 1};
     struct policy_record *record = &limiter->records[id];
     const bool again = limiter_policy(limiter, id) != NULL;
 
-    INSTANT(INSTANT_SET_UP);
     if (again) {
         generation_next(limiter, id);
-        atomic_store_relaxed_32(&record->companion, of + 1); /* M12 */
+        half_write(&record->companion, of + 1);
     } else {
+        INSTANT(INSTANT_SET_UP);
         *record = (struct policy_record){
             .flags = RECORD_COMPANION, .companion = of + 1, .generation = record->generation};
         windows_write(limiter, id, COMPANION_TICKS, 0, 0);
     }
-    rule_write(limiter, id, &none, TRAIT_COMPANION, 0, (struct ban){0});
+    rule_write(limiter, id, &none, TRAIT_COMPANION);
     if (!again)
         id_count(limiter, id);
 }
@@ -363,9 +373,7 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
         companion = stint_names_free_id(limiter);
     if (companion != POLICY_NONE && policy_word(&limiter->policies[companion]) == 0)
         companion_make(limiter, companion, id);
-    INSTANT(INSTANT_SET_UP);
-    /* M12: then comes the rule. 0: none */
-    atomic_store_relaxed_32(&limiter->records[id].companion, companion + 1);
+    half_write(&limiter->records[id].companion, companion + 1); /* then the rule. 0: none */
 }
 
 /* Whether the companion of a policy is there, and is this policy's or about to be. If not,
@@ -406,17 +414,12 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     if (policy_gone(&limiter->policies[id]))
         return;
     if (now != POLICY_NONE && limiter_companion(limiter, now) == id)
-        atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
+        half_write(&limiter->records[id].companion, now + 1);
     else
         policy_end(limiter, id);
 }
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
-
-static struct ban ban_of(const struct stint_policy *policy) {
-    return (struct ban){policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after,
-                        policy->ban_within};
-}
 
 /* Whether an id is that of a policy that is gone, and had this name; or, its companion. */
 static bool was_named(const struct stint_limiter *limiter, uint32_t id, const char *name,
@@ -500,15 +503,13 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
  * that, the old one stays. If it dies after that, a request wakes the policy (limiter.c,
  * policy_wake), or whoever repairs. */
 static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t id,
-                           const struct stint_policy *policy) {
+                           const struct ruling *ruling) {
     struct policy *written = &limiter->policies[id];
-    const struct rule rule = rule_of(policy);
-    const uint64_t traits = traits_of(limiter, id, &rule);
-    const uint64_t version =
-        rule_prepare(limiter, id, &rule, traits, policy->window, ban_of(policy));
+    const uint64_t traits = traits_of(limiter, id, &ruling->rule);
+    const uint64_t version = rule_prepare(limiter, id, ruling, traits);
 
     if (old != POLICY_NONE) {
-        atomic_store_relaxed_32(&limiter->records[old].alias, (id + 1) | ALIAS_WAKES); /* M12 */
+        half_write(&limiter->records[old].alias, (id + 1) | ALIAS_WAKES);
         policy_end(limiter, old);
         INSTANT(INSTANT_SET_UP);
     }
@@ -544,23 +545,21 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
     const uint32_t old = ids->old,
                    id = ids->id == POLICY_NONE ? stint_names_free_id(limiter) : ids->id;
     const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
-    const struct rule rule = rule_of(policy);
-    uint32_t *alias = &limiter->records[id].alias;
+    const struct ruling ruling = ruling_of(policy);
 
     if (id != old) {
         if (ids->id == POLICY_NONE)
             policy_begin(limiter, id, policy);
         else
             generation_next(limiter, id);
-        rule_write(limiter, id, &rule, 0, policy->window, ban_of(policy));
+        rule_write(limiter, id, &ruling, 0);
         if (ids->id == POLICY_NONE)
             id_count(limiter, id);
     }
     companion_give(limiter, id, policy, ids->companion);
-    INSTANT(INSTANT_SET_UP);
-    if (old == POLICY_NONE)                /* what took its place is gone, too */
-        atomic_store_relaxed_32(alias, 0); /* M12 */
-    policy_replace(limiter, id == old ? POLICY_NONE : old, id, policy);
+    if (old == POLICY_NONE) /* what took its place is gone, too */
+        half_write(&limiter->records[id].alias, 0);
+    policy_replace(limiter, id == old ? POLICY_NONE : old, id, &ruling);
     if (companion != POLICY_NONE)
         companion_mend(limiter, companion);
     return id;
@@ -582,16 +581,13 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
     const tick_t reach = policy_reach(policy);
     struct bucket bucket;
 
-    if (stint_policy_check(read, NULL) != 0 || policy->window < read->window ||
-        policy->window > STINT_WINDOW_MAX || policy->window % STINT_TICK_NS != 0 ||
-        reach < bucket_reach(read->window, &right) ||
-        reach > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2)
-        return false;
-    const uint64_t traits = policy_word(policy);
-    return policy_gone(policy) || (traits == traits_of(limiter, id, &right) &&
-                                   limiter_bucket(limiter, id, (uint32_t)traits, &bucket) &&
-                                   bucket.unit == bucket_unit(read->window, bucket.limit) &&
-                                   bucket.reciprocal == reciprocal_of(bucket.unit));
+    return policy->window >= read->window && policy->window <= STINT_WINDOW_MAX &&
+           policy->window % STINT_TICK_NS == 0 && reach >= bucket_reach(read->window, &right) &&
+           reach <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2 &&
+           (policy_gone(policy) ||
+            (limiter_bucket(limiter, id, (uint32_t)policy_word(policy), &bucket) &&
+             bucket.unit == bucket_unit(read->window, bucket.limit) &&
+             bucket.reciprocal == reciprocal_of(bucket.unit)));
 }
 
 /* Whether a policy is one that stint_policy_add can have made. */
@@ -608,13 +604,14 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     const tick_t length = longest_of(&read);
     /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    if (stint_policy_check(&read, NULL) != 0 ||
+        !(policy_gone(policy) || policy_word(policy) == traits_of(limiter, id, &right)))
+        return false;
     if (read.burst != 0)
         return bucket_whole(limiter, id, &read);
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
-           rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
-           (policy_gone(policy) || policy_word(policy) == traits_of(limiter, id, &right)) &&
-           stint_policy_check(&read, NULL) == 0;
+           rule.capacity == right.capacity && rule.capacity_given == right.capacity_given;
 }
 
 /* Whether this version knows all that a record has. */
@@ -622,14 +619,13 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
-    const size_t from = offsetof(struct policy_record, reserved);
-    const size_t to = offsetof(struct policy_record, bucket_window);
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
-           memcmp((const char *)record + from, (const char *)&none + from, to - from) == 0 &&
-           (bucket || (memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
-                       record->bucket_window[0] == 0 && record->bucket_window[1] == 0));
+           memcmp(record->reserved, none.reserved, sizeof(none.reserved)) == 0 &&
+           (bucket ||
+            (memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
+             memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
@@ -665,9 +661,9 @@ int stint_policies_check(const struct stint_limiter *limiter) {
 /* Finishes what a death left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
-    const struct rule rule = policy_rule(policy);
+    const struct ruling ruling = ruling_read(limiter, id);
 
-    policy_raise(limiter, id, &rule, bucket_window(limiter, id));
+    policy_raise(limiter, id, &ruling.rule, ruling.window);
     identity_write(limiter, id); /* 0.3 wrote none */
     policy_heat(policy, policy_word(policy));
 }
@@ -687,10 +683,8 @@ void stint_policies_link(struct stint_limiter *limiter) {
             }
             led = leads;
         }
-        if (led == *own)
-            continue;
-        INSTANT(INSTANT_SET_UP);
-        atomic_store_relaxed_32(own, led); /* M14 */
+        if (led != *own)
+            half_write(own, led); /* M14: after the version of the next one */
     }
 }
 
