@@ -104,12 +104,8 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     }
     const int way = memory->copy ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
     if (base != MAP_FAILED && file &&
-        mmap(base, size, access, way | MAP_FIXED, memory->file, 0) == MAP_FAILED) {
-        munmap(base, size);
-        base = MAP_FAILED;
-    }
-    if (base != MAP_FAILED && file &&
-        (memory->mapping = stint_mapping_list(base, size, access)) == NULL) {
+        (mmap(base, size, access, way | MAP_FIXED, memory->file, 0) == MAP_FAILED ||
+         (memory->mapping = stint_mapping_list(base, size, access)) == NULL)) {
         munmap(base, size);
         base = MAP_FAILED;
     }
