@@ -228,14 +228,15 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     return read;
 }
 
-struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
-    uint32_t now = stint_limiter_policy_now(limiter, id);
-    if (now == POLICY_NONE) /* it was there a moment ago */
-        now = id;
-    struct stint_policy policy = stint_policy_read(limiter, now);
-    if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
-        (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
-    return policy;
+bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
+                       struct stint_policy *policy) {
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return false;
+    *policy = stint_policy_read(limiter, id);
+    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+        (void)stint_rate_format(policy, policy->name, sizeof(policy->name));
+    return true;
 }
 
 static uint32_t ban_after(const struct stint_policy *policy) {

@@ -30,9 +30,10 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 /* Reads a policy from the table. */
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id);
 
-/* Reads a policy as clients are told of it: one that was given no name has its present rate for a
- * name. */
-struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id);
+/* Reads the policy that decides by an id as clients are told of it: one that was given no name has
+ * its present rate for a name. Returns false if there is none. */
+bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
+                       struct stint_policy *policy);
 
 /* The first field in which a policy differs from one that exists, or NULL. */
 const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,

@@ -37,15 +37,6 @@ static int check(const struct stint_limiter *limiter, const struct stint_verdict
     return 0;
 }
 
-/* Reads the policy that decided. Returns false if none did, or it is there no more. */
-static bool policy_of(const struct stint_limiter *limiter, const struct stint_verdict *verdict,
-                      struct stint_policy *policy) {
-    if (stint_limiter_policy_now(limiter, verdict->policy) == POLICY_NONE)
-        return false;
-    *policy = stint_policy_told(limiter, verdict->policy);
-    return true;
-}
-
 /* 0: the table was written over. */
 static uint32_t limit_of(const struct stint_policy *policy) {
     return policy->limit != 0 ? policy->limit : 1;
@@ -124,7 +115,7 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
     bool refused = false;
 
     for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed || !policy_of(limiter, &verdicts[i], &policy))
+        if (verdicts[i].allowed || !stint_policy_told(limiter, verdicts[i].policy, &policy))
             continue;
         if (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER)
             continue;
@@ -143,7 +134,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     struct stint_policy policy;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]) || !policy_of(limiter, &verdicts[i], &policy))
+        if (!is_told(&verdicts[i]) || !stint_policy_told(limiter, verdicts[i].policy, &policy))
             continue;
         add_text(text, before);
         before = ", ";
@@ -197,7 +188,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
             continue;
-        if (!policy_of(limiter, &verdicts[i], &its) || is_in_flight(&its))
+        if (!stint_policy_told(limiter, verdicts[i].policy, &its) || is_in_flight(&its))
             continue;
         tightest = &verdicts[i];
         policy = its;

@@ -357,15 +357,17 @@ TEST(test_remove) {
     }
 }
 
-/* Who is about to tell of a policy when it is removed tells what it was. */
+/* Who is about to tell of a policy when it is removed tells nothing of it. */
 TEST(test_told_when_removed) {
     struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
     apply(limiter, "3/minute", 0, NULL);
     apply(limiter, "4/hour name=other", 0, NULL);
-    assert_int_equal(stint_policy_remove(limiter, 0), 0);
-    struct stint_policy told = stint_policy_told(limiter, 0);
+    struct stint_policy told;
+    assert_true(stint_policy_told(limiter, 0, &told));
     assert_int_equal(told.limit, 3);
-    assert_int_equal(told.window, MINUTE);
+    assert_string_equal(told.name, "3/minute");
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    assert_false(stint_policy_told(limiter, 0, &told));
     stint_close(limiter);
 }
 
