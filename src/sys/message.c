@@ -27,22 +27,22 @@ int stint_failed(int error, const char *reason) {
 
 int stint_failed_with(int error, const char *format, ...) {
     static _Thread_local char reason[REASON_SIZE];
+    char made[REASON_SIZE]; /* the last reason may be among the arguments */
     va_list arguments;
 
     va_start(arguments, format);
-    (void)vsnprintf(reason, sizeof(reason), format, arguments);
+    (void)vsnprintf(made, sizeof(made), format, arguments);
     va_end(arguments);
+    memcpy(reason, made, sizeof(reason));
     return stint_failed(error, reason);
 }
 
 int stint_failed_at(int error, const char *path) {
-    char reason[REASON_SIZE];
     size_t length = strlen(path);
     const char *told = length <= PATH_TOLD ? path : path + length - PATH_TOLD;
 
-    (void)snprintf(reason, sizeof(reason), "%s", last_reason);
     return stint_failed_with(error < 0 ? -error : error, "%s%s: %s", told == path ? "" : "...",
-                             told, reason);
+                             told, last_reason);
 }
 
 /* `size` is the first member of each. */

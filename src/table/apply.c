@@ -15,7 +15,6 @@
 #include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/names.h"
-#include "policy/notation.h"
 #include "policy/policy.h"
 #include "sys/message.h"
 #include "table/sweep.h"
@@ -65,11 +64,8 @@ static void comment_cut(char *line) {
 
 /* Puts the line before the reason of the last call, which is about a character of the text. */
 static int failed_in_line(int error, unsigned line, const char *at, const char **wrong) {
-    char reason[400]; /* the longest names processes (policy.c, no_room) */
-
-    (void)snprintf(reason, sizeof(reason), "%s", stint_reason());
     *wrong = at;
-    return stint_failed_with(-error, "line %u: %s", line, reason);
+    return stint_failed_with(-error, "line %u: %s", line, stint_reason());
 }
 
 static int by_name(const void *one, const void *other) {
@@ -314,44 +310,23 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
 
 /* ---- One policy ------------------------------------------------------------------------------ */
 
-/* Finds the ids that a policy is to have, and whether there is room for them. */
-static int plan(const struct stint_limiter *limiter, const struct stint_policy *policy,
-                uint32_t old, struct policy_ids *ids) {
-    uint32_t room = stint_names_free_ids(limiter);
-
-    *ids = stint_policy_ids(limiter, policy, old);
-    return stint_policy_room(limiter, policy, ids, &room);
-}
-
-/* Adds a policy, or changes the old one, if there is room. */
-static int make(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t old,
-                uint32_t *id) {
-    struct policy_ids ids;
-    const int error = plan(limiter, policy, old, &ids);
-
-    if (error != 0)
-        return error;
-    if (ids.again)
-        (void)stint_sweep(limiter);
-    *id = stint_policy_make(limiter, policy, &ids);
-    return 0;
-}
-
-static int add(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
+/* Whether a policy may be added. `id` receives that of one that is the same already, or
+ * POLICY_NONE. */
+static int may_add(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                   uint32_t *id) {
     char name[STINT_NAME_SIZE];
 
     stint_policy_name_of(policy, name);
     *id = stint_names_find(limiter, name);
-    if (*id != POLICY_NONE) {
-        const char *what = stint_policy_difference(limiter, *id, policy);
-        if (what == NULL)
-            return 0;
-        return stint_failed_with(EEXIST,
-                                 "a policy named %s exists with another %s: if that is to be "
-                                 "changed, stint_policy_change or stint_policies_apply does it",
-                                 name, what);
-    }
-    return make(limiter, policy, POLICY_NONE, id);
+    if (*id == POLICY_NONE)
+        return 0;
+    const char *what = stint_policy_difference(limiter, *id, policy);
+    if (what == NULL)
+        return 0;
+    return stint_failed_with(EEXIST,
+                             "a policy named %s exists with another %s: if that is to be "
+                             "changed, stint_policy_change or stint_policies_apply does it",
+                             name, what);
 }
 
 /* Whether the policy of an id, which becomes that of now, may be changed to this. */
@@ -366,22 +341,28 @@ static int may_change(const struct stint_limiter *limiter, const struct stint_po
     return stays == NULL ? 0 : stint_failed(EINVAL, stays);
 }
 
-static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
-                        uint32_t *id) {
-    struct policy_ids ids;
-    const int error = may_change(limiter, policy, id);
-    return error != 0 ? error : plan(limiter, policy, *id, &ids);
+enum call { TO_ADD, TO_CHANGE, TO_CHECK };
+
+/* Adds a policy, or changes that of an id, or only looks whether it could. Under the lock. */
+static int make(struct stint_limiter *limiter, const struct stint_policy *policy, enum call call,
+                uint32_t *id) {
+    int error = call == TO_ADD ? may_add(limiter, policy, id) : may_change(limiter, policy, id);
+    if (error != 0 || (call == TO_ADD && *id != POLICY_NONE))
+        return error;
+    const struct policy_ids ids = stint_policy_ids(limiter, policy, *id);
+    uint32_t room = stint_names_free_ids(limiter);
+    error = stint_policy_room(limiter, policy, &ids, &room);
+    if (error != 0 || call == TO_CHECK)
+        return error;
+    if (ids.again)
+        (void)stint_sweep(limiter);
+    *id = stint_policy_make(limiter, policy, &ids);
+    return 0;
 }
 
-static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
-    const int error = may_change(limiter, policy, id);
-    return error != 0 ? error : make(limiter, policy, *id, id);
-}
-
-/* Calls one of these with a caller's policy, under the lock. */
-static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
-                     int (*call)(struct stint_limiter *limiter, const struct stint_policy *policy,
-                                 uint32_t *id)) {
+/* The same with a caller's policy. */
+static int make_given(struct stint_limiter *limiter, const struct stint_policy *given,
+                      enum call call, uint32_t *id) {
     struct stint_policy policy;
 
     if (limiter == NULL)
@@ -389,15 +370,13 @@ static int with_lock(struct stint_limiter *limiter, const struct stint_policy *g
     int error = stint_policy_given(given, &policy);
     if (error == 0)
         error = stint_policies_begin(limiter);
-    if (error != 0)
-        return error;
-    return stint_limiter_unlock(limiter, call(limiter, &policy, id));
+    return error != 0 ? error : stint_limiter_unlock(limiter, make(limiter, &policy, call, id));
 }
 
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
                      uint32_t *id) {
     uint32_t added;
-    int error = with_lock(limiter, policy, &added, add);
+    int error = make_given(limiter, policy, TO_ADD, &added);
 
     if (error == 0 && id != NULL)
         *id = added;
@@ -406,12 +385,12 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
-    return with_lock(limiter, policy, &id, change);
+    return make_given(limiter, policy, TO_CHANGE, &id);
 }
 
 int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                               const struct stint_policy *policy) {
-    return with_lock(limiter, policy, &id, change_check);
+    return make_given(limiter, policy, TO_CHECK, &id);
 }
 
 int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
