@@ -234,6 +234,14 @@ struct together {
     uint64_t ns; /* of a bucket: a request's own limit changes the ns of a token */
 };
 
+/* A wait that counts from `at`, as one that counts from `now`. None, never, and what is too long
+ * for 64 bits stay so. */
+static uint64_t wait_since(uint64_t wait, uint64_t at, uint64_t now) {
+    if (wait == 0 || wait >= STINT_NEVER - 1)
+        return wait;
+    return at >= now ? wait_add(wait, at - now) : wait > now - at ? wait - (now - at) : 1;
+}
+
 /* ns until a request fits after those that are `taken`, to which it is added. Others make it wait
  * for `from` ns anyway, when an override that lets it through now may be over. */
 static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_request *request,
@@ -255,10 +263,13 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
     else
         terms->cost += before.tokens;
     uint64_t wait = stint_decide_opened(&decision, request, &verdict) ? 0 : verdict.retry_after;
-    const uint64_t moved = decision.now - now; /* to the clock, which may have leapt meanwhile */
+    /* It may have moved to the clock, which may have leapt meanwhile. The verdict of a full table
+     * does not tell the time that its wait counts from. */
+    const uint64_t at = (verdict.flags & STINT_UNTRACKED) != 0 ? now : decision.now;
+    const uint64_t moved = at - now;
     const uint64_t later = from <= moved ? 0 : stint_decision_wait_from(&decision, from - moved);
     wait = later > wait ? later : wait;
-    return wait == 0 || wait == STINT_NEVER ? wait : wait_add(wait, moved);
+    return wait_since(wait, at, now);
 }
 
 /* ns until all requests of the same count as request `part` fit, one after the other, each at its
@@ -295,10 +306,7 @@ static uint64_t wait_told(const struct group *group, size_t part) {
         if (told->allowed || is_void(told) ||
             !same_count(&group->requests[i], &group->requests[part]))
             continue;
-        if (told->retry_after >= STINT_NEVER - 1) /* never, or longer than ns can tell */
-            return told->retry_after;
-        const uint64_t fits = wait_add(decided_at(told, group->now), told->retry_after);
-        return fits > group->now ? fits - group->now : 1;
+        return wait_since(told->retry_after, decided_at(told, group->now), group->now);
     }
     return 0;
 }

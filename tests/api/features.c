@@ -1059,6 +1059,23 @@ TEST(test_bad_requests_of_a_whole) {
     }
 }
 
+/* What is too long for 64 bits is so for each part of a whole. */
+TEST(test_waits_too_long_of_a_whole) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t id = add_text(limiter, "1/366d capacity=2 reserve=2000");
+    const stint_key key = number_key(limiter, 1);
+    assert_true(ask(limiter, id, key, 1500, STINT_RESERVE).allowed);
+    struct stint_request requests[2] = {STINT_REQUEST(id, key, 1), STINT_REQUEST(id, key, 1)};
+    struct stint_verdict v[2];
+    for (uint32_t look = 0; look < 2; look++) {
+        requests[0].flags = requests[1].flags = look * STINT_PEEK;
+        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
+        for (size_t i = 0; i < 2; i++)
+            assert_true(!v[i].allowed && v[i].retry_after == STINT_NEVER - 1);
+    }
+    stint_close(limiter);
+}
+
 /* More than can be decided as one. */
 TEST(test_too_many_of_a_whole) {
     enum { MANY = 3 * STINT_ALL_MAX };

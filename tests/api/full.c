@@ -101,6 +101,28 @@ TEST(test_line_without_room) {
     }
 }
 
+/* Who is late by more than 60 s is refused at the clock's time, and waits from then on: alone, and
+ * in a group with another of its key. */
+TEST(test_line_without_room_for_late_callers) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &id);
+    struct stint_request group[2] = {STINT_REQUEST(id, number_key(limiter, 100), 1),
+                                     STINT_REQUEST(id, number_key(limiter, 100), 1)};
+    struct stint_verdict told[2];
+    test_time = T0 + 7;
+    for (uint32_t look = 0; look < 2; look++) {
+        group[0].flags = group[1].flags = look * STINT_PEEK;
+        for (size_t n = 1; n <= 2; n++) {
+            assert_false(stint_decide_all(limiter, group, n, T0 - 5 * MINUTE, told));
+            for (size_t i = 0; i < n; i++) {
+                assert_int_equal(told[i].flags, STINT_UNTRACKED);
+                assert_in_range(told[i].retry_after, MINUTE - 100, MINUTE - 7);
+            }
+        }
+    }
+    stint_close(limiter);
+}
+
 /* Whoever takes nothing needs no slot: the request, the look at it, and groups with it are let
  * through, whatever the table does with others. */
 TEST(test_line_without_room_for_nothing) {
