@@ -446,11 +446,9 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
         if ((verdict->flags & STINT_SHADOWED) == 0)
             verdict->retry_after = 0;
     }
-    struct stint_verdict *verdict = &verdicts[refused];
-    const struct group group = {limiter, requests, verdicts, n, decided_at(verdict, 0)};
-    const uint64_t wait = verdict->window == 0 ? 0 : wait_together(&group, refused, 0);
-    if (wait != 0)
-        verdict->retry_after = wait;
+    const struct stint_verdict *verdict = &verdicts[refused];
+    if (verdict->window != 0)
+        all_wait(limiter, requests, n, decided_at(verdict, 0), verdicts);
     return REFUSED;
 }
 

@@ -1151,3 +1151,36 @@ TEST(test_refused_since_it_was_judged) {
     }
     assert_true(refused > 0);
 }
+
+/* While a group takes its tokens, somebody takes the last one of its second part. That part waits,
+ * too, for what the first one waits for when its override is over. */
+static void take_other(void) {
+    uint32_t id;
+    assert_int_equal(stint_policy_find(meanwhile.limiter, "o", &id), 0);
+    (void)ask(meanwhile.limiter, id, 1, 1, 0);
+}
+
+TEST(test_over_before_the_rest_fits) {
+    uint64_t refused = 0;
+    meanwhile.happened = true;
+    for (uint64_t step = 0; meanwhile.happened; step++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t raised = add_text(limiter, "2/day overrides"),
+                       other = add_text(limiter, "2/minute name=o");
+        const struct stint_request both[] = {STINT_REQUEST(raised, 1, 2),
+                                             STINT_REQUEST(other, 1, 1)};
+        struct stint_verdict v[2];
+        assert_true(ask(limiter, raised, 1, 2, 0).allowed);
+        assert_true(ask(limiter, other, 1, 1, 0).allowed);
+        assert_int_equal(stint_override(limiter, raised, 1, 5, T0 + 10 * SECOND), 0);
+        meanwhile_begin(limiter, take_other, step);
+        const bool all = stint_decide_all(limiter, both, 2, T0, v);
+        stint_test_step = NULL;
+        refused += !all;
+        if (!all && v[1].retry_after != DAY)
+            fail_msg("step %" PRIu64 ": %" PRIu64 " ns", step, v[1].retry_after);
+        stint_close(limiter);
+    }
+    assert_true(refused != 0);
+}
