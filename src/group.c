@@ -350,6 +350,38 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
            (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
 }
 
+/* Fits the verdict of a part that was marked to that by which it was judged. */
+static void part_marked(struct stint_limiter *limiter, const struct stint_request *requests,
+                        size_t part, const struct stint_verdict *judged,
+                        struct stint_verdict *marked) {
+    const struct stint_request *request = &requests[part];
+    const bool bucket = is_bucket(limiter, request->policy);
+    /* The key's window has turned since, and may have room. */
+    const bool turned = !bucket && judged->window != 0 && marked->window > judged->window;
+    struct together none = {0, 0};
+    bool beside = false; /* earlier parts of the key */
+
+    /* A policy that has replaced it since counts anew; a key without a slot has no window. */
+    if (marked->window == 0 || policy_gone(&limiter->policies[request->policy]))
+        return;
+    for (size_t i = 0; i < part; i++)
+        beside |= same_count(&requests[i], request);
+    if (turned) {
+        const uint64_t wait = wait_after(limiter, request, decided_at(marked, 0), 0, &none);
+        marked->retry_after = wait != 0 ? wait : 1;
+    }
+    if (bucket ? marked->window < judged->window
+               : marked->used < judged->used && (beside || !turned)) {
+        marked->flags |= judged->flags & STINT_NEAR_LIMIT;
+        marked->used = judged->used;
+        marked->remaining = marked->used < marked->capacity ? marked->capacity - marked->used : 0;
+        if (bucket) {
+            marked->window = judged->window;
+            marked->reset_after = judged->reset_after;
+        }
+    }
+}
+
 /* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
  * the verdict of a look. */
 static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
@@ -376,20 +408,7 @@ static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
                 marked.flags &= ~(uint32_t)STINT_SHADOWED;
                 marked.granted = 0;
             }
-            /* A policy that has replaced it since counts anew; a key without a slot has no window.
-             */
-            const bool less = is_bucket(limiter, request->policy) ? marked.window < verdict->window
-                                                                  : marked.used < verdict->used;
-            if (less && marked.window != 0 && !policy_gone(&limiter->policies[request->policy])) {
-                marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
-                marked.used = verdict->used;
-                marked.remaining =
-                    marked.used < marked.capacity ? marked.capacity - marked.used : 0;
-                if (is_bucket(limiter, request->policy)) {
-                    marked.window = verdict->window;
-                    marked.reset_after = verdict->reset_after;
-                }
-            }
+            part_marked(limiter, requests, i, verdict, &marked);
             *verdict = marked;
         }
     }

@@ -1184,3 +1184,35 @@ TEST(test_over_before_the_rest_fits) {
     }
     assert_true(refused != 0);
 }
+
+static void turn_and_take(void) {
+    test_time = T0 + MINUTE;
+    assert_true(stint_take(meanwhile.limiter, 0, 1, 1, T0 + MINUTE, NULL));
+}
+
+/* While a group is refused, the window of the part that refuses it ends, and the key begins the
+ * next one, which has room. A refusal there tells what is used there, and to ask again at once. */
+TEST(test_refused_since_its_window_ended) {
+    uint64_t later = 0;
+    meanwhile.happened = true;
+    for (uint64_t step = 0; meanwhile.happened; step++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t id = add_text(limiter, "2/minute"), other = add_text(limiter, "9/hour");
+        const struct stint_request both[] = {STINT_REQUEST(id, 1, 1), STINT_REQUEST(other, 1, 1)};
+        struct stint_verdict v[2];
+        assert_true(ask(limiter, id, 1, 2, 0).allowed);
+        test_time = T0 + MINUTE - 10 * MS;
+        meanwhile_begin(limiter, turn_and_take, step);
+        const bool all = stint_decide_all(limiter, both, 2, STINT_NOW, v);
+        stint_test_step = NULL;
+        if (!all && v[0].window == T0 + 2 * MINUTE) {
+            later++;
+            if (v[0].used != 1 || v[0].retry_after != 1)
+                fail_msg("step %" PRIu64 ": %u used, %" PRIu64 " ns", step, v[0].used,
+                         v[0].retry_after);
+        }
+        stint_close(limiter);
+    }
+    assert_true(later != 0);
+}
