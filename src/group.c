@@ -417,21 +417,24 @@ static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
     return REFUSED;
 }
 
-/* Writes to a verdict what a bucket has after tokens were given back. */
-static void bucket_tell(struct stint_limiter *limiter, const struct stint_request *request,
-                        struct stint_verdict *verdict) {
-    const uint64_t now = verdict->window - verdict->reset_after;
-    struct stint_verdict look;
+/* Tells of a part that fits what is used after the tokens of all were given back. */
+static void part_tell(struct stint_limiter *limiter, const struct stint_request *request,
+                      struct stint_verdict *verdict) {
+    struct stint_verdict look = {.window = 0};
     uint64_t would;
 
-    if (verdict->window == 0 || !is_bucket(limiter, request->policy))
-        return;
-    (void)part_look(limiter, request, 0, now, &look, &would);
-    if (look.window == 0)
-        return;
+    if (verdict->window != 0) /* else nothing was counted */
+        (void)part_look(limiter, request, 0, decided_at(verdict, 0), &look, &would);
+    if (look.window != 0) {
+        verdict->window = look.window;
+        verdict->reset_after = look.reset_after;
+    }
+    verdict->flags &= look.flags | ~(uint32_t)STINT_NEAR_LIMIT;
     verdict->used = look.used;
-    verdict->window = look.window;
-    verdict->reset_after = look.reset_after;
+    verdict->remaining = verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
+    verdict->granted = 0;
+    if ((verdict->flags & STINT_SHADOWED) == 0)
+        verdict->retry_after = 0;
 }
 
 /* Gives back what was counted of the parts, as one was refused after all. (A key that is never
@@ -457,14 +460,10 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
             verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
         if (GUARD(PARTS_BACK, had && tokens != 0))
             (void)stint_key_refund(limiter, requests[i].key.hash, verdict, tokens);
-        verdict->used -= tokens < verdict->used ? tokens : verdict->used;
-        bucket_tell(limiter, &requests[i], verdict);
-        verdict->remaining =
-            verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
-        verdict->granted = 0;
-        if ((verdict->flags & STINT_SHADOWED) == 0)
-            verdict->retry_after = 0;
     }
+    for (size_t i = 0; i < n; i++)
+        if (verdicts[i].allowed)
+            part_tell(limiter, &requests[i], &verdicts[i]);
     const struct stint_verdict *verdict = &verdicts[refused];
     if (verdict->window != 0)
         all_wait(limiter, requests, n, decided_at(verdict, 0), verdicts);

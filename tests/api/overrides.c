@@ -1216,3 +1216,43 @@ TEST(test_refused_since_its_window_ended) {
     }
     assert_true(later != 0);
 }
+
+/* Asks for the key's tokens in `parts` requests, and for the last one by another policy, before
+ * these or after. Somebody takes that one at a step. Returns whether all were allowed. If not,
+ * those that fit tell what is used without them. */
+static bool take_parts(const char *text, size_t parts, bool before, uint64_t step) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t id = add_text(limiter, text), other = add_text(limiter, "2/minute name=o");
+    struct stint_request group[3];
+    struct stint_verdict v[3];
+
+    for (size_t i = 0; i <= parts; i++)
+        group[i] = (struct stint_request)STINT_REQUEST(id, 1, 2);
+    group[before ? 0 : parts] = (struct stint_request)STINT_REQUEST(other, 1, 1);
+    assert_true(ask(limiter, id, 1, 5, 0).allowed);
+    assert_true(ask(limiter, other, 1, 1, 0).allowed);
+    meanwhile_begin(limiter, take_other, step);
+    const bool all = stint_decide_all(limiter, group, parts + 1, T0, v);
+    stint_test_step = NULL;
+    for (size_t i = 0; !all && i <= parts; i++)
+        if (group[i].policy == id &&
+            (!v[i].allowed || v[i].flags != 0 || v[i].used != 5 || v[i].remaining != 15))
+            fail_msg("%s, step %" PRIu64 ": %u used, flags %#x", text, step, v[i].used, v[i].flags);
+    stint_close(limiter);
+    return all;
+}
+
+TEST(test_used_without_a_refused_group) {
+    static const char *const texts[] = {"20/minute near=30%",    "20/minute stripes=2",
+                                        "20/minute smooth",      "20/minute burst=20",
+                                        "15/minute capacity=20", "20/minute in-flight",
+                                        "20/minute start=first", "20/minute overrides"};
+    test_time = T0;
+    for (size_t i = 0; i < 4 * sizeof texts / sizeof texts[0]; i++) {
+        uint64_t refused = 0;
+        meanwhile.happened = true;
+        for (uint64_t step = 0; meanwhile.happened; step++)
+            refused += !take_parts(texts[i / 4], 1 + (i & 1), (i & 2) != 0, step);
+        assert_true(refused != 0);
+    }
+}
