@@ -336,7 +336,9 @@ static void all_wait(struct stint_limiter *limiter, const struct stint_request *
     for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
         if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
             continue;
-        const uint64_t wait = wait_together(&group, i, longest->retry_after);
+        /* 0: the override that refused a late caller's part is over. So others may be. */
+        const uint64_t from = longest->retry_after != 0 ? longest->retry_after : 1;
+        const uint64_t wait = wait_together(&group, i, from);
         if (wait > longest->retry_after && again != 0) { /* by then, others may be over, too */
             longest->retry_after = wait;
             again--;

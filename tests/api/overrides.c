@@ -1256,3 +1256,22 @@ TEST(test_used_without_a_refused_group) {
         assert_true(refused != 0);
     }
 }
+
+/* A late caller's group is decided at the clock's time, by overrides that are over by then. It
+ * waits for what the part that was raised waits for without its own. */
+TEST(test_late_group_by_overrides_that_are_over) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t barred = add_text(limiter, "2/hour overrides"),
+                   raised = add_text(limiter, "2/minute overrides");
+    const struct stint_request both[] = {STINT_REQUEST(barred, 1, 1), STINT_REQUEST(raised, 1, 1)};
+    struct stint_verdict v[2];
+    assert_int_equal(stint_override(limiter, barred, 1, 0, T0 + 10 * SECOND), 0);
+    assert_int_equal(stint_override(limiter, raised, 1, 9, T0 + 10 * SECOND), 0);
+    test_time = T0 + 2 * MINUTE;
+    assert_true(ask(limiter, raised, 1, 2, 0).allowed);
+    assert_false(stint_decide_all(limiter, both, 2, T0, v));
+    assert_true(!v[0].allowed && v[1].allowed && (v[1].flags & STINT_OVERRIDDEN) != 0);
+    assert_true(v[0].window - v[0].reset_after + v[0].retry_after == T0 + 3 * MINUTE);
+    stint_close(limiter);
+}
