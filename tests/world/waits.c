@@ -20,8 +20,8 @@ static bool has_policy(const struct stint_verdict *v) {
 
 /* Whether the contract says to the ns when a part's key has room. In flight it tells "an upper
  * bound". Where stripes or limits of requests differ, or parts take what is left, or ahead, no one
- * look is the sum of the parts. A window that is over by a clock, or by an early now where the table
- * would be full, may be gone by the time of the look. */
+ * look is the sum of the parts. A window that is over by a clock, or by an early now where the
+ * table would be full, may be gone by the time of the look. */
 static bool is_judged(const struct waiting *waiting, unsigned part) {
     const struct asked *asked = &waiting->asked[part];
     const struct named *named = &world->names[asked->name];
