@@ -22,38 +22,29 @@
 
 #define MAPPING_TAKEN 1
 
-/* Most processes have no more tables than are in the first chunk. Others are added, and stay. */
-enum { CHUNK = 16 };
+/* Most processes have no more tables than these. Others are added behind the last, and stay. */
+static struct mapping first[16];
+static struct mapping *const last = &first[sizeof(first) / sizeof(first[0]) - 1];
 
-static struct chunk {
-    struct mapping entries[CHUNK];
-    struct chunk *next;
-} first;
-
-static struct chunk *chunk_after(const struct chunk *chunk) {
-    const uint64_t *next = (const uint64_t *)(const void *)&chunk->next;
-    return (struct chunk *)(uintptr_t)atomic_load_acquire(next);
+static struct mapping *mapping_after(struct mapping *entry) {
+    if ((uintptr_t)entry - (uintptr_t)first < sizeof(first) && entry != last)
+        return entry + 1;
+    return (struct mapping *)(uintptr_t)atomic_load_acquire(&entry->next);
 }
 
-/* Adds one behind the last. Returns false if there is no memory. */
-static bool chunk_add(struct chunk *last) {
-    struct chunk *made = calloc(1, sizeof(*made));
-
-    if (made != NULL && !atomic_cas_seq((uint64_t *)(void *)&last->next, 0, (uintptr_t)made))
-        free(made); /* another thread has added one */
-    return made != NULL;
-}
-
-/* Finds an entry that is nobody's. */
+/* Finds an entry that is nobody's, or makes one. Returns NULL if there is no memory. */
 static struct mapping *entry_take(void) {
-    for (struct chunk *chunk = &first; chunk != NULL; chunk = chunk_after(chunk)) {
-        for (size_t i = 0; i < CHUNK; i++)
-            if (atomic_cas_seq(&chunk->entries[i].start, 0, MAPPING_TAKEN))
-                return &chunk->entries[i];
-        if (chunk_after(chunk) == NULL && !chunk_add(chunk))
-            break;
-    }
-    return NULL;
+    for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry))
+        if (atomic_cas_seq(&entry->start, 0, MAPPING_TAKEN))
+            return entry;
+    struct mapping *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return NULL;
+    made->start = MAPPING_TAKEN;
+    do
+        made->next = atomic_load_relaxed(&last->next);
+    while (!atomic_cas_seq(&last->next, made->next, (uintptr_t)made));
+    return made;
 }
 
 struct mapping *stint_mapping_list(void *start, size_t size, int access) {
@@ -95,15 +86,12 @@ bool stint_mapping_lose(struct mapping *mapping) {
 
 /* The mapping that has this address; NULL: none. */
 static struct mapping *mapping_of(uint64_t at) {
-    for (struct chunk *chunk = &first; chunk != NULL; chunk = chunk_after(chunk)) {
-        for (size_t i = 0; i < CHUNK; i++) {
-            struct mapping *entry = &chunk->entries[i];
-            const uint64_t start = atomic_load_acquire(&entry->start);
-            const uint64_t size = atomic_load_acquire(&entry->size);
-            if (start > MAPPING_TAKEN && at - start < size &&
-                atomic_load_relaxed(&entry->start) == start)
-                return entry;
-        }
+    for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry)) {
+        const uint64_t start = atomic_load_acquire(&entry->start);
+        const uint64_t size = atomic_load_acquire(&entry->size);
+        if (start > MAPPING_TAKEN && at - start < size &&
+            atomic_load_relaxed(&entry->start) == start)
+            return entry;
     }
     return NULL;
 }

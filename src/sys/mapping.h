@@ -15,6 +15,7 @@ struct mapping {
     uint64_t lost;      /* 1: it is */
     uint32_t *deciding; /* of the limiter, which decides nothing once it is lost (limiter.h) */
     int access;         /* of mmap */
+    uint64_t next;      /* the address of one that was added; 0: none */
 };
 
 /* Lists a mapping. Returns NULL if there is no memory. */
