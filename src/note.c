@@ -129,7 +129,7 @@ void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, uint64_
     }
 }
 
-void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions) {
+void stint_notes_erase(struct stint_limiter *limiter) {
     if (!any(limiter))
         return;
     for (uint64_t i = 0; i < limiter->note_sets * NOTES_IN_SET; i++) {
@@ -137,7 +137,8 @@ void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions
         uint64_t seen[2];
         place_load(place, seen);
         const uint32_t companion = companion_of(seen[1]);
-        if (seen[1] != 0 && (companions[companion / 64] >> companion % 64 & 1) != 0)
+        if (seen[1] != 0 && companion < limiter->max_policies &&
+            policy_gone(&limiter->policies[companion]))
             place_free(place, seen);
     }
 }

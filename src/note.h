@@ -35,8 +35,8 @@ bool stint_note_write(struct stint_limiter *limiter, uint32_t companion, uint64_
 /* Frees the place of a key's note. */
 void stint_note_erase(struct stint_limiter *limiter, uint32_t companion, uint64_t key);
 
-/* Frees the places of all notes by these companions: a bit each. */
-void stint_notes_erase(struct stint_limiter *limiter, const uint64_t *companions);
+/* Frees the places of all notes by companions that are gone. */
+void stint_notes_erase(struct stint_limiter *limiter);
 
 /* Reads the note of an override with this limit and end. Returns false if there is none. */
 bool stint_note_read(const struct stint_limiter *limiter, uint32_t companion, uint64_t key,

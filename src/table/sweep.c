@@ -33,16 +33,13 @@
 struct swept {
     const struct stint_limiter *limiter;
     tick_t clock;
-    bool overrides; /* companions are swept now; else all other policies that are gone */
-    uint64_t companions[STINT_POLICIES_MAX / 64 + 1]; /* that were gone at the begin: a bit each */
+    bool overrides; /* companions are swept, too */
 };
 
 static bool is_swept(const struct swept *swept, const struct policy *policy) {
     const uint32_t id = (uint32_t)(policy - swept->limiter->policies);
-
-    if (swept->overrides)
-        return (swept->companions[id / 64] >> id % 64 & 1) != 0;
-    return policy_gone(policy) && !GUARD(SWEEP_OVERRIDES, is_companion(swept->limiter, id));
+    return policy_gone(policy) &&
+           (swept->overrides || !GUARD(SWEEP_OVERRIDES, is_companion(swept->limiter, id)));
 }
 
 /* Makes a slot free if it is of a policy that is swept. */
@@ -90,20 +87,16 @@ bool stint_sweep(struct stint_limiter *limiter) {
     bool any = false, companions = false;
 
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        if (!policy_gone(&limiter->policies[id]))
-            continue;
-        /* Its policies ended before it (policy.c), and are swept before it. */
-        const bool companion = is_companion(limiter, id);
-        swept.companions[id / 64] |= (uint64_t)companion << id % 64;
-        companions |= companion;
-        any = true;
+        const bool gone = policy_gone(&limiter->policies[id]);
+        companions |= gone && is_companion(limiter, id);
+        any |= gone;
     }
     if (any)
         table_sweep(&swept);
     swept.overrides = true;
-    if (companions) {
+    if (companions) { /* their policies ended before them (policy.c), and were swept before them */
         table_sweep(&swept);
-        stint_notes_erase(limiter, swept.companions);
+        stint_notes_erase(limiter);
     }
     return any;
 }
