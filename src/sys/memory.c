@@ -359,18 +359,6 @@ static int open_beside(const char *path, char given[NAME_MAX + 1]) {
     return directory >= 0 ? directory : failed_file("the directory of the table cannot be opened");
 }
 
-int stint_memory_file_clear(const char *path) {
-    char given[NAME_MAX + 1];
-    int error = 0, directory = open_beside(path, given);
-
-    if (directory < 0)
-        return directory;
-    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
-        error = failed_file("what a resize before this one has left cannot be removed");
-    (void)close(directory);
-    return error;
-}
-
 /* The link that names a file of this process. */
 #define LINK_SIZE 64
 static const char *file_link(const struct memory *memory, char link[LINK_SIZE]) {
@@ -494,7 +482,9 @@ static int file_rename(struct memory *memory, const struct memory *old, int dire
                        const char *given, const char *name) {
     bool named;
 
-    /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
+    /* A file cannot be linked over another, which a process that was killed has left. */
+    if (memory->beside == NULL && unlinkat(directory, given, 0) != 0 && errno != ENOENT)
+        return failed_file("what a resize before this one has left cannot be removed");
     if (memory->beside == NULL && file_name(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
     int error = file_named(old, directory, name, &named);

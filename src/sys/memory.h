@@ -97,10 +97,6 @@ int stint_memory_file_publish(struct memory *memory, const char *path, size_t wr
 int stint_memory_file_replace(struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes a new file that has a name beside `path`: what a process that was killed has left. The
- * table at `path`, or the new file, is locked. */
-int stint_memory_file_clear(const char *path);
-
 /* Whether the file has no name any more. */
 bool stint_memory_file_removed(const struct memory *memory);
 

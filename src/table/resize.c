@@ -171,21 +171,16 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
 static int resize(const struct stint_options *given, const struct stint_options *made,
                   struct stint_limiter *from) {
     struct stint_limiter *to = NULL;
-    struct stint_options options = *given; /* what is 0 is as it was */
+    struct stint_options options = *given;
 
-    if (options.max_entries == 0)
-        options.max_entries = made->max_entries;
-    if (options.shards == 0)
-        options.shards = made->shards;
-    if (options.max_policies == 0)
-        options.max_policies = made->max_policies;
-    if (options.labels == 0)
-        options.labels = made->labels;
+    /* What is 0 is as it was. */
+    options.max_entries = given->max_entries != 0 ? given->max_entries : made->max_entries;
+    options.shards = given->shards != 0 ? given->shards : made->shards;
+    options.max_policies = given->max_policies != 0 ? given->max_policies : made->max_policies;
+    options.labels = given->labels != 0 ? given->labels : made->labels;
     options.path = made->path;
     options.secret = from->secret;
-    int error = stint_memory_file_clear(options.path);
-    if (error == 0)
-        error = stint_table_make(&options, &to);
+    int error = stint_table_make(&options, &to);
     if (error == 0)
         error = all_move(from, to);
     if (error == 0) /* or some of what was moved is zeros */
