@@ -46,26 +46,23 @@ void stint_limiter_lock_make(pthread_mutex_t *lock) {
 /* Names the process of the lock's holder if it is stopped. Any other may be one of another pid
  * namespace, where its thread has that number. */
 static const char *lock_holder(const pthread_mutex_t *lock, char said[HOLDER_SIZE]) {
-    char line[128];
-    long process = 0;
-    bool stopped = false;
+    char text[512] = "";
     FILE *status = NULL;
 
 #ifdef __GLIBC__
-    (void)snprintf(line, sizeof(line), "/proc/%d/status", lock->__data.__owner);
-    status = fopen(line, "re");
+    (void)snprintf(text, sizeof(text), "/proc/%d/status", lock->__data.__owner);
+    status = fopen(text, "re");
 #else
     (void)lock;
 #endif
-    while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
-        stopped |= strncmp(line, "State:\tT", 8) == 0;
-        if (strncmp(line, "Tgid:", 5) == 0)
-            process = strtol(line + 5, NULL, 10);
-    }
-    if (status != NULL)
+    if (status != NULL) {
+        text[fread(text, 1, sizeof(text) - 1, status)] = '\0';
         (void)fclose(status);
-    (void)snprintf(said, HOLDER_SIZE, stopped ? "process %ld" : "another process", process);
-    return said;
+    }
+    const char *process = strstr(text, "\nState:\tT") == NULL ? NULL : strstr(text, "\nTgid:");
+    if (process != NULL)
+        (void)snprintf(said, HOLDER_SIZE, "process %ld", strtol(process + 6, NULL, 10));
+    return process != NULL ? said : "another process";
 }
 
 int stint_limiter_lock(struct stint_limiter *limiter) {
