@@ -56,16 +56,11 @@ static bool is_letter(char c) {
 }
 
 /* False, which is told of the text at `at`: a reason, as by printf. */
-#define refuse_with(reader, at, ...)                                                               \
+#define refuse(reader, at, ...)                                                                    \
     ((reader)->wrong = (at), stint_failed_with(EINVAL, __VA_ARGS__) == 0)
 
-static bool refuse(struct reader *reader, const char *wrong, const char *reason) {
-    return refuse_with(reader, wrong, "%s", reason);
-}
-
 static void skip_spaces(struct reader *reader) {
-    while (is_space(*reader->at))
-        reader->at++;
+    reader->at += strspn(reader->at, " \t");
 }
 
 /* Steps over a word of lower case, if the text has it here in any case. */
@@ -75,13 +70,6 @@ static bool skip_word(struct reader *reader, const char *word) {
         if (lower(reader->at[i]) != word[i])
             return false;
     reader->at += length;
-    return true;
-}
-
-static bool read_char(struct reader *reader, char c, const char *reason) {
-    if (lower(*reader->at) != c)
-        return refuse(reader, reader->at, reason);
-    reader->at++;
     return true;
 }
 
@@ -164,14 +152,14 @@ static bool refuse_word(struct reader *reader, const struct guess *guess, const 
     const int length = (int)guess->length;
 
     if (length == 0)
-        return refuse_with(reader, guess->word, "expected %s", all);
+        return refuse(reader, guess->word, "expected %s", all);
     if (guess->nearest == NULL)
-        return refuse_with(reader, guess->word, "'%.*s' is no %s: expected %s", length, guess->word,
-                           what, all);
+        return refuse(reader, guess->word, "'%.*s' is no %s: expected %s", length, guess->word,
+                      what, all);
     const size_t nearest = word_length(guess->nearest);
-    return refuse_with(reader, guess->word, "'%.*s' is no %s: %.*s was probably meant", length,
-                       guess->word, what, (int)nearest + (guess->nearest[nearest] == '='),
-                       guess->nearest);
+    return refuse(reader, guess->word, "'%.*s' is no %s: %.*s was probably meant", length,
+                  guess->word, what, (int)nearest + (guess->nearest[nearest] == '='),
+                  guess->nearest);
 }
 
 /* Refuses the value of an option. Tells how the option is written: with the number at `said`, if
@@ -193,9 +181,9 @@ static bool refuse_value(struct reader *reader, const char *wrong, enum option o
                       (said[digits] == '\0' || is_space(said[digits]) || said[digits] == '%');
     const char *value = good ? said : values[kind][1];
 
-    return refuse_with(reader, wrong, "%.*s takes %s: %s%.*s%s", (int)word_length(name), name,
-                       values[kind][0], name, (int)(good ? digits : strlen(value)), value,
-                       kind == KIND_PERCENT ? "%" : "");
+    return refuse(reader, wrong, "%.*s takes %s: %s%.*s%s", (int)word_length(name), name,
+                  values[kind][0], name, (int)(good ? digits : strlen(value)), value,
+                  kind == KIND_PERCENT ? "%" : "");
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -219,7 +207,7 @@ static bool read_number(struct reader *reader, enum option option, struct stint_
         reader->at++;
     }
     if (number == 0 || number > its->most)
-        return refuse(reader, start, its->range);
+        return refuse(reader, start, "%s", its->range);
     void *field = (char *)policy + its->field;
     *(uint32_t *)field = (uint32_t)number;
     return true;
@@ -269,9 +257,9 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
         return numbered ? refuse(reader, reader->at,
                                  "M may be minutes or months: write m for minutes; a month has no "
                                  "number before it")
-                        : refuse_with(reader, reader->at,
-                                      "M may be a minute or a month: write %u/m or %u/month",
-                                      policy->limit, policy->limit);
+                        : refuse(reader, reader->at,
+                                 "M may be a minute or a month: write %u/m or %u/month",
+                                 policy->limit, policy->limit);
     const struct unit *unit = read_unit(reader);
     if (unit == NULL)
         return false;
@@ -280,9 +268,9 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
         return !numbered || refuse(reader, start, "a month or a year has no number before it");
     }
     if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
-        return refuse(reader, start, its->range);
+        return refuse(reader, start, "%s", its->range);
     if (number * unit->ns % STINT_TICK_NS != 0)
-        return refuse(reader, start, its->no_tick);
+        return refuse(reader, start, "%s", its->no_tick);
     void *field = (char *)policy + its->field;
     *(uint64_t *)field = number * unit->ns;
     return true;
@@ -293,8 +281,8 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
 /* Reads a letter (0: none), then so many digits: a number in [low, high]. */
 static bool read_field(struct reader *reader, char before, int digits, int low, int high,
                        int *value) {
-    if (before != '\0' && !read_char(reader, before, "expected " A_TIME))
-        return false;
+    if (before != '\0' && lower(*reader->at++) != before)
+        return refuse(reader, reader->at - 1, "expected " A_TIME);
     const char *start = reader->at;
     int number = 0;
     for (int i = 0; i < digits; i++, reader->at++) {
@@ -440,14 +428,14 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
     if (!read_value(reader, option, policy))
         return false;
     if (stint_policy_options[option].kind == KIND_FLAG && *reader->at == '=')
-        return refuse_with(reader, reader->at, "%s takes no value",
-                           stint_policy_options[option].names[1]);
+        return refuse(reader, reader->at, "%s takes no value",
+                      stint_policy_options[option].names[1]);
     if (!read_end(reader))
         return false;
     if (option == OPTION_PER_KEY || option == OPTION_FIRST)
         option = OPTION_START; /* the three are one option */
     if (reader->places[option] != 0)
-        return refuse_with(reader, start, "%s stands twice", stint_policy_options[option].names[1]);
+        return refuse(reader, start, "%s stands twice", stint_policy_options[option].names[1]);
     reader->places[option] = (size_t)(start - reader->text);
     return true;
 }
@@ -466,25 +454,6 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     return true;
 }
 
-/* Reads a policy that a struct of this size has room for. */
-static int parse(struct reader *reader, struct stint_policy *policy, size_t size) {
-    enum option wrong[2];
-
-    if (!read_policy(reader, policy))
-        return -EINVAL;
-    int error = stint_policy_check(policy, wrong);
-    if (error != 0) { /* at the later of the two that do not go together */
-        const size_t one = reader->places[wrong[0]], other = reader->places[wrong[1]];
-        reader->wrong = reader->text + (one > other ? one : other);
-    }
-    for (size_t i = size; error == 0 && i < sizeof(*policy); i++)
-        if (((const char *)policy)[i] != 0)
-            error =
-                stint_failed(EINVAL, "the text says what policy.size has no room for: the program "
-                                     "was compiled with the stint.h of an earlier version");
-    return error;
-}
-
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
     if (text == NULL || policy == NULL)
         return stint_failed(EINVAL, "text or policy is NULL");
@@ -493,7 +462,19 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
         return error;
     struct stint_policy parsed = STINT_POLICY_INIT;
     struct reader reader = {.text = text, .at = text, .wrong = text};
-    error = parse(&reader, &parsed, policy->size);
+    enum option pair[2];
+    if (!read_policy(&reader, &parsed)) {
+        error = -EINVAL;
+    } else if ((error = stint_policy_check(&parsed, pair)) != 0) {
+        /* at the later of the two that do not go together */
+        const size_t one = reader.places[pair[0]], other = reader.places[pair[1]];
+        reader.wrong = text + (one > other ? one : other);
+    }
+    for (size_t i = policy->size; error == 0 && i < sizeof(parsed); i++)
+        if (((const char *)&parsed)[i] != 0)
+            error =
+                stint_failed(EINVAL, "the text says what policy.size has no room for: the program "
+                                     "was compiled with the stint.h of an earlier version");
     if (error == 0)
         stint_struct_write(policy, &parsed, sizeof(parsed));
     else if (wrong != NULL)
