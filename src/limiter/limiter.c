@@ -43,9 +43,9 @@ void stint_limiter_lock_make(pthread_mutex_t *lock) {
     (void)pthread_mutexattr_destroy(&robust);
 }
 
-/* Names the process of the lock's holder if it is stopped. Any other may be one of another pid
+/* The process of the lock's holder if it is stopped; else 0. Any other may be one of another pid
  * namespace, where its thread has that number. */
-static const char *lock_holder(const pthread_mutex_t *lock, char said[HOLDER_SIZE]) {
+static long lock_holder(const pthread_mutex_t *lock) {
     char text[512] = "";
     FILE *status = NULL;
 
@@ -59,15 +59,13 @@ static const char *lock_holder(const pthread_mutex_t *lock, char said[HOLDER_SIZ
         text[fread(text, 1, sizeof(text) - 1, status)] = '\0';
         (void)fclose(status);
     }
-    const char *process = strstr(text, "\nState:\tT") == NULL ? NULL : strstr(text, "\nTgid:");
-    if (process != NULL)
-        (void)snprintf(said, HOLDER_SIZE, "process %ld", strtol(process + 6, NULL, 10));
-    return process != NULL ? said : "another process";
+    const char *process = strstr(text, "\nTgid:");
+    return process != NULL && strstr(text, "\nState:\tT") != NULL ? strtol(process + 6, NULL, 10)
+                                                                  : 0;
 }
 
 int stint_limiter_lock(struct stint_limiter *limiter) {
     pthread_mutex_t *lock = &limiter->header->lock;
-    char holder[HOLDER_SIZE];
 
     for (unsigned tries = 0; tries < SET_UP_TRIES; tries++) {
         int error = pthread_mutex_trylock(lock);
@@ -77,9 +75,8 @@ int stint_limiter_lock(struct stint_limiter *limiter) {
             return stint_failed(EPROTO, "the table is damaged: its lock does not work");
         set_up_pause();
     }
-    return stint_failed_with(EBUSY,
-                             "%s has held the table's lock for set-up for 10 s: is it stopped?",
-                             lock_holder(lock, holder));
+    return stint_failed_held(lock_holder(lock),
+                             "has held the table's lock for set-up for 10 s: is it stopped?");
 }
 
 int stint_limiter_unlock(struct stint_limiter *limiter, int error) {

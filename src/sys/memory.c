@@ -202,12 +202,9 @@ static struct holders holders_find(int file) {
     return holders;
 }
 
-const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]) {
+int stint_memory_file_held(int file, const char *does) {
     const struct holders holders = holders_find(file);
-
-    (void)snprintf(said, HOLDER_SIZE, holders.count == 0 ? "another process" : "process %ld",
-                   holders.found[0]);
-    return said;
+    return stint_failed_held(holders.count == 0 ? 0 : holders.found[0], does);
 }
 
 const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]) {
@@ -228,16 +225,13 @@ const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]) {
 
 /* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
 static int lock_shared(int file) {
-    char holder[HOLDER_SIZE];
-
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return failed_file(NO_LOCK);
         if (tries == SET_UP_TRIES)
-            return stint_failed_with(EBUSY,
-                                     "%s has held the lock of the table's file for 10 s: is it "
-                                     "stopped, or does it resize a large table?",
-                                     stint_memory_file_holder(file, holder));
+            return stint_memory_file_held(file,
+                                          "has held the lock of the table's file for 10 s: is "
+                                          "it stopped, or does it resize a large table?");
         set_up_pause();
     }
     return 0;
@@ -380,7 +374,7 @@ static int open_given(int directory, const char *given, bool *made) {
 /* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of
  * that name may remove it: a killed process has left it. */
 static int file_make_named(struct memory *memory, const char *path) {
-    char given[NAME_MAX + 1], holder[HOLDER_SIZE];
+    char given[NAME_MAX + 1];
     int error = 0, directory = open_beside(path, given);
     bool made = false, named = false;
 
@@ -396,9 +390,8 @@ static int file_make_named(struct memory *memory, const char *path) {
         else if (errno != EWOULDBLOCK && errno != EINTR && errno != ENOENT)
             error = failed_file("no table can be made there");
         else if (tries == SET_UP_TRIES)
-            error =
-                stint_failed_with(EBUSY, "%s has been making the table for 10 s: is it stopped?",
-                                  stint_memory_file_holder(memory->file, holder));
+            error = stint_memory_file_held(memory->file,
+                                           "has been making the table for 10 s: is it stopped?");
         else
             set_up_pause();
         if (named && !made)

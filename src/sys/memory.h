@@ -66,10 +66,9 @@ void stint_memory_free(struct memory *memory);
  * file. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
-/* Names another process that has a lock of the file, as far as the system tells: "process 1234", or
- * "another process". Returns `said`. */
-#define HOLDER_SIZE 32
-const char *stint_memory_file_holder(int file, char said[HOLDER_SIZE]);
+/* Returns -EBUSY. The reason names another process that has a lock of the file, as far as the
+ * system tells: "process 1234", or "another process". Then it says what that process does. */
+int stint_memory_file_held(int file, const char *does);
 
 /* Names all that have, and this one: "this process and processes 12, 34 and 5 more". Returns
  * `said`. */

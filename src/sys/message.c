@@ -37,6 +37,11 @@ int stint_failed_with(int error, const char *format, ...) {
     return stint_failed(error, reason);
 }
 
+int stint_failed_held(long process, const char *does) {
+    return process == 0 ? stint_failed_with(EBUSY, "another process %s", does)
+                        : stint_failed_with(EBUSY, "process %ld %s", process, does);
+}
+
 int stint_failed_at(int error, const char *path) {
     size_t length = strlen(path);
     const char *told = length <= PATH_TOLD ? path : path + length - PATH_TOLD;

@@ -11,6 +11,9 @@ int stint_failed(int error, const char *reason);
 /* Notes a reason that is formatted as by printf, and cut to 511 characters. Returns -error. */
 int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Notes what a process does that is in the way; 0: one that is not known. Returns -EBUSY. */
+int stint_failed_held(long process, const char *does);
+
 /* Puts the path of a table's file before the reason for an error. Returns -error. */
 int stint_failed_at(int error, const char *path);
 

@@ -80,7 +80,6 @@ static int check(const struct stint_options *options, enum use use) {
     return 0;
 }
 
-/* Reads and checks a caller's options. */
 static int options_given(const struct stint_options *given, enum use use,
                          struct stint_options *options) {
     int error = stint_options_read(given, options);
@@ -469,7 +468,6 @@ static void *part_at(char *start, size_t offset) {
     return start + offset;
 }
 
-/* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
                        const struct memory *memory, struct stint_limiter **opened) {
     const struct header *made = &shape->header;
@@ -610,7 +608,6 @@ static int open_there(const struct stint_options *options, struct memory *memory
                             : error;
 }
 
-/* Opens a table in private memory or a file. */
 static int open_table(const struct stint_options *given, enum use use,
                       struct stint_limiter **opened) {
     struct stint_options options;
@@ -710,14 +707,12 @@ void stint_close(struct stint_limiter *limiter) {
 
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
     struct memory memory = {.file = -1};
-    char holder[HOLDER_SIZE];
     struct shape shape;
     int error = open_there(made, &memory);
 
     if (error == 0 && !memory.alone)
-        error = stint_failed_with(EBUSY,
-                                  "%s has the table open: a table is resized while nobody uses it",
-                                  stint_memory_file_holder(memory.file, holder));
+        error = stint_memory_file_held(
+            memory.file, "has the table open: a table is resized while nobody uses it");
     memory.copy = true;
     if (error == 0)
         error = map_file(made, true, &shape, &memory);
