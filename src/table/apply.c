@@ -360,7 +360,6 @@ static int make(struct stint_limiter *limiter, const struct stint_policy *policy
     return 0;
 }
 
-/* The same with a caller's policy. */
 static int make_given(struct stint_limiter *limiter, const struct stint_policy *given,
                       enum call call, uint32_t *id) {
     struct stint_policy policy;

@@ -210,7 +210,6 @@ static void library_wrote(const struct telling *telling, bool strikes, struct st
         entry->flags |= STINT_ENTRY_SHADOW;
 }
 
-/* A companion's slot. */
 static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
                                struct stint_entry *entry) {
     struct override_told told;
@@ -343,7 +342,6 @@ static void stripe_add(struct stint_entry *entry, uint64_t end, uint64_t used, u
     }
 }
 
-/* Tells of all striped keys. */
 static void stripes_tell(struct telling *telling) {
     struct stripe *stripes = telling->stripes;
     const size_t count = telling->count;

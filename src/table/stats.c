@@ -7,7 +7,6 @@
 #include "table/labels.h"
 #include "table/stats.h"
 
-/* Looks at every slot. */
 static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats) {
     const struct table *table = &limiter->table;
     const uint64_t clock = limiter_now(limiter);

@@ -294,7 +294,6 @@ static void add_table(struct metrics *metrics, const struct stint_stats *stats, 
     }
 }
 
-/* What a family says of one policy. */
 static void add_policy(struct metrics *metrics, const struct stint_limiter *limiter,
                        const struct family *family, uint32_t id) {
     const char *name = limiter->records[id].name;
