@@ -74,11 +74,13 @@ static struct stint_options ngx_http_stint_enlarge(const struct stint_options *a
     return larger;
 }
 
-/* Makes a file larger that is too small, unless this is only a test; or says why not. */
+/* Makes a file larger that is too small, unless this is only a test; or says why not. nginx's log
+ * has errors alone by default; that of a test has warnings. */
 static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct stint_options *made,
                                ngx_log_t *log) {
     const struct stint_options larger = ngx_http_stint_enlarge(&zone->options, made);
     char reason[NGX_HTTP_STINT_REASON] = "a test changes no file";
+    const ngx_uint_t level = ngx_test_config ? NGX_LOG_WARN : NGX_LOG_ERR;
     u_char text[SHAPE_TEXT], other[SHAPE_TEXT];
 
     if (ngx_http_stint_fits(&zone->options, made)) {
@@ -87,7 +89,7 @@ static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct s
     (void)ngx_http_stint_shape(made, text);
     if (ngx_http_stint_fits(&larger, made)) {
         ngx_log_error(
-            NGX_LOG_WARN, log, 0,
+            level, log, 0,
             "stint zone \"%V\" in %V:%ui: %V has %s, and nginx goes on with these: no "
             "start makes it smaller. %s",
             &zone->name, &zone->declared.file, zone->declared.line, &zone->file, text,
@@ -109,7 +111,7 @@ static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct s
         }
         (void)ngx_http_stint_words(stint_reason(), reason);
     }
-    ngx_log_error(NGX_LOG_WARN, log, 0,
+    ngx_log_error(level, log, 0,
                   "stint zone \"%V\" in %V:%ui: %V has %s, and nginx goes on with "
                   "these: %s. A start of nginx, while nobody else has it open, makes it %s, and "
                   "its counts stay",

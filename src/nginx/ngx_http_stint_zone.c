@@ -206,7 +206,8 @@ static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
         return NGX_ERROR;
     }
     if (zone->file.len != 0 && ngx_test_config) {
-        if (ngx_http_stint_look(zone, shm_zone->shm.log) != NGX_OK) {
+        /* The log of the process: that of the configuration may have errors alone. */
+        if (ngx_http_stint_look(zone, ngx_cycle->log) != NGX_OK) {
             return NGX_ERROR;
         }
     } else if (ngx_http_stint_open(zone, shm_zone->shm.log) != 0) {

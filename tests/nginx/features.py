@@ -927,8 +927,9 @@ class Files(Case):
                     self.assertEqual(server.log()[before:].count(smaller), len(expected))
 
     def test_a_file_that_somebody_has_open_keeps_its_size(self):
-        """A reload, by another name, too, and a start beside another nginx. A restart makes it larger."""
-        with self.filed(Server(module.MODULE)) as server:
+        """A reload, by another name, too, and a start beside another nginx. A restart makes it larger. It is told
+        also by the level that a log has by default."""
+        with self.filed(Server(module.MODULE, log_level="error")) as server:
             server.get()
             text = server.configuration.read_text()
             said = (r"has entries=1000 policies=64 labels=0, and nginx goes on with these: .*: (.*) has the table open: "
@@ -937,6 +938,7 @@ class Files(Case):
             for name in "z", "y":
                 server.configuration.write_text(text.replace("entries=1k", "entries=2k policies=65").replace(
                     " z ", f" {name} ").replace("page z", f"page {name}"))
+                self.assertIn("goes on with these: a test changes no file", server.test()[1])
                 before = len(server.log())
                 server.reload()
                 self.assertEqual(re.findall(said, server.log()[before:]), ["nginx, or another process,"])
@@ -961,7 +963,7 @@ class Files(Case):
             server.stop()
             server.edit(("entries=1k", "entries=2k"))
             server.start()
-            self.assertEqual(len(server.logged(r"\[warn\] .* goes on with these: .*: (.*)")), 1)
+            self.assertEqual(len(server.logged(r"\[error\] .* goes on with these: .*: (.*)")), 1)
             self.assertEqual((server.get().stint, status(server)["entries"]), ("PASSED p 2/10 8", 1000))
 
     def test_a_file_of_version_0_3(self):
