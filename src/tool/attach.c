@@ -2,6 +2,8 @@
 #include "attach.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "users.h"
 
 /* ---- The table ---- */
 
@@ -53,16 +56,86 @@ void tell_lock(const struct arguments *arguments) {
           stderr);
 }
 
+/* Whether a process is stopped, as by SIGSTOP. */
+static bool stopped(uint64_t process) {
+    char line[64];
+    bool found = false;
+
+    snprintf(line, sizeof(line), "/proc/%" PRIu64 "/status", process);
+    FILE *status = fopen(line, "re");
+    while (status != NULL && !found && fgets(line, sizeof(line), status) != NULL)
+        found = strncmp(line, "State:\tT", 8) == 0;
+    if (status != NULL)
+        fclose(status);
+    return found;
+}
+
+/* An attaching that may wait for the table's own lock, which no list of the system has. */
+struct attaching {
+    const struct arguments *arguments;
+    pthread_mutex_t lock;
+    pthread_cond_t ends;
+    bool over;
+};
+
+/* Names the processes that hold it up, after a second: those that have the table open and are
+ * stopped. */
+static void *tell_stopped(void *context) {
+    struct attaching *attaching = context;
+    const struct arguments *arguments = attaching->arguments;
+    struct timespec until;
+    struct users users;
+    char shown[256];
+    int error = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&attaching->lock);
+    while (!attaching->over && error == 0)
+        error = pthread_cond_timedwait(&attaching->ends, &attaching->lock, &until);
+    pthread_mutex_unlock(&attaching->lock);
+    if (error == 0)
+        return NULL;
+    users_find(&users, arguments->file);
+    for (size_t i = 0; i < users.count; i++)
+        if (!users.of[i].removed && stopped(users.of[i].process))
+            fprintf(stderr,
+                    "stint %s: %s: process %" PRIu64 ", which has the table open, is stopped. "
+                    "Waiting for it, for 10 s at most\n",
+                    arguments->command->name,
+                    printable(shown, sizeof(shown), arguments->file, strlen(arguments->file)),
+                    users.of[i].process);
+    users_free(&users);
+    return NULL;
+}
+
+/* stint_attach, of one that writes. */
+static int attach_writer(const struct arguments *arguments, const struct stint_options *options,
+                         struct stint_limiter **limiter) {
+    struct attaching attaching = {arguments, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
+                                  false};
+    pthread_t thread;
+
+    tell_lock(arguments);
+    const bool told = pthread_create(&thread, NULL, tell_stopped, &attaching) == 0;
+    const int error = stint_attach(options, limiter);
+    pthread_mutex_lock(&attaching.lock);
+    attaching.over = true;
+    pthread_cond_signal(&attaching.ends);
+    pthread_mutex_unlock(&attaching.lock);
+    if (told)
+        pthread_join(thread, NULL);
+    return error;
+}
+
 int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter) {
     struct stint_options options = STINT_OPTIONS_INIT;
-
-    if ((flags & STINT_READ_ONLY) == 0)
-        tell_lock(arguments);
 
     options.path = arguments->file;
     options.flags = flags;
     options.on_full = arguments->on_full;
-    int error = stint_attach(&options, limiter);
+    const int error = (flags & STINT_READ_ONLY) != 0 ? stint_attach(&options, limiter)
+                                                     : attach_writer(arguments, &options, limiter);
     if (error == 0)
         return EXIT_GOOD;
     if (error == -ENOENT)

@@ -10,6 +10,7 @@
  *     take POLICY KEY COST              whether it was granted, and what is used
  *     label KEY HEX                     stint_label with these bytes
  *     fill POLICY N                     a token of each of N keys; 1 + i % 7 of the i-th
+ *     lock, unlock                      the table's lock for set-up
  *     load POLICY THREADS KEYS          threads that take, until:
  *     stop                              how many lines follow, of each key and window: its tokens
  */
@@ -26,6 +27,8 @@
 #include <time.h>
 
 #include <stint.h>
+
+#include "limiter/limiter.h"
 
 enum {
     THREADS_MAX = 8,
@@ -202,6 +205,10 @@ static bool obey(char **words, size_t n) {
         label(words);
     else if (strcmp(words[0], "fill") == 0 && n == 3)
         fill(words);
+    else if (strcmp(words[0], "lock") == 0)
+        printf("%d\n", stint_limiter_lock(limiter));
+    else if (strcmp(words[0], "unlock") == 0)
+        printf("%d\n", stint_limiter_unlock(limiter, 0));
     else if (strcmp(words[0], "load") == 0 && n == 4)
         load_begin(words);
     else if (strcmp(words[0], "stop") == 0)
