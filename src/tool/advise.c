@@ -376,6 +376,9 @@ static int parse_options(struct call *call, int argc, char **argv) {
     }
     if (call->log.time == LOG_TIMELESS)
         return usage_error(command, "--time none: without times there is no limit to advise");
+    if (call->page != NULL && strcmp(call->page, "-") == 0)
+        return usage_error(command,
+                           "--html '-': give the page a name: the standard output has the report");
     if (call->page != NULL && !may_replace(call->page))
         return usage_error(command,
                            "--html '%s': it is there, and is no page: give the page another name",

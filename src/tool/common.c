@@ -126,6 +126,12 @@ int notation_error(const char *command, const char *what, const char *text, cons
                        (int)strlen(before), "");
 }
 
+static bool has_format(const struct option *options) {
+    while (options->name != NULL && strcmp(options->name, "format") != 0)
+        options++;
+    return options->name != NULL;
+}
+
 int tool_option(const char *command, int argc, char **argv, const char *letters,
                 const struct option *options) {
     int option = getopt_long(argc, argv, letters, options, NULL);
@@ -139,7 +145,10 @@ int tool_option(const char *command, int argc, char **argv, const char *letters,
     else if (optopt >= 256)
         usage_error(command, "'%s': this option takes no value", argv[optind - 1]);
     else
-        usage_error(command, "there is no option '%s'", argv[optind - 1]);
+        usage_error(command, "there is no option '%s'%s", argv[optind - 1],
+                    strcmp(argv[optind - 1], "--json") == 0 && has_format(options)
+                        ? ": it is --format json here"
+                        : "");
     return OPTION_WRONG;
 }
 

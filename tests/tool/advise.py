@@ -326,7 +326,9 @@ class Failures(Case):
         for message, *arguments in (
                 ("LOG is missing",),
                 ("there is no option '--limit=5/s'", "--limit=5/s", REAL_LOG),
+                ("there is no option '--json': it is --format json here", "--json", REAL_LOG),
                 ("--html: its value is missing", REAL_LOG, "--html"),
+                ("--html '-': give the page a name: the standard output has the report", "--html", "-", REAL_LOG),
                 ("--format 'xml': not table or json", "--format=xml", REAL_LOG),
                 ("--key is missing: with --time epoch", "--time=epoch", REAL_LOG),
                 ("--time none: without times there is no limit to advise", "--time=none", "--key=1", REAL_LOG)):
