@@ -92,7 +92,8 @@ function checked(result, of = '') {
             .reason()
             .replace(/\boptions\.(\w+)/g, (_, name) =>
                 name.replace(/_(.)/g, (all, letter) => letter.toUpperCase()),
-            );
+            )
+            .replace('stint_open makes one', 'with maxEntries it is made');
         throw coded(Error, util.getSystemErrorName(result), of + reason);
     }
     return result;

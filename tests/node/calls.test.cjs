@@ -330,7 +330,7 @@ test('a table that cannot be opened says why', () => {
         [fresh(), null, 'ERR_INVALID_ARG_VALUE', 'options of open'],
         [fresh(), { maxEntries: 9, onFull: 'drop' }, 'ERR_INVALID_ARG_VALUE', 'replace'],
         [fresh(), { maxEntries: 9, policies: [7] }, 'ERR_INVALID_ARG_VALUE', 'policies'],
-        [fresh(), {}, 'ENOENT', '.table'],
+        [fresh(), {}, 'ENOENT', '.table', 'with maxEntries it is made'],
         [path.join(folder, 'none', 'x'), { maxEntries: 9 }, 'ENOENT', 'none'],
         [file, { maxEntries: 2000 }, 'EPROTO', 'maxEntries 1000', '2000'],
         [file, { policies: ['1/fortnight'] }, 'EINVAL', 'line 1', 'fortnight'],
