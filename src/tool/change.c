@@ -182,7 +182,7 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
     plan_free(&plan);
     fclose(out);
     if (error == 0 && (fwrite(said, 1, size, stdout) != size || !all_written()))
-        code = failure(arguments, "the changes cannot be written");
+        code = unwritten(arguments, "the changes");
     free(said);
     return code;
 }
@@ -287,7 +287,7 @@ static int tell_options(const struct arguments *arguments) {
     if (shards != 0 || arguments->json)
         report_count(&report, "shards", shards);
     report_end(&report);
-    return all_written() ? EXIT_GOOD : failure(arguments, "the options cannot be written");
+    return all_written() ? EXIT_GOOD : unwritten(arguments, "the options");
 }
 
 int tool_resize(const struct arguments *arguments) {

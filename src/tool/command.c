@@ -5,6 +5,7 @@
  * "--help", and take its exit code for a grant. */
 #include "command.h"
 
+#include <errno.h>
 #include <stint.h>
 
 #include <arpa/inet.h>
@@ -564,4 +565,8 @@ int failure(const struct arguments *arguments, const char *format, ...) {
     fprintf(stderr, "stint %s: %s\n", arguments->command->name,
             printable(shown, sizeof(shown), message, strlen(message)));
     return arguments->command->failed;
+}
+
+int unwritten(const struct arguments *arguments, const char *what) {
+    return failure(arguments, "%s cannot be written: %s", what, strerror(errno));
 }

@@ -123,4 +123,7 @@ unsigned address_bytes(const char *text, unsigned char bytes[16]);
 int failure(const struct arguments *arguments, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The same, when the system has not taken all of the output (all_written). */
+int unwritten(const struct arguments *arguments, const char *what);
+
 #endif

@@ -139,7 +139,7 @@ static int end(const struct decision *decision, int code) {
     bool told = tell(decision);
 
     stint_close(decision->limiter);
-    return told ? code : failure(decision->arguments, "the answer cannot be written");
+    return told ? code : unwritten(decision->arguments, "the answer");
 }
 
 /* A refused key gets its name in the table, if that has room for names: once in a window. */

@@ -158,7 +158,7 @@ int tool_dump(const struct arguments *arguments) {
     if (error != 0)
         code = failure(arguments, "%s", reason());
     else if (!all_written())
-        code = failure(arguments, "the keys cannot be written");
+        code = unwritten(arguments, "the keys");
     listing_end(&listing);
     return code;
 }
@@ -328,7 +328,7 @@ int tool_top(const struct arguments *arguments) {
         if (listing.count == 0 && !arguments->json)
             puts(no_keys(arguments));
         if (!all_written())
-            code = failure(arguments, "the keys cannot be written");
+            code = unwritten(arguments, "the keys");
     }
     listing_end(&listing);
     return code;
@@ -550,7 +550,7 @@ static int limits(const struct arguments *arguments, bool bans) {
         print_unnamed(&report, &listing);
         report_end(&report);
         if (!all_written())
-            code = failure(arguments, "the keys cannot be written");
+            code = unwritten(arguments, "the keys");
     }
     listing_end(&listing);
     return code;
@@ -582,7 +582,7 @@ int reset_banned(const struct arguments *arguments) {
         print_unnamed(&report, &listing);
         report_end(&report);
         if (!all_written())
-            code = failure(arguments, "the answer cannot be written");
+            code = unwritten(arguments, "the answer");
     }
     listing_end(&listing);
     return code;

@@ -144,7 +144,7 @@ static int tell(struct asked *asked) {
     report_begin(&report, stdout, asked->arguments->json ? REPORT_JSON : REPORT_TEXT);
     print_key(&report, asked);
     report_end(&report);
-    return all_written() ? EXIT_GOOD : failure(asked->arguments, "the key cannot be written");
+    return all_written() ? EXIT_GOOD : unwritten(asked->arguments, "the key");
 }
 
 int tool_key(const struct arguments *arguments) {

@@ -109,7 +109,7 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
                                   "process has set a limit of the key meanwhile");
     tell(arguments, limiter, &asked);
     if (!all_written())
-        return failure(arguments, "the answer cannot be written");
+        return unwritten(arguments, "the answer");
     /* A server that has the key in another form goes by that: this changed nothing for it. */
     return arguments->clear || *asked.forms == '\0'
                ? EXIT_GOOD

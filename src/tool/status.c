@@ -74,7 +74,7 @@ int tool_policies(const struct arguments *arguments) {
         puts("the table has no policies");
     report_end(&report);
     sample_free(&sample);
-    return all_written() ? EXIT_GOOD : failure(arguments, "the policies cannot be written");
+    return all_written() ? EXIT_GOOD : unwritten(arguments, "the policies");
 }
 
 /* ---- Status ---- */
@@ -283,7 +283,7 @@ int tool_status(const struct arguments *arguments) {
     report_end(&report);
     sample_free(&before);
     sample_free(&sample);
-    return all_written() ? EXIT_GOOD : failure(arguments, "the status cannot be written");
+    return all_written() ? EXIT_GOOD : unwritten(arguments, "the status");
 }
 
 /* ---- Metrics ---- */
@@ -308,7 +308,7 @@ int tool_metrics(const struct arguments *arguments) {
     if (length < 0)
         code = usage_error(arguments->command->name, "%s", reason());
     else if (fwrite(text, 1, (size_t)length, stdout) != (size_t)length || !all_written())
-        code = failure(arguments, "the metrics cannot be written");
+        code = unwritten(arguments, "the metrics");
     free(text);
     stint_close(limiter);
     return code;

@@ -372,8 +372,7 @@ static int watch_screen(const struct arguments *arguments) {
     looked_free(&page.looked);
     looked_free(&page.present);
     free(page.keys);
-    return code != EXIT_GOOD || all_written() ? code
-                                              : failure(arguments, "the page cannot be written");
+    return code != EXIT_GOOD || all_written() ? code : unwritten(arguments, "the page");
 }
 
 /* ---- Lines ---- */
@@ -441,5 +440,5 @@ int tool_watch(const struct arguments *arguments) {
         before = sample;
     }
     sample_free(&before);
-    return written ? code : failure(arguments, "what is seen cannot be written");
+    return written ? code : unwritten(arguments, "what is seen");
 }
