@@ -358,22 +358,20 @@ static void part_marked(struct stint_limiter *limiter, const struct stint_reques
                         struct stint_verdict *marked) {
     const struct stint_request *request = &requests[part];
     const bool bucket = is_bucket(limiter, request->policy);
-    /* The key's window has turned since, and may have room. */
-    const bool turned = !bucket && judged->window != 0 && marked->window > judged->window;
     struct together none = {0, 0};
     bool beside = false; /* earlier parts of the key */
 
     /* A policy that has replaced it since counts anew; a key without a slot has no window. */
     if (marked->window == 0 || policy_gone(&limiter->policies[request->policy]))
         return;
-    for (size_t i = 0; i < part; i++)
-        beside |= same_count(&requests[i], request);
-    if (turned) {
+    /* Since it was judged its window may have ended, or an override, or others gave back. */
+    if ((uint64_t)marked->used + request->cost <= marked->capacity) {
         const uint64_t wait = wait_after(limiter, request, decided_at(marked, 0), 0, &none);
         marked->retry_after = wait != 0 ? wait : 1;
     }
-    if (bucket ? marked->window < judged->window
-               : marked->used < judged->used && (beside || !turned)) {
+    for (size_t i = 0; i < part; i++)
+        beside |= same_count(&requests[i], request);
+    if (beside && (bucket ? marked->window < judged->window : marked->used < judged->used)) {
         marked->flags |= judged->flags & STINT_NEAR_LIMIT;
         marked->used = judged->used;
         marked->remaining = marked->used < marked->capacity ? marked->capacity - marked->used : 0;

@@ -1275,3 +1275,23 @@ TEST(test_late_group_by_overrides_that_are_over) {
     assert_true(v[0].window - v[0].reset_after + v[0].retry_after == T0 + 3 * MINUTE);
     stint_close(limiter);
 }
+
+/* A late caller's part is judged by an override that is over by the clock. Another part's mark
+ * takes the override's slot before this one is marked. It fits by then, and is told so. */
+TEST(test_late_part_whose_override_goes) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT); /* 4 slots */
+    const uint32_t id = add_text(limiter, "2/minute overrides"), hour = add_text(limiter, "1/hour");
+    const struct stint_request both[] = {STINT_REQUEST(hour, 4, 2), STINT_REQUEST(id, 1, 1)};
+    struct stint_verdict v[2];
+    assert_int_equal(stint_override(limiter, id, 1, 0, T0 + 10 * SECOND), 0);
+    test_time = T0 + 20 * SECOND;
+    assert_true(ask(limiter, id, 1, 1, 0).allowed);
+    assert_true(ask(limiter, hour, 2, 1, 0).allowed && ask(limiter, hour, 3, 1, 0).allowed);
+    test_time = T0 + 2 * MINUTE;
+    assert_true(ask(limiter, id, 1, 1, 0).allowed);
+    assert_false(stint_decide_all(limiter, both, 2, T0, v));
+    assert_true(v[0].flags == FIRST && v[0].retry_after == STINT_NEVER);
+    assert_true(v[1].flags == FIRST && v[1].used == 1 && v[1].retry_after == 1);
+    stint_close(limiter);
+}
