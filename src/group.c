@@ -263,9 +263,12 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
     else
         terms->cost += before.tokens;
     uint64_t wait = stint_decide_opened(&decision, request, &verdict) ? 0 : verdict.retry_after;
+    const bool untracked = (verdict.flags & STINT_UNTRACKED) != 0;
+    if (untracked && from != 0) /* the table has become full since: its wait was told before that */
+        wait = 0;
     /* It may have moved to the clock, which may have leapt meanwhile. The verdict of a full table
      * does not tell the time that its wait counts from. */
-    const uint64_t at = (verdict.flags & STINT_UNTRACKED) != 0 ? now : decision.now;
+    const uint64_t at = untracked ? now : decision.now;
     const uint64_t moved = at - now;
     const uint64_t later = from <= moved ? 0 : stint_decision_wait_from(&decision, from - moved);
     wait = later > wait ? later : wait;

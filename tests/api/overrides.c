@@ -1295,3 +1295,21 @@ TEST(test_late_part_whose_override_goes) {
     assert_true(v[1].flags == FIRST && v[1].used == 1 && v[1].retry_after == 1);
     stint_close(limiter);
 }
+
+/* The strike of one part takes the table's last slot. A look at a key without one waits for no more
+ * than it did before that: until its override is over. */
+TEST(test_last_slot_for_a_strike) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT); /* 4 slots */
+    const uint32_t banning = add_text(limiter, "2/minute ban=2m after=2"),
+                   other = add_text(limiter, "6/hour overrides");
+    struct stint_request both[] = {STINT_REQUEST(other, 2, 3), STINT_REQUEST(banning, 1, 1)};
+    struct stint_verdict v[2];
+    both[0].flags = STINT_PEEK;
+    assert_int_equal(stint_override(limiter, other, 2, 2, T0 + 5 * SECOND), 0);
+    assert_true(ask(limiter, banning, 1, 2, 0).allowed && ask(limiter, other, 3, 1, 0).allowed);
+    assert_false(stint_decide_all(limiter, both, 2, T0, v));
+    assert_int_equal(get_stats(limiter).live, 4);
+    assert_true(v[0].retry_after == 5 * SECOND && v[1].retry_after == MINUTE);
+    stint_close(limiter);
+}
