@@ -225,11 +225,10 @@ static bool ban_can_come(const struct stint_policy *policy) {
 
 /* Checks a ban. The window is right. */
 static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
-    if (policy->ban == 0 && policy->ban_after == 0 && policy->ban_within == 0)
-        return 0;
+    const enum option needs = policy->ban_after != 0 ? OPTION_AFTER : OPTION_WITHIN;
+
     if (policy->ban == 0)
-        return refuse(wrong, policy->ban_after != 0 ? OPTION_AFTER : OPTION_WITHIN, OPTION_BAN,
-                      "%s needs %s, the time");
+        return has(policy, needs) ? refuse(wrong, needs, OPTION_BAN, "%s needs %s, the time") : 0;
     if ((policy->flags & STINT_OVERRIDES) == 0)
         return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
     int error = check_time(policy->ban, "ban");

@@ -14,7 +14,6 @@
 /* A slot of a striped key. */
 struct stripe {
     uint64_t place; /* base of the key, and number of the stripe (stripe_place) */
-    uint64_t base;  /* of the key, if this is stripe 0 */
     uint64_t hash;
     uint64_t used;
     uint64_t end;
@@ -181,7 +180,6 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
     }
     telling->stripes[telling->count++] = (struct stripe){
         .place = stripe_place(entry->key.hash),
-        .base = stripe_base(entry->key.hash),
         .hash = entry->key.hash,
         .used = entry->used,
         .end = entry->end,
@@ -281,13 +279,13 @@ static uint64_t neighbourhood(const struct stripe *stripe, uint64_t place) {
  * sorted. */
 static bool is_stripe_0(const struct telling *telling, const struct filter *places,
                         const struct stripe *stripe) {
-    struct stripe asked = *stripe;
+    const uint64_t base = stripe_base(stripe->hash);
+    const struct stripe asked = {.policy = stripe->policy, .place = base + 1};
     size_t from = 0, to = telling->count;
 
-    if (!filter_has(places, neighbourhood(stripe, stripe->base)) &&
-        !filter_has(places, neighbourhood(stripe, stripe->base + STRIPES_OF_KEY_MAX)))
+    if (!filter_has(places, neighbourhood(stripe, base)) &&
+        !filter_has(places, neighbourhood(stripe, base + STRIPES_OF_KEY_MAX)))
         return false;
-    asked.place = stripe->base + 1;
     while (from < to) {
         size_t middle = from + (to - from) / 2;
         if (stripe_compare(&telling->stripes[middle], &asked) < 0)
@@ -297,7 +295,7 @@ static bool is_stripe_0(const struct telling *telling, const struct filter *plac
     }
     const struct stripe *next = &telling->stripes[from];
     return from < telling->count && next->policy == stripe->policy &&
-           next->place - stripe->base < STRIPES_OF_KEY_MAX;
+           next->place - base < STRIPES_OF_KEY_MAX;
 }
 
 /* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
@@ -358,7 +356,7 @@ static void stripes_tell(struct telling *telling) {
     free(places.bits);
     for (size_t i = 0; i < count; i++)
         if (stripes[i].zero)
-            stripes[i].place = stripes[i].base;
+            stripes[i].place = stripe_base(stripes[i].hash);
     qsort(stripes, count, sizeof(*stripes), stripe_compare);
     for (size_t i = 0, next; i < count; i = next) {
         struct stint_entry entry = {.policy = stripes[i].policy};

@@ -452,13 +452,12 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
 #define READ_TRIES 100
 
 static int table_look(struct stint_limiter *limiter) {
-    int error = stint_policies_check(limiter);
-
-    for (unsigned tries = 0; error != 0 && tries < READ_TRIES; tries++) {
+    for (unsigned tries = 0;; tries++) {
+        const int error = stint_policies_check(limiter);
+        if (error == 0 || tries == READ_TRIES)
+            return error;
         set_up_pause();
-        error = stint_policies_check(limiter);
     }
-    return error;
 }
 
 /* ---- Handles --------------------------------------------------------------------------------- */
