@@ -70,7 +70,7 @@ static bool stopped(uint64_t process) {
     return found;
 }
 
-/* An attaching that may wait for the table's own lock, which no list of the system has. */
+/* A call that may wait for the table's own lock, which no list of the system has. */
 struct attaching {
     const struct arguments *arguments;
     pthread_mutex_t lock;
@@ -109,16 +109,15 @@ static void *tell_stopped(void *context) {
     return NULL;
 }
 
-/* stint_attach, of one that writes. */
-static int attach_writer(const struct arguments *arguments, const struct stint_options *options,
-                         struct stint_limiter **limiter) {
+int attach_writer(const struct arguments *arguments, open_call *call,
+                  const struct stint_options *options, struct stint_limiter **limiter) {
     struct attaching attaching = {arguments, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
                                   false};
     pthread_t thread;
 
     tell_lock(arguments);
     const bool told = pthread_create(&thread, NULL, tell_stopped, &attaching) == 0;
-    const int error = stint_attach(options, limiter);
+    const int error = call(options, limiter);
     pthread_mutex_lock(&attaching.lock);
     attaching.over = true;
     pthread_cond_signal(&attaching.ends);
@@ -134,8 +133,9 @@ int attach(const struct arguments *arguments, uint32_t flags, struct stint_limit
     options.path = arguments->file;
     options.flags = flags;
     options.on_full = arguments->on_full;
-    const int error = (flags & STINT_READ_ONLY) != 0 ? stint_attach(&options, limiter)
-                                                     : attach_writer(arguments, &options, limiter);
+    const int error = (flags & STINT_READ_ONLY) != 0
+                          ? stint_attach(&options, limiter)
+                          : attach_writer(arguments, stint_attach, &options, limiter);
     if (error == 0)
         return EXIT_GOOD;
     if (error == -ENOENT)

@@ -12,6 +12,12 @@
 /* Attaches to the table; its shape is the file's. */
 int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter);
 
+/* stint_open or stint_attach, of one that writes. Says so if another process holds it up: that
+ * which makes or resizes the table, or those that have it open and are stopped. */
+typedef int open_call(const struct stint_options *options, struct stint_limiter **limiter);
+int attach_writer(const struct arguments *arguments, open_call *call,
+                  const struct stint_options *options, struct stint_limiter **limiter);
+
 /* The id of the policy that has this name, or else that the notation describes. If there is none,
  * --add adds the notation's. A policy that the table does not have is wrong usage. */
 int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, uint32_t *id);

@@ -209,9 +209,8 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
     struct stint_limiter *limiter;
     const char *wrong = NULL;
 
-    if (options->path != NULL)
-        tell_lock(arguments);
-    if (stint_open(options, &limiter) != 0)
+    if ((options->path == NULL ? stint_open(options, &limiter)
+                               : attach_writer(arguments, stint_open, options, &limiter)) != 0)
         return failure(arguments, "%s", reason());
     int error = text == NULL ? 0
                              : stint_policies_apply(limiter, text, 0, &wrong,

@@ -1688,21 +1688,20 @@ class Waiting(Tool):
     def test_a_stopped_process(self):
         """Nor does it wait for the table's own lock without a word."""
         self.make("9/d name=p")
-        servers = [Server(self, self.table) for _ in range(2)]
-        self.assertEqual(servers[0].ask("lock"), "0")
-        servers[0].process.send_signal(signal.SIGSTOP)
-        try:
-            waiting = subprocess.Popen([STINT, "take", self.table, "p", "k"], stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
-            self.assertEqual(waiting.stderr.readline(),
-                             f"stint take: {self.table}: process {servers[0].process.pid}, which has the table open, is "
-                             "stopped. Waiting for it, for 10 s at most\n")
-            self.good("peek", self.table, "p", "k")
-        finally:
-            servers[0].process.send_signal(signal.SIGCONT)
-        self.assertEqual(servers[0].ask("unlock"), "0")
-        self.assertEqual(waiting.communicate(timeout=30)[1], "")
-        self.assertEqual(waiting.returncode, 0)
+        holder, _ = [Server(self, self.table) for _ in range(2)]
+        for command in ["take", self.table, "p", "k"], ["make", "--entries=1000", self.table]:
+            self.assertEqual(holder.ask("lock"), "0")
+            holder.process.send_signal(signal.SIGSTOP)
+            try:
+                waiting = subprocess.Popen([STINT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(waiting.stderr.readline(), f"stint {command[0]}: {self.table}: process {holder.process.pid}, "
+                                 "which has the table open, is stopped. Waiting for it, for 10 s at most\n")
+                self.good("peek", self.table, "p", "k")
+            finally:
+                holder.process.send_signal(signal.SIGCONT)
+            self.assertEqual(holder.ask("unlock"), "0")
+            self.assertEqual(waiting.communicate(timeout=30)[1], "")
+            self.assertEqual(waiting.returncode, 0)
 
 
 class Documents(Tool):
