@@ -181,13 +181,15 @@ static inline bool same_count(const struct stint_request *one, const struct stin
     return one->key.hash == other->key.hash && one->policy == other->policy;
 }
 
-/* What earlier parts of the same key would add to its count, of those that were only looked at. */
+/* What earlier parts of the same key would add to its count. */
 static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
-                             size_t n) {
+                             const struct stint_verdict *verdicts, size_t n) {
     uint64_t tokens = 0;
-    for (size_t i = 0; i < n; i++)
-        if (parts[i].how == PART_LONG && same_count(&requests[i], &requests[n]))
-            tokens += parts[i].next;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t unit = verdicts[i].unit != 0 ? verdicts[i].unit : 1;
+        if (same_count(&requests[i], &requests[n]))
+            tokens += parts[i].how == PART_LONG ? parts[i].next : verdicts[i].granted * unit;
+    }
     return tokens;
 }
 
@@ -504,12 +506,14 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
     struct stint_verdict own[STINT_ALL_MAX];
     struct part parts[STINT_ALL_MAX];
     uint64_t taken = 0; /* a bit for each request */
-    bool fit = true, last = false;
+    bool fit = true, last = false, looked = false;
 
     if (verdicts == NULL)
         verdicts = own;
     for (size_t i = 0; i < n; i++) {
-        if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i]))) {
+        /* The slot knows nothing of parts that were only looked at. */
+        if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i])) ||
+            (UNLIKELY(looked) && taken_before(requests, parts, verdicts, i) != 0)) {
             if (requests[i].policy < limiter->deciding &&
                 policy_gone(&limiter->policies[requests[i].policy])) {
                 const enum answer answer =
@@ -517,8 +521,11 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
                 if (answer != LEFT)
                     return answer;
             }
-            (void)part_look(limiter, &requests[i], taken_before(requests, parts, i), now,
+            (void)part_look(limiter, &requests[i], taken_before(requests, parts, verdicts, i), now,
                             &verdicts[i], &parts[i].next);
+            parts[i].seen.slot = NULL;
+            parts[i].how = PART_LONG;
+            looked = true;
         }
         fit &= verdicts[i].allowed;
         last |= parts[i].last;

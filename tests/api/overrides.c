@@ -1313,3 +1313,37 @@ TEST(test_last_slot_for_a_strike) {
     assert_true(v[0].retry_after == 5 * SECOND && v[1].retry_after == MINUTE);
     stint_close(limiter);
 }
+
+static struct stint_verdict granted;
+
+static void give_back(void) {
+    assert_int_equal(stint_refund(meanwhile.limiter, (stint_key){1}, &granted, 2), 2);
+}
+
+/* While a group is judged, others give back of its key: by then the first of its parts fits, and
+ * not both. Another part refuses the whole, for a shorter time than the two wait for. */
+TEST(test_parts_of_a_key_given_back_to) {
+    static const char *const texts[] = {"7/hour burst=7", "7/hour burst=7 overrides", "7/hour",
+                                        "7/hour stripes=2"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        meanwhile.happened = true;
+        for (uint64_t step = 0; meanwhile.happened; step++) {
+            test_time = T0;
+            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+            const uint32_t id = add_text(limiter, texts[i]), other = add_text(limiter, "2/minute");
+            const struct stint_request group[] = {
+                STINT_REQUEST(id, 1, 3), STINT_REQUEST(other, 1, 1), STINT_REQUEST(id, 1, 3)};
+            struct stint_verdict v[3];
+            granted = ask(limiter, id, 1, 6, 0);
+            assert_true(granted.granted == 6 && ask(limiter, other, 1, 2, 0).allowed);
+            meanwhile_begin(limiter, give_back, step);
+            assert_false(stint_decide_all(limiter, group, 3, T0, v));
+            stint_test_step = NULL;
+            if ((v[0].allowed || v[0].retry_after < HOUR / 7 * 3) &&
+                (v[2].allowed || v[2].retry_after < HOUR / 7 * 3))
+                fail_msg("%s, step %" PRIu64 ": allowed %d and %d", texts[i], step, v[0].allowed,
+                         v[2].allowed);
+            stint_close(limiter);
+        }
+    }
+}

@@ -117,13 +117,14 @@ static void wait_check(const struct waiting *waiting) {
         waits_wrong(waiting, "it fits sooner");
 }
 
-/* What is told of a key that has one part is what a look tells. */
+/* What is told of a key that has one part, or several that fit, is what a look tells. */
 static void used_check(const struct waiting *waiting, unsigned part) {
     const struct asked *asked = &waiting->asked[part];
     const struct stint_verdict *v = &waiting->verdicts[part];
     struct stint_request look = asked->request;
     for (unsigned i = 0; i < waiting->count; i++)
-        if (i != part && same_key(&waiting->asked[i], asked))
+        if (i != part && same_key(&waiting->asked[i], asked) &&
+            !(v->allowed && waiting->verdicts[i].allowed))
             return;
     look.cost = 0;
     look.flags = STINT_PEEK;
