@@ -194,6 +194,11 @@ static struct holders holders_find(int file) {
         /* One that took the lock, and left it to its children, may be gone. */
         if (process <= 0 || process == getpid() || (kill(process, 0) != 0 && errno != EPERM))
             continue;
+        bool again = false; /* it has the table open twice */
+        for (unsigned i = 0; i < holders.count && i < HOLDERS_TOLD; i++)
+            again |= holders.found[i] == (long)process;
+        if (again)
+            continue;
         if (holders.count < HOLDERS_TOLD)
             holders.found[holders.count] = (long)process;
         holders.count++;
