@@ -147,8 +147,8 @@ struct act {
     struct part parts[PARTS_MAX];
     unsigned count;
     unsigned times; /* at most, if it goes on until one is refused */
-    bool rest, late, unasked, quiet;
-    int64_t tick;
+    bool rest, late, unasked, quiet, beside;
+    int64_t tick, beside_at;
     char notation[TEXT_MAX];
 };
 
@@ -397,6 +397,9 @@ static bool read_request(struct act *act, struct part *part, const char *word, c
         act->unasked = true;
     } else if (strcmp(word, "quiet") == 0) {
         act->quiet = true;
+    } else if (strcmp(word, "beside") == 0) {
+        act->beside = true;
+        act->beside_at = next_number(text);
     } else {
         return false;
     }
@@ -739,13 +742,24 @@ static void give_back(const struct act *act) {
     }
 }
 
+/* What dies. */
+static const struct act *dying;
+
 static void die_hook(enum stint_test_instant instant) {
     if (instant == INSTANT_CLAIMED)
         longjmp(s.died, 1);
+    if (instant != INSTANT_ABSENT || !dying->beside)
+        return;
+    struct act beside = *dying;
+    beside.verb = TAKE;
+    stint_test_hook = NULL;
+    (void)ask(&beside, tick_time(dying->beside_at));
+    stint_test_hook = die_hook;
 }
 
 static void take_and_die(const struct act *act, uint64_t now) {
     void (*hook)(enum stint_test_instant instant) = stint_test_hook;
+    dying = act;
     if (setjmp(s.died) == 0) {
         stint_test_hook = die_hook;
         (void)ask(act, now);

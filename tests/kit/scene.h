@@ -20,7 +20,8 @@
  *     reset POLICY KEY
  *     turn TICK                       what the clock says
  *     tell POLICY                     its present window, by a look at another key
- *     die POLICY KEY [at TICK]        a thread is killed while it has a claim
+ *     die POLICY KEY [at TICK] [beside TICK]   a thread is killed while it has a claim; before the
+ *                                     claim another takes a token of the key, by the later TICK
  *     stray POLICY KEY                a thread is killed after the fetch-add of a refused token
  *     add NAME NOTATION               a policy; `change` changes one
  *     apply TEXT                      stint_policies_apply

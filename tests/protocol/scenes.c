@@ -73,12 +73,6 @@ static const struct scene scenes[] = {
     {"the last slot, replace", .stops = 1, .on_full = STINT_FULL_REPLACE, LAST_SLOT,
      .a = "take never key at 0", .b = "take never key", .after = "take never key = no"},
 
-    /* A third thread looks at the key before a claim is given up: it sees what the key has used,
-     * not the claim. */
-    {"a look beside a claim", .stops = 2,
-     .before = "take later other; take one h0; take one h1; take one h2; turn 16",
-     .a = "take once key", .b = "take once key at 15", .c = "take once key look = no used 1"},
-
     /* The key's slot is lost while a late thread has a claim. */
     {"a late commit", .stops = 1,
      .before = "hold 2", .a = "take one key; take one key at 0", .b = "turn 10; hold 4"},
@@ -167,8 +161,6 @@ static const struct scene scenes[] = {
      .before = "add p 1/100s; add never 1/10000s; turn 4000; take p key; take one h0;"
                "take never h1; take never h2",
      .a = "take p other at 10000 = placed; take p key at 9999 = window 20000"},
-    {"a claim that is a minute early",
-     .before = "add p 1/100s; turn 4000", .a = "die p key at 10000; take p key"},
 
     /* What a look showed was left is taken meanwhile: the wait is for all that was asked for. */
     {"the last of a striped key", .stops = 1, .before = "take striped key x3",

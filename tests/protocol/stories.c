@@ -154,6 +154,16 @@ const struct story stories[] = {
     {WITHOUT(RIVAL_COMMITTED), {"look that cancels a committed slot", .stops = 1,
      .before = FALLS_FREE, .a = "take once key", .b = "take once key at 15"}},
 
+    /* A third thread looks at the key before the claim is given up: it sees what the key has used,
+     * not the claim. */
+    {WITHOUT(SHORT_LOOK), {"a look beside a claim", .stops = 2,
+     .before = FALLS_FREE, .a = "take once key", .b = "take once key at 15",
+     .c = "take once key look = no used 1"}},
+
+    /* A thread is killed with a claim by a now that is early by a minute. */
+    {PATCHED("commit-end"), {"a claim that is a minute early",
+     .before = "add p 1/100s; turn 4000", .a = "die p key at 10000; take p key"}},
+
     /* The thread that is ahead looks while the first has not committed yet. */
     {WITHOUT(RIVAL_LATER), {"later claim left standing", .stops = 3,
      .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long"}},
@@ -282,6 +292,13 @@ const struct story stories[] = {
      .before = "take one key; reset one key", .a = "refund one key 1 of 10"}},
     {WITHOUT(REFUND_WINDOW), {"refund into another window",
      .before = "take one key; turn 10; take one key", .a = "refund one key 1 of 10"}},
+
+    /* A thread has found the first slot free; a late one takes the key's token in the second, and
+     * the first thread is killed with its claim. Who gives that token back meets the claim first.
+     * Another thread cancels it, between the looks at its tag and its state. */
+    {WITHOUT(REFUND_TAG), {"refund beside a claim that is cancelled", .stops = 1,
+     .before = FALLS_FREE "; die once key beside 15",
+     .a = "refund once key 1 of 10000 = back 1", .b = "take once key"}},
 
     /* What was held two windows ago was forgotten. It is given back, and two others are held. */
     {WITHOUT(REFUND_FORGOTTEN), {"refund of what was forgotten",
