@@ -92,7 +92,7 @@
  * the M or I that it serves.
  *
  * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3
- * and I5 to I7, after each atomic operation of histories and scenes), and in tests/protocol
+ * and I5 to I7, after each atomic operation of scenes), and in tests/protocol
  * scenes.c (what goes wrong without each guard, and a process that dies before each atomic
  * operation).
  *

@@ -396,10 +396,6 @@ uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now) {
     return tick_at(now + policy->ban);
 }
 
-uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
-    return tick_from(now + ban_within(policy));
-}
-
 /* "A key that was refused in so many of them, within ban_within of the first, is banned". Each
  * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
@@ -413,7 +409,8 @@ struct model_ruling model_struck(const struct stint_policy *policy,
         next.strikes = 0;
         next.until = most_of(model_ban_end(policy, now), least);
     } else {
-        next.until = next.strikes > 1 ? ruling->until : most_of(model_span_end(policy, now), least);
+        next.until =
+            next.strikes > 1 ? ruling->until : most_of(tick_from(now + ban_within(policy)), least);
     }
     return next;
 }

@@ -118,11 +118,9 @@ bool model_rules(const struct stint_policy *policy, const struct model_ruling *r
 /* Whether it is of a shadow, and the policy is none. */
 bool model_ruling_void(const struct stint_policy *policy, const struct model_ruling *ruling);
 
-/* When an override ends that is set until then, and a ban, and the span of strikes, that begin with
- * a refusal at `now`. */
+/* When an override ends that is set until then, and a ban that begins with a refusal at `now`. */
 uint64_t model_override_end(uint64_t until);
 uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now);
-uint64_t model_span_end(const struct stint_policy *policy, uint64_t now);
 
 /* What a first refusal at `now` makes of a key's ruling, which is not in force: a strike more, or a
  * ban. */

@@ -1054,7 +1054,8 @@ static struct stint_limiter *open_handle(bool reads) {
     options.flags = reads ? STINT_READ_ONLY : 0;
     if (reads && stint_attach(&options, &limiter) == 0)
         return limiter;
-    options.max_entries = 2; /* one line of four slots, but in a file */
+    /* A line of four slots for each, but in a file. */
+    options.max_entries = 2 * (s.scene->lines == 0 ? 1 : s.scene->lines);
     /* One is replaced, and one has a companion. A file's table is as small as they are few. */
     options.max_policies = s.scene->in_file ? 7 : POLICIES_MAX + 2;
     options.labels = LABELS_IN_SET;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A scene: who does what on a table of one line, four slots, in words. It is played with its
- * threads stopped at each of their atomic operations in turn, and what came of it is held against
- * the promises of stint.h.
+ * A scene: who does what on a table of one line, four slots, or a few, in words. It is played with
+ * its threads stopped at each of their atomic operations in turn, and what came of it is held
+ * against the promises of stint.h.
  *
  *     {"two threads and one token", .before = "take two key", .a = "take two key",
  *      .b = "take two key", .stops = 1}
@@ -71,7 +71,8 @@ struct scene {
     /* 0: nobody is stopped. 1, 2: `a` is; in the last play `b` and `c` come behind it. 3: `a` is
      * stopped, `b` begins and is stopped, `a` goes on and is stopped again, and `b` goes on. */
     unsigned stops;
-    bool dies; /* instead, `a` is a process that is killed before each of its steps */
+    unsigned lines; /* of the table; 0: one */
+    bool dies;      /* instead, `a` is a process that is killed before each of its steps */
     enum stint_on_full on_full;
     bool key_replaced; /* a full table may replace `key`, of which A and B need not hold then (G) */
     bool in_order;     /* B and C are those of its calls one after the other; set-up may fail */

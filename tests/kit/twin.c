@@ -10,7 +10,7 @@
  *  - In the window in which the limit was lowered, or changed after more was charged, what stripes
  *    do is not compared.
  *
- * Callers who are late, and steps of the clock, are left to histories.c and time.c. So are parts of
+ * Callers who are late, and steps of the clock, are left to the world and time.c. So are parts of
  * one group that are of one pair, by a policy with a ban or of which refusals take tokens; and bans
  * that become shorter. */
 #include "twin.h"

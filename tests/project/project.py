@@ -674,7 +674,7 @@ int main(void) {{
         text = {name: re.sub(r"\s+", " ", (SOURCE / name).read_text())
                 for name in ("README.md", "CONTRIBUTING.md", "tests/README.md", "tests/run")}
         build = (SOURCE / "tests" / "meson.build").read_text()
-        scenes, histories = ((SOURCE / "tests" / "protocol" / f"{name}.c").read_text() for name in ("scenes", "histories"))
+        scenes = (SOURCE / "tests" / "protocol" / "scenes.c").read_text()
 
         def rows(array):
             body = re.search(rf"\b{array}\[\] = \{{(.*?)^\}};", scenes, re.DOTALL | re.MULTILINE)[1]
@@ -687,13 +687,11 @@ int main(void) {{
             return int(re.search(rf"'{name}': \{{'STINT_TEST_FACTOR': '(\d+)'", build)[1])
 
         pairs = int(re.search(r"\bPLAYED = (\d+)", scenes)[1])
-        made = sum(map(int, re.findall(r"test_rounds\((\d+)\)", histories)))
         words = {"five": 5, "six": 6, "ten": 10}
         for said, *figures in (
                 (r"all pairs of (\S+) kinds of call by (\S+) policies in (\S+) tables",
                  rows("calls"), rows("rules"), rows("tables")),
                 (r"`scenes` plays (\S+) of these scenes, [^;]*; `scenes-stress` plays (\S+)\.", pairs, pairs * factor("scenes")),
-                (r"suite `threads` makes (\S+) histories, and `stress` (\S+)\.", made, made * factor("histories")),
                 (r"`ledger` uses threads for (\S+) seconds", seconds("ledger")),
                 (r"`kills` \((\S+) seconds\)", seconds("kills")),
                 (r"suite `soak` \((\S+) minutes\)", seconds("soak") // 60)):

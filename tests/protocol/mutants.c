@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The library with a mistake in it: the stories of stories.c and the random histories of history.c
- * must find it out within seconds. mutants.py runs this program, once for all guards
- * of kit/guards.h and once in each build of a patched library.
+ * The library with a mistake in it: the stories of stories.c must find it out. mutants.py runs this
+ * program, once for all guards of kit/guards.h and once in each build of a patched library.
  *
- *     mutants stories                        the stories that need a patched library
- *     mutants guards SEED GUARD...           takes each of these guards away
- *     mutants patched MUTANT PATCHES SEED    this library has these patches
+ *     mutants stories                  the stories that need a patched library
+ *     mutants guards GUARD...          takes each of these guards away
+ *     mutants patched MUTANT PATCHES   this library has these patches
  *
  * Prints a line for each mutant, its fields divided by tabs: name; what is expected ("found", or
- * why the mistake is harmless); story and promise that it breaks; histories until one was wrong,
- * and how. What was not found is "-".
+ * why the mistake is harmless); story and promise that it breaks. What was not found is "-".
  *
- * Each mutant runs in a process of its own, as it may crash or hang. */
+ * Each story runs in a process of its own, as a mutant may crash or hang. */
 #ifdef NDEBUG
 #error "tests need their assertions"
 #endif
@@ -27,17 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "history.h"
 #include "stories.h"
 #include "sys/testing.h"
 
-enum {
-    HISTORIES_MOST = 300000,
-    HISTORIES_MORE = 5000, /* of a mutant that has a story, or that nothing will find out */
-    /* Of the processor's time: other processes may be running. */
-    SECONDS_MOST = 40, /* of histories */
-    SECONDS_HUNG = 60,
-};
+enum { SECONDS_HUNG = 60 }; /* of the processor's time: other processes may be running */
 
 static const char *const names[] = {
 #define NAME(name, mistake) #name,
@@ -71,16 +62,15 @@ static const char *harmless_why(unsigned guard) {
 /* A library with a mistake in it. */
 struct mutant {
     const char *name;
-    guard_set removed;   /* guards that are taken away */
     const char *patches; /* those that this library has; NULL: none */
     const char *harmless;
+    guard_set guard; /* that is taken away in all stories, if it is harmless */
 };
 
 /* What a mutant's process tells. */
 struct told {
-    uint64_t tried; /* histories, or plays of a story */
-    uint64_t ns;
-    char broken[SCENE_BROKEN_MAX]; /* empty: nothing was found yet */
+    uint64_t plays, ns;
+    char broken[SCENE_BROKEN_MAX]; /* empty: nothing */
 };
 
 static uint64_t now_ns(void) {
@@ -93,44 +83,20 @@ static void set_broken(struct told *told, const char *broken) {
     (void)snprintf(told->broken, sizeof(told->broken), "%s", broken);
 }
 
-static void tell(int to, const struct told *told) {
-    if (write(to, told, sizeof(*told)) != (ssize_t)sizeof(*told))
+static void run_story(int to, const struct story *story, guard_set removed, uint64_t one_in) {
+    uint64_t started = now_ns();
+    struct outcome outcome = scene_play(&story->scene, removed, one_in, 1);
+    struct told told = {.plays = outcome.plays, .ns = now_ns() - started};
+    set_broken(&told, outcome.broken);
+    if (write(to, &told, sizeof(told)) != (ssize_t)sizeof(told))
         _exit(1);
 }
 
-/* Random histories of a mutant. The last that is told is what it came to. */
-static void run_histories(int to, const struct mutant *mutant, uint64_t seed, uint64_t most) {
-    struct history_totals totals = {0};
-    uint64_t started = now_ns();
-    struct told told = {0};
-
-    stint_test_removed = mutant->removed;
-    while (told.tried < most && told.broken[0] == '\0' &&
-           told.ns < SECONDS_MOST * UINT64_C(1000000000)) {
-        told.tried++;
-        told.ns = now_ns() - started;
-        tell(to, &told); /* for the case that it crashes */
-        if (!history_holds(seed + told.tried - 1, HISTORY_SCHEDULED, &totals, NULL))
-            set_broken(&told, history_wrong());
-    }
-    told.ns = now_ns() - started;
-    tell(to, &told);
-}
-
-static void run_story(int to, const struct story *story) {
-    uint64_t started = now_ns();
-    struct outcome outcome = scene_play(&story->scene, story->guards, 1, 0);
-    struct told told = {.tried = outcome.plays, .ns = now_ns() - started};
-    set_broken(&told, outcome.broken);
-    tell(to, &told);
-}
-
-/* Runs a mutant in a process of its own: a story, or else histories. Exits if that is not
- * possible. */
-static struct told run_mutant(const struct mutant *mutant, const struct story *story, uint64_t seed,
-                              uint64_t most) {
+/* Runs a story without these guards in a process of its own, some plays or all. Exits if that is
+ * not possible. */
+static struct told run_mutant(const struct story *story, guard_set removed, uint64_t one_in) {
     int ends[2], status = 0;
-    struct told told = {0}, last;
+    struct told told = {0};
 
     fflush(stdout);
     if (pipe(ends) != 0)
@@ -142,19 +108,15 @@ static struct told run_mutant(const struct mutant *mutant, const struct story *s
         const struct itimerval hung = {.it_value.tv_sec = SECONDS_HUNG};
         setitimer(ITIMER_PROF, &hung, NULL);
         close(ends[0]);
-        if (story != NULL)
-            run_story(ends[1], story);
-        else
-            run_histories(ends[1], mutant, seed, most);
+        run_story(ends[1], story, removed, one_in);
         _exit(0);
     }
     close(ends[1]);
-    while (read(ends[0], &last, sizeof(last)) == (ssize_t)sizeof(last))
-        told = last;
+    const bool whole = read(ends[0], &told, sizeof(told)) == (ssize_t)sizeof(told);
     close(ends[0]);
     if (waitpid(child, &status, 0) != child)
         abort();
-    if (WIFSIGNALED(status))
+    if (!whole || WIFSIGNALED(status))
         set_broken(&told, WTERMSIG(status) == SIGPROF ? "does not end" : "crashes");
     return told;
 }
@@ -163,38 +125,27 @@ static bool same(const char *one, const char *other) {
     return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-/* Prints the line of a mutant: its stories in this library, and histories if it is no more than
- * the mutant. */
-static void find_out(const struct mutant *mutant, uint64_t seed) {
-    bool alone = mutant->patches == NULL || same(mutant->name, mutant->patches);
-    bool found = false, has_story = false; /* in whatever library */
+/* Prints the line of a mutant: its stories in this library; all stories, if none may find it. */
+static void find_out(const struct mutant *mutant) {
+    bool found = false;
 
     printf("%s\t%s\t", mutant->name, mutant->harmless != NULL ? mutant->harmless : "found");
     for (unsigned i = 0; i < story_count; i++) {
         const struct story *story = &stories[i];
-        has_story |= same(story->mutant, mutant->name);
-        if (!same(story->mutant, mutant->name) || !same(story->patches, mutant->patches))
+        if ((mutant->harmless == NULL && !same(story->mutant, mutant->name)) ||
+            !same(story->patches, mutant->patches))
             continue;
-        struct told told = run_mutant(mutant, story, 0, 0);
+        struct told told = mutant->harmless == NULL ? run_mutant(story, story->guards, 1)
+                                                    : run_mutant(story, mutant->guard, 16);
         const bool breaks = told.broken[0] != '\0';
         if (breaks && !found)
             printf("%s: %s", story->scene.name, told.broken);
         found |= breaks;
         fprintf(stderr, "%-16s  %s, %" PRIu64 " plays, %.1f ms: %s\n", mutant->name,
-                story->scene.name, told.tried, (double)told.ns / 1e6,
+                story->scene.name, told.plays, (double)told.ns / 1e6,
                 breaks ? told.broken : "nothing");
     }
-    printf("%s\t", found ? "" : "-");
-    if (alone) {
-        uint64_t most = mutant->harmless != NULL || has_story ? HISTORIES_MORE : HISTORIES_MOST;
-        struct told told = run_mutant(mutant, NULL, seed, most);
-        found = told.broken[0] != '\0';
-        if (found)
-            printf("%" PRIu64 ": %s", told.tried, told.broken);
-        fprintf(stderr, "%-16s  %" PRIu64 " histories, %.1f ms: %s\n", mutant->name, told.tried,
-                (double)told.ns / 1e6, found ? told.broken : "nothing");
-    }
-    printf("%s\n", alone && found ? "" : "-");
+    printf("%s\n", found ? "" : "-");
 }
 
 int main(int argc, char **argv) {
@@ -202,19 +153,19 @@ int main(int argc, char **argv) {
         for (unsigned i = 0; i < story_count; i++)
             if (stories[i].patches != NULL)
                 printf("%s\t%s\n", stories[i].mutant, stories[i].patches);
-    } else if (argc >= 3 && strcmp(argv[1], "guards") == 0) {
+    } else if (argc >= 2 && strcmp(argv[1], "guards") == 0) {
         for (unsigned guard = 0; guard < GUARDS_END; guard++) {
-            struct mutant mutant = {names[guard], GUARD_BIT(guard), NULL, harmless_why(guard)};
-            for (int i = 3; i < argc; i++)
+            const struct mutant mutant = {names[guard], NULL, harmless_why(guard),
+                                          GUARD_BIT(guard)};
+            for (int i = 2; i < argc; i++)
                 if (strcmp(argv[i], names[guard]) == 0)
-                    find_out(&mutant, strtoull(argv[2], NULL, 0));
+                    find_out(&mutant);
         }
-    } else if (argc == 5 && strcmp(argv[1], "patched") == 0) {
-        struct mutant mutant = {argv[2], 0, argv[3], NULL};
-        find_out(&mutant, strtoull(argv[4], NULL, 0));
+    } else if (argc == 4 && strcmp(argv[1], "patched") == 0) {
+        const struct mutant mutant = {argv[2], argv[3], NULL, 0};
+        find_out(&mutant);
     } else {
-        fprintf(stderr, "usage: mutants stories | guards SEED GUARD... | "
-                        "patched MUTANT PATCHES SEED\n");
+        fprintf(stderr, "usage: mutants stories | guards GUARD... | patched MUTANT PATCHES\n");
         return 2;
     }
     return 0;

@@ -164,6 +164,12 @@ const struct story stories[] = {
     {PATCHED("commit-end"), {"a claim that is a minute early",
      .before = "add p 1/100s; turn 4000", .a = "die p key at 10000; take p key"}},
 
+    /* A late thread finds the key's line full, and has the key in the next one by then. */
+    {PATCHED("reach-read"), {"look that ends at its own line", .stops = 1, .lines = 2,
+     .before = "take later other; take later h0; take later h1; take later h2;"
+               "take one h10; take one h11; take one h12; take one h13; turn 16",
+     .a = "take once key long", .b = "take once key at 15"}},
+
     /* The thread that is ahead looks while the first has not committed yet. */
     {WITHOUT(RIVAL_LATER), {"later claim left standing", .stops = 3,
      .before = TWO_FALL_FREE, .a = "take once key", .b = "turn 20; take once key long"}},

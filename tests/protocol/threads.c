@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What threads have of their own: lanes of counters, and the numbers that choose them. (All
- * promises beside threads: histories.c, soak.c. Who waits for the lock of set-up: deaths.c.) */
+ * promises beside threads: the world, soak.c. Who waits for the lock of set-up: deaths.c.) */
 #include "limiter/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
