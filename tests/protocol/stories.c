@@ -267,6 +267,10 @@ const struct story stories[] = {
     {WITHOUT(LATEST_RAISE), {"opened without telling how late",
      .before = "find month; turn 8000; " FOUR_KEYS "; turn 0", .a = "take one f9 = placed"}},
 
+    /* A caller is so late that the clock is read: the window is one in which nobody has been. */
+    {PATCHED("hint-latest"), {"window of a late caller's clock",
+     .before = "turn 8000; take two key; turn 16000", .a = "take two key at 10"}},
+
     /* A thread sleeps while it looks for its key. Windows are opened and over one after the other
      * meanwhile, each in another slot and each after those that it has looked at: it must not put
      * them together to a full table. */
