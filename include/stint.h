@@ -931,7 +931,7 @@ struct stint_entry {
  * (LIVE KEYS).
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
- * Returns 0; -EINVAL, -ENOMEM (64 bytes are taken meanwhile for each slot of a striped key).
+ * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).
  * Cost: reads every slot, as stint_stats_get does; a cache miss more for each key with a label;
  * slots of striped keys are sorted. */
 STINT_API int stint_each(struct stint_limiter *limiter,

@@ -393,7 +393,7 @@ int stint_each(struct stint_limiter *limiter,
     free(telling.labelled.bits);
     free(telling.stripes);
     return told == NO_MEMORY
-               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 64 bytes each")
+               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each")
                : stint_limiter_whole(limiter);
 }
 
