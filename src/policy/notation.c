@@ -218,6 +218,8 @@ static bool read_per(struct reader *reader) {
         reader->at++;
     skip_spaces(reader);
     const char *start = reader->at;
+    if (*start == '.')
+        return refuse(reader, start, "a limit is a whole number of tokens: 3/2s for 1.5/s");
     if (!skip_word(reader, "/") && (!skip_word(reader, "per") || !is_space(*reader->at)))
         return refuse(reader, start, "expected '/' or 'per' and a time");
     skip_spaces(reader);

@@ -414,6 +414,7 @@ TEST(test_reasons) {
         {"10 per 5 ^mon", "'mon' is no unit: month was probably meant"},
         {"10/^minu", "'minu' is no unit: minute was probably meant"},
         {"9/s ban=5^dasy", "'dasy' is no unit: day was probably meant"},
+        {"1^.5/s", "a limit is a whole number of tokens: 3/2s for 1.5/s"},
         {"10/^yrs", "'yrs' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
                     "or year"},
         {"10/^\x01", "expected ms, s, m, h, d, w or a longer form of these, month or year"},
