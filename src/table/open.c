@@ -301,12 +301,11 @@ static int header_check(const struct header *header, const struct memory *memory
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (numbers[i].made != numbers[i].asked)
-            return stint_failed_with(
-                EPROTO,
-                "the table was made with options.%s %llu, not %llu: use that number, give the table "
-                "another (stint_resize), " BEGIN_ANEW,
-                numbers[i].option, (unsigned long long)numbers[i].made,
-                (unsigned long long)numbers[i].asked);
+            return stint_failed_with(EPROTO,
+                                     "the table was made with options.%s %llu, not %llu: use that "
+                                     "number, give the table another (stint_resize), " BEGIN_ANEW,
+                                     numbers[i].option, (unsigned long long)numbers[i].made,
+                                     (unsigned long long)numbers[i].asked);
     if (header->size != asked->size || header->lanes != asked->lanes ||
         header->labels != asked->labels || header->notes != asked->notes ||
         header->notes_count != asked->notes_count)
