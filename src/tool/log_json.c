@@ -19,9 +19,12 @@ struct walk {
 
 static bool walk_value(struct walk *walk);
 
+static bool is_blank(char byte) {
+    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
 static void pass_blanks(struct walk *walk) {
-    while (walk->at < walk->end &&
-           (*walk->at == ' ' || *walk->at == '\t' || *walk->at == '\r' || *walk->at == '\n'))
+    while (walk->at < walk->end && is_blank(*walk->at))
         walk->at++;
 }
 
@@ -102,11 +105,15 @@ static bool walk_array(struct walk *walk) {
     return true;
 }
 
+static bool ends_word(char byte) {
+    return is_blank(byte) || byte == ',' || byte == ']' || byte == '}' || byte == '"' ||
+           byte == '\0';
+}
+
 static bool walk_word(struct walk *walk) {
     const char *from = walk->at;
 
-    while (walk->at<walk->end && * walk->at> ' ' && *walk->at != ',' && *walk->at != ']' &&
-           *walk->at != '}' && *walk->at != '"')
+    while (walk->at < walk->end && !ends_word(*walk->at))
         walk->at++;
     struct json_part value = {.raw = {from, (size_t)(walk->at - from)}};
     if (value.raw.length == 0)
