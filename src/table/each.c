@@ -64,7 +64,7 @@ struct telling {
 };
 
 static void filter_labels(const struct stint_limiter *limiter, struct filter *labelled) {
-    filter_make(labelled, stint_labels_used(limiter));
+    filter_make(labelled, limiter->label_sets * LABELS_IN_SET);
     for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++) {
         uint64_t seen[2];
         place_load(&limiter->labels[i], seen);
