@@ -357,6 +357,11 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
            (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
 }
 
+static void used_tell(struct stint_verdict *verdict, uint32_t used) {
+    verdict->used = used;
+    verdict->remaining = used < verdict->capacity ? verdict->capacity - used : 0;
+}
+
 /* Fits the verdict of a part that was marked to that by which it was judged. */
 static void part_marked(struct stint_limiter *limiter, const struct stint_request *requests,
                         size_t part, const struct stint_verdict *judged,
@@ -378,8 +383,7 @@ static void part_marked(struct stint_limiter *limiter, const struct stint_reques
         beside |= same_count(&requests[i], request);
     if (beside && (bucket ? marked->window < judged->window : marked->used < judged->used)) {
         marked->flags |= judged->flags & STINT_NEAR_LIMIT;
-        marked->used = judged->used;
-        marked->remaining = marked->used < marked->capacity ? marked->capacity - marked->used : 0;
+        used_tell(marked, judged->used);
         if (bucket) {
             marked->window = judged->window;
             marked->reset_after = judged->reset_after;
@@ -435,8 +439,7 @@ static void part_tell(struct stint_limiter *limiter, const struct stint_request 
         verdict->reset_after = look.reset_after;
     }
     verdict->flags &= look.flags | ~(uint32_t)STINT_NEAR_LIMIT;
-    verdict->used = look.used;
-    verdict->remaining = verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
+    used_tell(verdict, look.used);
     verdict->granted = 0;
     if ((verdict->flags & STINT_SHADOWED) == 0)
         verdict->retry_after = 0;
