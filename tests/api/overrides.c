@@ -863,6 +863,12 @@ static void meanwhile_at_step(const void *word) {
     meanwhile.what();
 }
 
+/* In a for: until there is no such step. */
+#define EACH_STEP(step)                                                                            \
+    uint64_t step = (meanwhile.happened = true, 0);                                                \
+    meanwhile.happened;                                                                            \
+    step++
+
 /* From now on `what` happens at this step. */
 static void meanwhile_begin(struct stint_limiter *limiter, void (*what)(void), uint64_t step) {
     meanwhile.limiter = limiter;
@@ -881,8 +887,7 @@ TEST(test_replaced_meanwhile) {
     enum { SET, GET, CLEAR_IT, EACH, EACH_OF, CALLS };
 
     for (unsigned call = 0; call < CALLS; call++) {
-        meanwhile.happened = true;
-        for (uint64_t step = 0; meanwhile.happened; step++) {
+        for (EACH_STEP(step)) {
             struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
             struct told_entries told = {0};
             uint32_t id, limit;
@@ -950,8 +955,7 @@ TEST(test_refused_group) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         unsigned refused = 0;
-        meanwhile.happened = true;
-        for (uint64_t step = 0; meanwhile.happened; step++) {
+        for (EACH_STEP(step)) {
             struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
             struct stint_verdict v[2];
             const struct stint_request group[2] = {
@@ -1128,8 +1132,7 @@ static void charge_it(void) {
  * That part is marked and counted, if it is refused. */
 TEST(test_refused_since_it_was_judged) {
     uint64_t refused = 0;
-    meanwhile.happened = true;
-    for (uint64_t step = 0; meanwhile.happened; step++) {
+    for (EACH_STEP(step)) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
         const uint32_t banning = add_text(limiter, "2/hour ban=1h overrides name=b"),
@@ -1162,8 +1165,7 @@ static void take_other(void) {
 
 TEST(test_over_before_the_rest_fits) {
     uint64_t refused = 0;
-    meanwhile.happened = true;
-    for (uint64_t step = 0; meanwhile.happened; step++) {
+    for (EACH_STEP(step)) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
         const uint32_t raised = add_text(limiter, "2/day overrides"),
@@ -1194,8 +1196,7 @@ static void turn_and_take(void) {
  * next one, which has room. A refusal there tells what is used there, and to ask again at once. */
 TEST(test_refused_since_its_window_ended) {
     uint64_t later = 0;
-    meanwhile.happened = true;
-    for (uint64_t step = 0; meanwhile.happened; step++) {
+    for (EACH_STEP(step)) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
         const uint32_t id = add_text(limiter, "2/minute"), other = add_text(limiter, "9/hour");
@@ -1250,8 +1251,7 @@ TEST(test_used_without_a_refused_group) {
     test_time = T0;
     for (size_t i = 0; i < 4 * sizeof texts / sizeof texts[0]; i++) {
         uint64_t refused = 0;
-        meanwhile.happened = true;
-        for (uint64_t step = 0; meanwhile.happened; step++)
+        for (EACH_STEP(step))
             refused += !take_parts(texts[i / 4], 1 + (i & 1), (i & 2) != 0, step);
         assert_true(refused != 0);
     }
@@ -1326,8 +1326,7 @@ TEST(test_parts_of_a_key_given_back_to) {
     static const char *const texts[] = {"7/hour burst=7", "7/hour burst=7 overrides", "7/hour",
                                         "7/hour stripes=2"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        meanwhile.happened = true;
-        for (uint64_t step = 0; meanwhile.happened; step++) {
+        for (EACH_STEP(step)) {
             test_time = T0;
             struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
             const uint32_t id = add_text(limiter, texts[i]), other = add_text(limiter, "2/minute");

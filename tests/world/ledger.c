@@ -436,9 +436,7 @@ static void check_window(const struct actor *actor, const struct asked *asked,
         return;
     }
     /* Who finds no slot that is over by the clock takes one that is so by his now. */
-    const uint64_t most = world->latest_clock + ALLOWANCE;
-    const uint64_t latest =
-        window_end_at(&named->policy, 0, world->latest < most ? world->latest : most);
+    const uint64_t latest = window_end_at(&named->policy, 0, latest_over());
     holds(entry->asked || of_key->dead > 0 || !is_alone(actor, asked->name, asked->key) ||
               (v->window <= latest && (actor->switches > 0 || is_overtaken(actor, decided_by(v)))),
           "in a window that nobody asked for (B)");
@@ -700,9 +698,7 @@ static void check_refund(const struct actor *actor, const struct taken *taken, u
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
     /* Or by the time at which another key's slot was over, by whatever clock or now. */
-    const uint64_t early = world->latest_clock + ALLOWANCE;
-    const uint64_t time =
-        most_of(world->latest < early ? world->latest : early, decided_by(&taken->verdict));
+    const uint64_t time = most_of(latest_over(), decided_by(&taken->verdict));
     if (!is(named, A_BURST) || named->mixed || named->moved || actor->reads || actor->stale ||
         world->far || of_key->changes > 0 || of_key->resets > 0 || of_key->given_by_dead ||
         of_key->dead > 0 || world->options.on_full == STINT_FULL_REPLACE ||
@@ -776,8 +772,7 @@ void group_back_check(const struct actor *actor, const struct asked *all,
                       const struct stint_verdict *verdicts, const struct stint_verdict *before,
                       const struct stint_verdict *after, unsigned count) {
     /* A bucket is given nothing back that came back by itself, by whatever clock or now. */
-    const uint64_t early = world->latest_clock + ALLOWANCE;
-    const uint64_t latest = world->latest < early ? world->latest : early;
+    const uint64_t latest = latest_over();
     for (unsigned i = 0; i < count; i++) {
         const struct named *named = &world->names[all[i].name];
         const struct of_key *of_key = &books->keys[all[i].name][all[i].key];

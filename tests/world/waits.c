@@ -27,9 +27,7 @@ static bool is_judged(const struct waiting *waiting, unsigned part) {
     const struct named *named = &world->names[asked->name];
     const uint32_t left_open = 1 << A_SHADOW | 1 << A_JITTER | 1 << A_IN_FLIGHT | 1 << A_STRIPES;
     return has_policy(&waiting->verdicts[part]) && !asked->senseless && !named->moved &&
-           (named->features & left_open) == 0 &&
-           (waiting->verdicts[part].window > world->latest ||
-            waiting->verdicts[part].window > world->latest_clock + ALLOWANCE) &&
+           (named->features & left_open) == 0 && waiting->verdicts[part].window > latest_over() &&
            (waiting->count == 1 ||
             (asked->request.limit == 0 &&
              (asked->request.flags & (STINT_PARTIAL | STINT_RESERVE)) == 0)) &&

@@ -340,6 +340,13 @@ bool is_alone(const struct actor *actor, unsigned name, unsigned key);
 void waits_check(struct actor *actor, const struct asked *asked,
                  const struct stint_verdict *verdicts, unsigned count);
 
+/* The latest time by which a slot may be over for somebody: an early now counts, too, up to the
+ * allowance. */
+static inline uint64_t latest_over(void) {
+    const uint64_t most = world->latest_clock + ALLOWANCE;
+    return world->latest < most ? world->latest : most;
+}
+
 /* The time that a verdict was decided by, unless it is STINT_UNTRACKED. */
 static inline uint64_t decided_by(const struct stint_verdict *verdict) {
     return verdict->window - verdict->reset_after;
