@@ -9,6 +9,8 @@
  *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one swap, if all fit
+ *     6       all_refuse    else: marks the parts that refuse, then tells the others (part_tell),
+ *                           then all waits (all_wait), by looks
  *
  * Every part is judged by a state that was loaded, before any is charged. Then each is charged by a
  * swap of its own, which confirms that state (decision.h, slot_look). A part that writes nothing,
@@ -41,7 +43,19 @@ struct part {
                      * strike is to be counted, which the long way does */
         PART_LONG,  /* it was only looked at: decide the long way; or it was decided so */
     } how;
-    bool last; /* what it takes may be carried: it could not be given back after a boundary */
+    uint32_t back; /* it was given back: flags of its verdict that stay, as no look tells them */
+    bool last;     /* what it takes may be carried: it could not be given back after a boundary */
+};
+
+/* A group that goes the long way. */
+struct group {
+    struct stint_limiter *limiter;
+    const struct stint_request *requests;
+    struct stint_verdict *verdicts;
+    struct part *parts;
+    size_t n;
+    uint64_t now;
+    bool again; /* it is asked once more (group_again) */
 };
 
 /* A caller may ask for no verdicts. */
@@ -182,13 +196,14 @@ static inline bool same_count(const struct stint_request *one, const struct stin
 }
 
 /* What earlier parts of the same key would add to its count. */
-static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
-                             const struct stint_verdict *verdicts, size_t n) {
+static uint64_t taken_before(const struct group *group, size_t part) {
     uint64_t tokens = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t unit = verdicts[i].unit != 0 ? verdicts[i].unit : 1;
-        if (same_count(&requests[i], &requests[n]))
-            tokens += parts[i].how == PART_LONG ? parts[i].next : verdicts[i].granted * unit;
+    for (size_t i = 0; i < part; i++) {
+        const struct stint_verdict *verdict = &group->verdicts[i];
+        const uint64_t unit = verdict->unit != 0 ? verdict->unit : 1;
+        if (same_count(&group->requests[i], &group->requests[part]))
+            tokens +=
+                group->parts[i].how == PART_LONG ? group->parts[i].next : verdict->granted * unit;
     }
     return tokens;
 }
@@ -221,14 +236,10 @@ static inline bool is_void(const struct stint_verdict *verdict) {
     return (verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
 }
 
-/* A group that is refused, after what it took was given back, or its parts were marked. */
-struct group {
-    struct stint_limiter *limiter;
-    const struct stint_request *requests;
-    const struct stint_verdict *verdicts;
-    size_t n;
-    uint64_t now;
-};
+/* Whether request i is judged by the count of request `part`, and makes sense. */
+static bool part_of_count(const struct group *group, size_t i, size_t part) {
+    return !is_void(&group->verdicts[i]) && same_count(&group->requests[i], &group->requests[part]);
+}
 
 /* What parts of one count take at their whole costs. */
 struct together {
@@ -277,24 +288,19 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
     return wait_since(wait, at, now);
 }
 
-/* ns until all requests of the same count as request `part` fit, one after the other, each at its
- * whole cost; `from` as for wait_after. 0: it is the only one (and from is 0). */
-static uint64_t wait_together(const struct group *group, size_t part, uint64_t from) {
-    const struct stint_request *requests = group->requests;
-    const struct stint_verdict *verdicts = group->verdicts;
+/* ns from `now` until all requests of the same count as request `part` fit, one after the other,
+ * each at its whole cost; `from` as for wait_after. */
+static uint64_t wait_together(const struct group *group, size_t part, uint64_t now, uint64_t from) {
     struct together taken = {0, 0};
-    uint64_t wait = 0;
-    bool alone = from == 0;
+    uint64_t wait = 1; /* in a later window, where they were marked, all fit */
 
-    for (size_t i = 0; i < group->n; i++)
-        alone &= i == part || is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]);
-    for (size_t i = 0; !alone && i < group->n; i++) {
-        if (is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]))
+    for (size_t i = 0; i < group->n; i++) {
+        if (!part_of_count(group, i, part))
             continue;
-        const uint64_t then = wait_after(group->limiter, &requests[i], group->now, from, &taken);
+        const uint64_t then = wait_after(group->limiter, &group->requests[i], now, from, &taken);
         wait = then > wait ? then : wait;
     }
-    return wait != 0 || alone ? wait : 1; /* in a later window, where they were marked, all fit */
+    return wait;
 }
 
 /* When a verdict was decided. A late caller's part is decided at the clock's time, which is
@@ -303,47 +309,47 @@ static uint64_t decided_at(const struct stint_verdict *verdict, uint64_t now) {
     return verdict->window == 0 ? now : verdict->window - verdict->reset_after; /* 0: no slot */
 }
 
-/* The wait that an earlier part of the same count was told; 0: none. So a count is looked at twice
- * for each part, at most. */
-static uint64_t wait_told(const struct group *group, size_t part) {
-    for (size_t i = 0; i < part; i++) {
-        const struct stint_verdict *told = &group->verdicts[i];
-        if (told->allowed || is_void(told) ||
-            !same_count(&group->requests[i], &group->requests[part]))
+/* The wait of a part that refuses, from `now`, when its verdict was decided. */
+static uint64_t part_wait(const struct group *group, size_t part, uint64_t now) {
+    const struct stint_verdict *verdict = &group->verdicts[part];
+    /* Else its window ended since it was judged, or an override, or others gave back. */
+    bool own = verdict->window == 0 ||
+               (uint64_t)verdict->used + group->requests[part].cost > verdict->capacity;
+
+    for (size_t i = 0; i < group->n; i++) {
+        if (i == part || !part_of_count(group, i, part))
             continue;
-        return wait_since(told->retry_after, decided_at(told, group->now), group->now);
+        /* So a count is looked at twice for each part, at most. */
+        const struct stint_verdict *told = &group->verdicts[i];
+        if (i < part && !told->allowed)
+            return wait_since(told->retry_after, decided_at(told, group->now), now);
+        own = false;
     }
-    return 0;
+    return own ? verdict->retry_after : wait_together(group, part, now, 0);
 }
 
 /* Tells the parts that refuse how long to wait, after all of them were marked: a mark may put a
  * late caller's key into a later window, drain it, count a refusal or ban the key. The longest wait
  * is until the whole fits: also the parts whose overrides end meanwhile. */
-static void all_wait(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
-                     uint64_t now, struct stint_verdict *verdicts) {
-    struct group group = {limiter, requests, verdicts, n, now};
+static void all_wait(const struct group *group) {
     struct stint_verdict *longest = NULL;
 
-    for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed || is_void(&verdicts[i]))
+    for (size_t i = 0; i < group->n; i++) {
+        struct stint_verdict *verdict = &group->verdicts[i];
+        if (verdict->allowed || is_void(verdict))
             continue;
-        group.now = decided_at(&verdicts[i], now);
-        uint64_t wait = wait_told(&group, i);
-        if (wait == 0)
-            wait = wait_together(&group, i, 0);
-        if (wait != 0)
-            verdicts[i].retry_after = wait;
-        if (longest == NULL || verdicts[i].retry_after > longest->retry_after)
-            longest = &verdicts[i];
+        verdict->retry_after = part_wait(group, i, decided_at(verdict, group->now));
+        if (longest == NULL || verdict->retry_after > longest->retry_after)
+            longest = verdict;
     }
-    group.now = longest == NULL ? now : decided_at(longest, now);
-    size_t again = n; /* times that a longer wait is found: each time another override is over */
-    for (size_t i = 0; longest != NULL && i < n && longest->retry_after != STINT_NEVER; i++) {
-        if (is_void(&verdicts[i]) || (verdicts[i].flags & STINT_OVERRIDDEN) == 0)
+    size_t again = group->n; /* longer waits that are found: each time another override is over */
+    for (size_t i = 0; longest != NULL && i < group->n && longest->retry_after != STINT_NEVER;
+         i++) {
+        const struct stint_verdict *verdict = &group->verdicts[i];
+        if (is_void(verdict) || (verdict->flags & STINT_OVERRIDDEN) == 0)
             continue;
-        /* 0: the override that refused a late caller's part is over. So others may be. */
-        const uint64_t from = longest->retry_after != 0 ? longest->retry_after : 1;
-        const uint64_t wait = wait_together(&group, i, from);
+        const uint64_t wait =
+            wait_together(group, i, decided_at(longest, group->now), longest->retry_after);
         if (wait > longest->retry_after && again != 0) { /* by then, others may be over, too */
             longest->retry_after = wait;
             again--;
@@ -357,125 +363,97 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
            (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
 }
 
-static void used_tell(struct stint_verdict *verdict, uint32_t used) {
-    verdict->used = used;
-    verdict->remaining = used < verdict->capacity ? verdict->capacity - used : 0;
-}
-
-/* Fits the verdict of a part that was marked to that by which it was judged. */
-static void part_marked(struct stint_limiter *limiter, const struct stint_request *requests,
-                        size_t part, const struct stint_verdict *judged,
-                        struct stint_verdict *marked) {
-    const struct stint_request *request = &requests[part];
-    const bool bucket = is_bucket(limiter, request->policy);
-    struct together none = {0, 0};
+/* Marks a part that refuses. It goes on telling what it was judged beside: earlier parts of its
+ * key. */
+static void part_mark(const struct group *group, size_t part) {
+    const struct stint_request *request = &group->requests[part];
+    struct stint_verdict *verdict = &group->verdicts[part];
+    const struct stint_verdict judged = *verdict;
     bool beside = false; /* earlier parts of the key */
+    uint64_t took;
 
+    (void)part_decide(group->limiter, request, PART_REFUSED, group->now, verdict, &took);
+    if (UNLIKELY(verdict->allowed)) { /* by a shadow since the look, or without a slot */
+        verdict->allowed = false;
+        verdict->flags &= ~(uint32_t)STINT_SHADOWED;
+        verdict->granted = 0;
+    }
     /* A policy that has replaced it since counts anew; a key without a slot has no window. */
-    if (marked->window == 0 || policy_gone(&limiter->policies[request->policy]))
+    if (verdict->window == 0 || policy_gone(&group->limiter->policies[request->policy]))
         return;
-    /* Since it was judged its window may have ended, or an override, or others gave back. */
-    if ((uint64_t)marked->used + request->cost <= marked->capacity) {
-        const uint64_t wait = wait_after(limiter, request, decided_at(marked, 0), 0, &none);
-        marked->retry_after = wait != 0 ? wait : 1;
-    }
     for (size_t i = 0; i < part; i++)
-        beside |= same_count(&requests[i], request);
-    if (beside && (bucket ? marked->window < judged->window : marked->used < judged->used)) {
-        marked->flags |= judged->flags & STINT_NEAR_LIMIT;
-        used_tell(marked, judged->used);
-        if (bucket) {
-            marked->window = judged->window;
-            marked->reset_after = judged->reset_after;
-        }
+        beside |= same_count(&group->requests[i], request);
+    const bool bucket = judged.unit != 0;
+    if (!beside || (bucket ? verdict->window >= judged.window : verdict->used >= judged.used))
+        return;
+    verdict->flags |= judged.flags & STINT_NEAR_LIMIT;
+    verdict->used = judged.used;
+    verdict->remaining = judged.used < verdict->capacity ? verdict->capacity - judged.used : 0;
+    if (bucket) {
+        verdict->window = judged.window;
+        verdict->reset_after = judged.reset_after;
     }
 }
 
-/* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
- * the verdict of a look. */
-static NOINLINE enum answer all_refuse(struct stint_limiter *limiter,
-                                       const struct stint_request *requests,
-                                       const struct part *parts, size_t n, uint64_t now,
-                                       struct stint_verdict *verdicts) {
-    for (size_t i = 0; i < n; i++) {
-        const struct stint_request *request = &requests[i];
-        struct stint_verdict *verdict = &verdicts[i];
-        const bool fitted = verdict->allowed;
-        uint64_t would;
-        if ((fitted && part_look(limiter, request, 0, now, verdict, &would)) || is_void(verdict))
-            continue;
-        if (counts(request) &&
-            ((!fitted && parts[i].how == PART_DONE) || (verdict->flags & STINT_UNTRACKED) != 0)) {
-            /* Nothing to mark: it was marked before, or the key has no slot in a full table. */
-            decision_count(limiter, request->policy, verdict->flags, false);
-        } else if (counts(request)) { /* told beside the tokens of earlier parts of the key */
-            struct stint_verdict marked;
-            uint64_t took;
-            (void)part_decide(limiter, request, PART_REFUSED, now, &marked, &took);
-            if (UNLIKELY(marked.allowed)) { /* by a shadow since the look, or without a slot */
-                marked.allowed = false;
-                marked.flags &= ~(uint32_t)STINT_SHADOWED;
-                marked.granted = 0;
-            }
-            part_marked(limiter, requests, i, verdict, &marked);
-            *verdict = marked;
-        }
-    }
-    if (GUARDED(PARTS_WAIT))
-        all_wait(limiter, requests, n, now, verdicts);
-    return REFUSED;
-}
-
-/* Tells of a part that fits what is used after the tokens of all were given back. */
-static void part_tell(struct stint_limiter *limiter, const struct stint_request *request,
-                      struct stint_verdict *verdict) {
-    struct stint_verdict look = {.window = 0};
+/* Tells of a part that fits what a look says of it. Whatever others have taken since it was judged,
+ * it does not refuse the whole. It does after all if the table is full by now. */
+static void part_tell(const struct group *group, size_t part) {
+    const struct stint_request *request = &group->requests[part];
+    struct stint_verdict *verdict = &group->verdicts[part];
     uint64_t would;
 
-    if (verdict->window != 0) /* else nothing was counted */
-        (void)part_look(limiter, request, 0, decided_at(verdict, 0), &look, &would);
-    if (look.window != 0) {
-        verdict->window = look.window;
-        verdict->reset_after = look.reset_after;
-    }
-    verdict->flags &= look.flags | ~(uint32_t)STINT_NEAR_LIMIT;
-    used_tell(verdict, look.used);
-    verdict->granted = 0;
-    if ((verdict->flags & STINT_SHADOWED) == 0)
+    const bool fits = part_look(group->limiter, request, 0, group->now, verdict, &would);
+    if (is_void(verdict)) /* its policy is gone */
+        return;
+    verdict->flags |= group->parts[part].back;
+    if (fits)
+        return;
+    if ((verdict->flags & STINT_UNTRACKED) == 0) {
+        verdict->allowed = true;
         verdict->retry_after = 0;
+    } else if (counts(request)) {
+        decision_count(group->limiter, request->policy, verdict->flags, false);
+    }
 }
 
-/* Gives back what was counted of the parts, as one was refused after all. (A key that is never
- * refused is granted more than is counted.) */
-static NOINLINE enum answer all_give_back(struct stint_limiter *limiter,
-                                          const struct stint_request *requests,
-                                          const struct part *parts, size_t n, uint64_t taken,
-                                          struct stint_verdict *verdicts) {
-    size_t refused = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        struct stint_verdict *verdict = &verdicts[i];
-        const uint32_t tokens = (uint32_t)part_tokens(&parts[i], verdict);
-        bool had = (taken >> i & 1) != 0; /* else it was only judged */
-        if (had &&
-            (verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
-            limiter_count(limiter, requests[i].policy, COUNT_FIRST_REFUSAL);
-        if (!verdict->allowed) {
-            refused = i;
+/* Refuses the whole, after what it took was given back. A part that does not fit is marked and
+ * counted, but part `refused`, which was decided (n: none was). */
+static NOINLINE enum answer all_refuse(const struct group *group, size_t refused) {
+    for (size_t i = 0; i < group->n; i++) {
+        const struct stint_request *request = &group->requests[i];
+        const struct stint_verdict *verdict = &group->verdicts[i];
+        if (verdict->allowed || i == refused || is_void(verdict) || !counts(request))
             continue;
-        }
-        if (!had)
-            verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
-        if (GUARD(PARTS_BACK, had && tokens != 0))
-            (void)stint_key_refund(limiter, requests[i].key.hash, verdict, tokens);
+        if (group->parts[i].how == PART_DONE || (verdict->flags & STINT_UNTRACKED) != 0)
+            /* Nothing to mark: it was marked before, or the key has no slot in a full table. */
+            decision_count(group->limiter, request->policy, verdict->flags, false);
+        else
+            part_mark(group, i);
     }
-    for (size_t i = 0; i < n; i++)
-        if (verdicts[i].allowed)
-            part_tell(limiter, &requests[i], &verdicts[i]);
-    const struct stint_verdict *verdict = &verdicts[refused];
-    if (verdict->window != 0)
-        all_wait(limiter, requests, n, decided_at(verdict, 0), verdicts);
+    for (size_t i = 0; i < group->n; i++)
+        if (group->verdicts[i].allowed)
+            part_tell(group, i);
+    if (GUARDED(PARTS_WAIT))
+        all_wait(group);
     return REFUSED;
+}
+
+/* Gives back what was counted of the parts that are `taken` (a bit for each), as part `refused` was
+ * refused after all. (A key that is never refused is granted more than is counted.) */
+static NOINLINE enum answer all_give_back(const struct group *group, uint64_t taken,
+                                          size_t refused) {
+    for (size_t i = 0; i < group->n; i++) {
+        struct stint_verdict *verdict = &group->verdicts[i];
+        if ((taken >> i & 1) == 0)
+            continue;
+        group->parts[i].back = verdict->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED);
+        if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
+            limiter_count(group->limiter, group->requests[i].policy, COUNT_FIRST_REFUSAL);
+        const uint32_t tokens = (uint32_t)part_tokens(&group->parts[i], verdict);
+        if (GUARD(PARTS_BACK, tokens != 0))
+            (void)stint_key_refund(group->limiter, group->requests[i].key.hash, verdict, tokens);
+    }
+    return all_refuse(group, refused);
 }
 
 /* Refuses requests that are no group: too many, or what the sizes of groups do not fit. */
@@ -487,19 +465,15 @@ static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_r
     return false;
 }
 
-static enum answer group_by_replacements(struct stint_limiter *limiter,
-                                         const struct stint_request *requests, size_t n,
-                                         uint64_t now, struct stint_verdict *verdicts, bool again);
-
-static enum answer group_again(struct stint_limiter *limiter, const struct stint_request *requests,
-                               size_t n, uint64_t now, struct stint_verdict *verdicts);
+static enum answer group_by_replacements(const struct group *group);
+static enum answer group_again(const struct group *group);
 
 /* Counts the parts of a group that was allowed. */
-static enum answer all_count(struct stint_limiter *limiter, const struct stint_request *requests,
-                             size_t n, const struct stint_verdict *verdicts) {
-    for (size_t i = 0; i < n; i++)
-        if (counts(&requests[i]))
-            decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
+static enum answer all_count(const struct group *group) {
+    for (size_t i = 0; i < group->n; i++)
+        if (counts(&group->requests[i]))
+            decision_count(group->limiter, group->requests[i].policy, group->verdicts[i].flags,
+                           true);
     return ALLOWED;
 }
 
@@ -508,24 +482,24 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
                             size_t n, uint64_t now, struct stint_verdict *verdicts, bool again) {
     struct stint_verdict own[STINT_ALL_MAX];
     struct part parts[STINT_ALL_MAX];
+    const struct group group = {limiter, requests, verdicts != NULL ? verdicts : own, parts, n,
+                                now,     again};
     uint64_t taken = 0; /* a bit for each request */
     bool fit = true, last = false, looked = false;
 
-    if (verdicts == NULL)
-        verdicts = own;
+    verdicts = group.verdicts;
     for (size_t i = 0; i < n; i++) {
         /* The slot knows nothing of parts that were only looked at. */
         if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i])) ||
-            (UNLIKELY(looked) && taken_before(requests, parts, verdicts, i) != 0)) {
+            (UNLIKELY(looked) && taken_before(&group, i) != 0)) {
             if (requests[i].policy < limiter->deciding &&
                 policy_gone(&limiter->policies[requests[i].policy])) {
-                const enum answer answer =
-                    group_by_replacements(limiter, requests, n, now, verdicts, again);
+                const enum answer answer = group_by_replacements(&group);
                 if (answer != LEFT)
                     return answer;
             }
-            (void)part_look(limiter, &requests[i], taken_before(requests, parts, verdicts, i), now,
-                            &verdicts[i], &parts[i].next);
+            (void)part_look(limiter, &requests[i], taken_before(&group, i), now, &verdicts[i],
+                            &parts[i].next);
             parts[i].seen.slot = NULL;
             parts[i].how = PART_LONG;
             looked = true;
@@ -534,16 +508,15 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         last |= parts[i].last;
     }
     if (!fit) {
-        const enum answer answer = again ? LEFT : group_again(limiter, requests, n, now, verdicts);
-        return again || answer != LEFT ? answer
-                                       : all_refuse(limiter, requests, parts, n, now, verdicts);
+        const enum answer answer = again ? LEFT : group_again(&group);
+        return again || answer != LEFT ? answer : all_refuse(&group, n);
     }
     /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
             continue;
         if (UNLIKELY(!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
-            return all_give_back(limiter, requests, parts, n, taken, verdicts);
+            return all_give_back(&group, taken, i);
         taken |= UINT64_C(1) << i;
         /* A shadow's ban begins: later parts of the key are judged by it. */
         for (size_t j = i + 1; UNLIKELY((verdicts[i].flags & STINT_BANNED) != 0) && j < n; j++)
@@ -554,51 +527,50 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         if (!parts[i].last)
             continue;
         if (!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i]))
-            return all_give_back(limiter, requests, parts, n, taken, verdicts);
+            return all_give_back(&group, taken, i);
         taken |= UINT64_C(1) << i;
     }
-    return all_count(limiter, requests, n, verdicts);
+    return all_count(&group);
 }
 
 /* The policy of a part decides nothing. If it was replaced, asks anew by the policies that are
  * there now: parts of one key must find each other, whatever ids they have. Nothing was charged or
  * counted yet. (stint_decide_all would no longer be inlined if it called itself.) */
-static NOINLINE enum answer group_by_replacements(struct stint_limiter *limiter,
-                                                  const struct stint_request *requests, size_t n,
-                                                  uint64_t now, struct stint_verdict *verdicts,
-                                                  bool again) {
+static NOINLINE enum answer group_by_replacements(const struct group *group) {
     struct stint_request by_now[STINT_ALL_MAX];
     bool replaced = false;
 
-    for (size_t i = 0; i < n; i++) {
-        by_now[i] = requests[i];
-        uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
-        if (id == requests[i].policy || id == POLICY_NONE)
+    for (size_t i = 0; i < group->n; i++) {
+        by_now[i] = group->requests[i];
+        uint32_t id = stint_limiter_policy_now(group->limiter, by_now[i].policy);
+        if (id == by_now[i].policy || id == POLICY_NONE)
             continue;
         by_now[i].policy = id;
         replaced = true;
     }
-    return replaced ? group_at(limiter, by_now, n, now, verdicts, again) : LEFT;
+    return replaced ? group_at(group->limiter, by_now, group->n, group->now, group->verdicts,
+                               group->again)
+                    : LEFT;
 }
 
 /* Asks once more, as a whole, for a group that does not fit and has buckets that refuse it
  * (stint_bucket_later). LEFT: it does not fit then, either, and nothing was done. */
-static NOINLINE enum answer group_again(struct stint_limiter *limiter,
-                                        const struct stint_request *requests, size_t n,
-                                        uint64_t now, struct stint_verdict *verdicts) {
+static NOINLINE enum answer group_again(const struct group *group) {
     struct stint_verdict told[STINT_ALL_MAX];
-    uint64_t later = now;
+    uint64_t later = group->now;
 
-    for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed || !is_bucket(limiter, requests[i].policy))
+    for (size_t i = 0; i < group->n; i++) {
+        if (group->verdicts[i].allowed || !is_bucket(group->limiter, group->requests[i].policy))
             continue;
-        const uint64_t then = stint_bucket_later(limiter, requests[i].key.hash, now);
+        const uint64_t then =
+            stint_bucket_later(group->limiter, group->requests[i].key.hash, group->now);
         later = then > later ? then : later;
     }
-    const enum answer answer =
-        later == now ? LEFT : group_at(limiter, requests, n, later, told, true);
+    const enum answer answer = later == group->now ? LEFT
+                                                   : group_at(group->limiter, group->requests,
+                                                              group->n, later, told, true);
     if (answer != LEFT)
-        memcpy(verdicts, told, n * sizeof(*told));
+        memcpy(group->verdicts, told, group->n * sizeof(*told));
     return answer;
 }
 

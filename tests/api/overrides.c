@@ -1346,3 +1346,33 @@ TEST(test_parts_of_a_key_given_back_to) {
         }
     }
 }
+
+/* Parts that fit beside a refused one of their key are allowed, though the refusal counts, drains
+ * or bans. They tell what it left. */
+TEST(test_what_fits_beside_a_refusal) {
+    static const struct {
+        const char *text;
+        uint32_t flags, told; /* of the refused part; of the other one's verdict */
+    } rows[] = {{"3/hour count-refused", 0, 0},
+                {"3/hour", STINT_DRAIN, 0},
+                {"3/hour burst=3", STINT_DRAIN, 0},
+                {"3/hour ban=1h", 0, STINT_BANNED | STINT_OVERRIDDEN},
+                {"3/hour count-refused ban=1h", 0, STINT_BANNED | STINT_OVERRIDDEN}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t id = add_text(limiter, rows[i].text);
+        struct stint_request group[] = {STINT_REQUEST(id, 1, 1), STINT_REQUEST(id, 1, 4),
+                                        STINT_REQUEST(id, 1, 1)};
+        struct stint_verdict v[3];
+        group[1].flags = rows[i].flags;
+        assert_false(stint_decide_all(limiter, group, 3, T0, v));
+        assert_false(v[1].allowed);
+        for (size_t j = 0; j < 3; j += 2)
+            if (!v[j].allowed || v[j].retry_after != 0 || v[j].flags != rows[i].told)
+                fail_msg("%s, part %zu: allowed %d, flags %#x", rows[i].text, j, v[j].allowed,
+                         (unsigned)v[j].flags);
+        assert_int_equal(get_policy_stats(limiter, id).refused, 1);
+        stint_close(limiter);
+    }
+}

@@ -830,7 +830,7 @@ static void wait_for_parts(const struct model_by *by, const struct stint_request
 /* "all of them take their tokens, or none does" "If the whole is refused, those with `allowed`
  * false are what refused it ... Their `used` and `remaining` count what earlier requests for the
  * same key and policy would have taken. The others are allowed with `granted` 0, and tell what is
- * used without this call." */
+ * used after the refusal." */
 bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
                         uint64_t now, bool granted, struct model_key *key,
                         struct model_answer *answers) {
