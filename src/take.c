@@ -40,50 +40,50 @@
 /* ---- One token by a plain policy ------------------------------------------------------------- */
 
 /* Where a key is looked for, and is; and the end of the window of now. */
-struct place {
+struct lookup {
     struct line *home;
     tick_t end;
     struct slot *slot;
     bool absent; /* it was looked for, and is not in its first two lines */
 };
 
-/* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
+/* Steps 3 to 6. LEFT: lookup->slot is where the key's tag was seen. */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
                                          uint64_t key, uint64_t now, struct stint_verdict *verdict,
-                                         struct place *place) {
+                                         struct lookup *lookup) {
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     uint64_t state, used;
 
-    place->slot = line_find(place->home, tag);
-    if (UNLIKELY(place->slot == NULL)) {
-        place->slot = line_find(table_next(&limiter->table, key, place->home), tag);
-        if (place->slot == NULL) {
-            place->absent = true;
+    lookup->slot = line_find(lookup->home, tag);
+    if (UNLIKELY(lookup->slot == NULL)) {
+        lookup->slot = line_find(table_next(&limiter->table, key, lookup->home), tag);
+        if (lookup->slot == NULL) {
+            lookup->absent = true;
             return LEFT;
         }
     }
     const struct policy *policy = &limiter->policies[policy_id];
     const words_2 identity = policy_identity(policy);
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    if (!slot_room(place->slot, tag, place->end, capacity, &state) ||
-        !slot_add(limiter, place->slot, tag, place->end, capacity, &used))
+    if (!slot_room(lookup->slot, tag, lookup->end, capacity, &state) ||
+        !slot_add(limiter, lookup->slot, tag, lookup->end, capacity, &used))
         return LEFT;
     struct decision decision =
-        plain_decision(limiter, policy_id, identity, now, place->end, capacity);
+        plain_decision(limiter, policy_id, identity, now, lookup->end, capacity);
     return taken_end(&decision, used, 1, verdict);
 }
 
 static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_t policy_id,
                                           uint64_t key, uint64_t now, struct stint_verdict *verdict,
-                                          struct place *place) {
+                                          struct lookup *lookup) {
     const struct policy *policy = &limiter->policies[policy_id];
 
-    *place = (struct place){.home = home_of(&limiter->table, key)};
-    if (UNLIKELY(!window_hot(policy, now, &place->end)) &&
-        (!window_ruled(policy, now, place->end) ||
+    *lookup = (struct lookup){.home = home_of(&limiter->table, key)};
+    if (UNLIKELY(!window_hot(policy, now, &lookup->end)) &&
+        (!window_ruled(policy, now, lookup->end) ||
          GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key))))
         return LEFT;
-    return take_at(limiter, policy_id, key, now, verdict, place);
+    return take_at(limiter, policy_id, key, now, verdict, lookup);
 }
 
 /* One token of a key whose tag was seen in a slot: it is refused there, or begins a window. */
@@ -490,21 +490,21 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
 /* The way that comes after take_hot. */
 static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint64_t now, struct stint_verdict *verdict,
-                                    const struct place *place) {
-    return place->slot != NULL ? take_full(limiter, policy, key, now, verdict, place->slot)
-           : place->absent     ? WAY(take_new, limiter, policy, key, now, verdict, place->end)
-                               : take_left(limiter, policy, key, 1, now, verdict);
+                                    const struct lookup *lookup) {
+    return lookup->slot != NULL ? take_full(limiter, policy, key, now, verdict, lookup->slot)
+           : lookup->absent     ? WAY(take_new, limiter, policy, key, now, verdict, lookup->end)
+                                : take_left(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    struct place place;
+    struct lookup lookup;
 
     now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
         return take_left(limiter, policy, key.hash, cost, now, verdict);
-    return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &place) ||
-           take_next(limiter, policy, key.hash, now, verdict, &place);
+    return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &lookup) ||
+           take_next(limiter, policy, key.hash, now, verdict, &lookup);
 }
 
 /* Any request, by a time that is no STINT_NOW. */
@@ -535,7 +535,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     uint32_t policy = UINT32_MAX;                 /* of the last request; none yet */
     const uint64_t none = 0, *hot_window = &none; /* that policy's */
     uint64_t left = UINT64_MAX;                   /* of its window of now, ns */
-    struct place place = {0};
+    struct lookup lookup = {0};
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
@@ -550,8 +550,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
-        place.home = homes[i % AHEAD];
-        place.absent = false;
+        lookup.home = homes[i % AHEAD];
+        lookup.absent = false;
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key.hash);
         /* Requests by one policy after the other find its window once. Each asks whether the hot
@@ -562,16 +562,17 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             if (LIKELY(policy < limiter->deciding)) {
                 hot_window = &limiter->policies[policy].hot_window;
                 /* I7. As in window_hot, in two steps. */
-                place.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
-                left = tick_ns(place.end) - now;
+                lookup.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
+                left = tick_ns(lookup.end) - now;
                 left = left != 0 ? left : UINT64_MAX;
             }
         }
         if (LIKELY(!atomic_less(hot_window, left)) && /* M12 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
                    request->cost == 1))
-            allowed += ANSWERS(take_at, limiter, policy, request->key.hash, now, verdict, &place) ||
-                       take_next(limiter, policy, request->key.hash, now, verdict, &place);
+            allowed +=
+                ANSWERS(take_at, limiter, policy, request->key.hash, now, verdict, &lookup) ||
+                take_next(limiter, policy, request->key.hash, now, verdict, &lookup);
         else
             allowed += decide_at(limiter, request, now, verdict);
     }

@@ -103,7 +103,7 @@ static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
 
 /* Inverts stripe_key: returns the key's stripe_base plus the stripe, which is not 0. So hashes
  * alone tell the stripes of a key: they are close together, which others are not. */
-static inline uint64_t stripe_place(uint64_t hash) {
+static inline uint64_t stripe_index(uint64_t hash) {
     uint64_t x = hash;
     static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
                       UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&

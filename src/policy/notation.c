@@ -35,7 +35,7 @@ static const struct unit {
 struct reader {
     const char *text, *at;
     const char *wrong;
-    size_t places[OPTIONS]; /* where in the text an option begins; 0: it has none */
+    size_t begins[OPTIONS]; /* where in the text an option does; 0: it has none */
 };
 
 /* ASCII only: what a configuration means does not depend on the locale. */
@@ -436,18 +436,18 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
         return false;
     if (option == OPTION_PER_KEY || option == OPTION_FIRST)
         option = OPTION_START; /* the three are one option */
-    if (reader->places[option] != 0)
+    if (reader->begins[option] != 0)
         return refuse(reader, start, "%s stands twice", stint_policy_options[option].names[1]);
-    reader->places[option] = (size_t)(start - reader->text);
+    reader->begins[option] = (size_t)(start - reader->text);
     return true;
 }
 
 static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     skip_spaces(reader);
-    reader->places[OPTION_LIMIT] = (size_t)(reader->at - reader->text);
+    reader->begins[OPTION_LIMIT] = (size_t)(reader->at - reader->text);
     if (!read_value(reader, OPTION_LIMIT, policy) || !read_per(reader))
         return false;
-    reader->places[OPTION_WINDOW] = (size_t)(reader->at - reader->text);
+    reader->begins[OPTION_WINDOW] = (size_t)(reader->at - reader->text);
     if (!read_value(reader, OPTION_WINDOW, policy) || !read_end(reader))
         return false;
     for (skip_spaces(reader); *reader->at != '\0'; skip_spaces(reader))
@@ -469,7 +469,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
         error = -EINVAL;
     } else if ((error = stint_policy_check(&parsed, pair)) != 0) {
         /* at the later of the two that do not go together */
-        const size_t one = reader.places[pair[0]], other = reader.places[pair[1]];
+        const size_t one = reader.begins[pair[0]], other = reader.begins[pair[1]];
         reader.wrong = text + (one > other ? one : other);
     }
     for (size_t i = policy->size; error == 0 && i < sizeof(parsed); i++)

@@ -178,15 +178,15 @@ struct holders {
 static struct holders holders_find(int file) {
     struct holders holders = {.count = 0};
     struct stat ours;
-    char line[256], place[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
+    char line[256], inode[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
     FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
 
     if (locks == NULL)
         return holders;
-    (void)snprintf(place, sizeof(place), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
+    (void)snprintf(inode, sizeof(inode), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
                    (unsigned long)ours.st_ino);
     while (fgets(line, sizeof(line), locks) != NULL) {
-        if (strstr(line, ": FLOCK ") == NULL || (at = strstr(line, place)) == NULL)
+        if (strstr(line, ": FLOCK ") == NULL || (at = strstr(line, inode)) == NULL)
             continue;
         *at = '\0';
         const char *blank = strrchr(line, ' ');

@@ -294,16 +294,16 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
         return stint_failed(
             EINVAL, "flags has a flag that is none of enum stint_apply_flags: leave it out");
     struct changes changes = {0};
-    const char *place = NULL;
+    const char *at = NULL;
 
     int error =
-        lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0, &place);
+        lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0, &at);
     if (error == 0)
-        error = changes_make(limiter, &changes, flags, &place);
+        error = changes_make(limiter, &changes, flags, &at);
     for (size_t i = 0; error == 0 && told != NULL && i < changes.count; i++)
         change_tell(&changes.all[i], told, context);
     if (error != 0 && wrong != NULL)
-        *wrong = place;
+        *wrong = at;
     free(changes.all);
     return error;
 }

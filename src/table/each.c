@@ -13,7 +13,7 @@
 
 /* A slot of a striped key. */
 struct stripe {
-    uint64_t place; /* base of the key, and number of the stripe (stripe_place) */
+    uint64_t index; /* base of the key, and number of the stripe (stripe_index) */
     uint64_t hash;
     uint64_t used;
     uint64_t end;
@@ -179,7 +179,7 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
         telling->room = room;
     }
     telling->stripes[telling->count++] = (struct stripe){
-        .place = stripe_place(entry->key.hash),
+        .index = stripe_index(entry->key.hash),
         .hash = entry->key.hash,
         .used = entry->used,
         .end = entry->end,
@@ -267,24 +267,24 @@ static int stripe_compare(const void *a, const void *b) {
     const struct stripe *one = a, *other = b;
     if (one->policy != other->policy)
         return one->policy < other->policy ? -1 : 1;
-    return one->place < other->place ? -1 : one->place > other->place;
+    return one->index < other->index ? -1 : one->index > other->index;
 }
 
-/* Places of the stripes of one key are in one of these, or in two that are next to each other. */
-static uint64_t neighbourhood(const struct stripe *stripe, uint64_t place) {
-    return mix(place / STRIPES_OF_KEY_MAX, stripe->policy);
+/* Indexes of the stripes of one key are in one of these, or in two that are next to each other. */
+static uint64_t neighbourhood(const struct stripe *stripe, uint64_t index) {
+    return mix(index / STRIPES_OF_KEY_MAX, stripe->policy);
 }
 
 /* Whether another stripe was kept of the key that has this one as stripe 0. The kept stripes are
  * sorted. */
-static bool is_stripe_0(const struct telling *telling, const struct filter *places,
+static bool is_stripe_0(const struct telling *telling, const struct filter *indexes,
                         const struct stripe *stripe) {
     const uint64_t base = stripe_base(stripe->hash);
-    const struct stripe asked = {.policy = stripe->policy, .place = base + 1};
+    const struct stripe asked = {.policy = stripe->policy, .index = base + 1};
     size_t from = 0, to = telling->count;
 
-    if (!filter_has(places, neighbourhood(stripe, base)) &&
-        !filter_has(places, neighbourhood(stripe, base + STRIPES_OF_KEY_MAX)))
+    if (!filter_has(indexes, neighbourhood(stripe, base)) &&
+        !filter_has(indexes, neighbourhood(stripe, base + STRIPES_OF_KEY_MAX)))
         return false;
     while (from < to) {
         size_t middle = from + (to - from) / 2;
@@ -295,10 +295,10 @@ static bool is_stripe_0(const struct telling *telling, const struct filter *plac
     }
     const struct stripe *next = &telling->stripes[from];
     return from < telling->count && next->policy == stripe->policy &&
-           next->place - base < STRIPES_OF_KEY_MAX;
+           next->index - base < STRIPES_OF_KEY_MAX;
 }
 
-/* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
+/* Finds the key of the stripes with the indexes `first` to `last`. Returns false if several keys
  * could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, uint64_t *key) {
@@ -314,9 +314,9 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
         ((first->flags & STINT_ENTRY_REFUSED) != 0 || label_of(telling, *key, &label)))
         return true;
     /* The first is stripe 1, or as much later as there is room behind the last. */
-    const uint64_t span = last->place - first->place;
+    const uint64_t span = last->index - first->index;
     for (uint32_t number = 1; number + span < stripes; number++) {
-        uint64_t asked = stripe_base_key(first->place - number);
+        uint64_t asked = stripe_base_key(first->index - number);
         if (label_of(telling, asked, &label) || (span != 0 && span + 2 == stripes)) {
             *key = asked;
             return true;
@@ -343,25 +343,25 @@ static void stripe_add(struct stint_entry *entry, uint64_t end, uint64_t used, u
 static void stripes_tell(struct telling *telling) {
     struct stripe *stripes = telling->stripes;
     const size_t count = telling->count;
-    struct filter places;
+    struct filter indexes;
 
     if (count == 0)
         return;
-    filter_make(&places, count);
+    filter_make(&indexes, count);
     for (size_t i = 0; i < count; i++)
-        filter_add(&places, neighbourhood(&stripes[i], stripes[i].place));
+        filter_add(&indexes, neighbourhood(&stripes[i], stripes[i].index));
     qsort(stripes, count, sizeof(*stripes), stripe_compare);
     for (size_t i = 0; i < count; i++)
-        stripes[i].zero = is_stripe_0(telling, &places, &stripes[i]);
-    free(places.bits);
+        stripes[i].zero = is_stripe_0(telling, &indexes, &stripes[i]);
+    free(indexes.bits);
     for (size_t i = 0; i < count; i++)
         if (stripes[i].zero)
-            stripes[i].place = stripe_base(stripes[i].hash);
+            stripes[i].index = stripe_base(stripes[i].hash);
     qsort(stripes, count, sizeof(*stripes), stripe_compare);
     for (size_t i = 0, next; i < count; i = next) {
         struct stint_entry entry = {.policy = stripes[i].policy};
         for (next = i; next < count && stripes[next].policy == entry.policy &&
-                       stripes[next].place - stripes[i].place < STRIPES_OF_KEY_MAX;
+                       stripes[next].index - stripes[i].index < STRIPES_OF_KEY_MAX;
              next++)
             stripe_add(&entry, stripes[next].end, stripes[next].used, stripes[next].flags,
                        stripes[next].since);
