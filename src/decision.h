@@ -230,7 +230,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     const uint64_t override =
         known.overrides && (traits & STINT_OVERRIDES) != 0 &&
                 companion_possible(&limiter->table, request->key.hash)
-            ? stint_override_seen(limiter, request->policy, traits, request->key.hash, moment.now)
+            ? stint_override_find(limiter, request->policy, traits, request->key.hash, moment.now)
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;

@@ -19,7 +19,7 @@ bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_i
     return end_of(state_id(state), tick) - tick <= most;
 }
 
-uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id,
                              uint32_t traits, uint64_t hash, uint64_t now) {
     const struct table *table = &limiter->table;
     const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));

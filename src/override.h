@@ -118,7 +118,7 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
 
 /* Looks for the override that is in force, by a policy of these traits, of a key that may have one.
  * Returns the state of its slot; 0: there is none. */
-uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id,
                              uint32_t traits, uint64_t hash, uint64_t now);
 
 #endif

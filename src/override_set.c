@@ -2,7 +2,7 @@
  * Overrides and bans. Read slot.h first: an override is the slot of a key by a companion. So it is
  * found, shared and kept in a file as every slot, and is over at its end. But a caller sets that
  * end, and it counts nothing. Only this file writes it. Decisions read it (override.c,
- * stint_override_seen).
+ * stint_override_find).
  *
  *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
  *     lifted               stint_override_clear, stint_strikes_reset
@@ -363,7 +363,7 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
     const uint64_t now = limiter_now(limiter);
     const uint64_t state =
         companion_possible(&limiter->table, key.hash)
-            ? stint_override_seen(limiter, ruled.policy, ruled.traits, key.hash, now)
+            ? stint_override_find(limiter, ruled.policy, ruled.traits, key.hash, now)
             : 0;
     if (state == 0)
         return stint_failed(ENOENT, "the key has no override");

@@ -11,7 +11,7 @@ struct gathered {
     uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */
     uint64_t total;                         /* tokens taken */
     uint64_t used;                          /* of the first stripe that gave */
-    uint64_t seen;                          /* tokens that all of them had used before */
+    uint64_t had;                           /* tokens that all of them had used before */
     uint32_t flags;
 };
 
@@ -103,7 +103,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
         uint32_t stripe = i < stripes ? (first + i) % stripes : 0;
         if (i == stripes) { /* as many as a count holds */
-            uint64_t used = gathered->seen + gathered->total;
+            uint64_t used = gathered->had + gathered->total;
             uint64_t most = used < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used : 0;
             rest = rest < most ? rest : most;
         }
@@ -112,7 +112,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         stint_decide_by_slot(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
-            gathered->seen += part.terms.capacity; /* this key cannot be given any of it */
+            gathered->had += part.terms.capacity; /* this key cannot be given any of it */
             continue;
         }
         if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
@@ -124,7 +124,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             gathered->used = part.charge.used;
         gathered->taken[stripe] += part.charge.granted;
         gathered->total += part.charge.granted;
-        gathered->seen += i < stripes ? part.charge.used - part.charge.granted : 0;
+        gathered->had += i < stripes ? part.charge.used - part.charge.granted : 0;
         rest -= part.charge.granted;
     }
     return true;
@@ -136,7 +136,7 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
     struct decision look = *whole;
     uint64_t now = whole->now, used, lost;
 
-    return sum_used(&look, &now, &used, &lost) ? used : gathered->seen + gathered->total;
+    return sum_used(&look, &now, &used, &lost) ? used : gathered->had + gathered->total;
 }
 
 /* ---- A refusal ------------------------------------------------------------------------------- */
@@ -273,7 +273,7 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
             return false;
     }
     if ((gathered.flags & STINT_UNTRACKED) == 0)
-        return refuse(whole, now, gathered.seen);
+        return refuse(whole, now, gathered.had);
     untracked(whole);
     return true;
 }

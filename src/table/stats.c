@@ -73,9 +73,9 @@ int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
     if (error != 0)
         return error;
 
-    struct stint_stats seen;
-    stint_stats_read(limiter, &seen, true);
-    stint_struct_write(stats, &seen, sizeof(seen));
+    struct stint_stats counts;
+    stint_stats_read(limiter, &counts, true);
+    stint_struct_write(stats, &counts, sizeof(counts));
     return 0;
 }
 
@@ -90,7 +90,7 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
-    struct stint_policy_stats seen = {
+    struct stint_policy_stats counts = {
         .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),
         .refused = stint_limiter_counted(limiter, id, COUNT_REFUSED),
         .shadowed = stint_limiter_counted(limiter, id, COUNT_SHADOWED),
@@ -104,11 +104,11 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
     };
     const uint32_t companion = limiter_companion(limiter, id);
     if (companion != POLICY_NONE) {
-        seen.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
-        seen.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
+        counts.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
+        counts.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
     }
     error = stint_limiter_whole(limiter);
     if (error == 0)
-        stint_struct_write(stats, &seen, sizeof(seen));
+        stint_struct_write(stats, &counts, sizeof(counts));
     return error;
 }

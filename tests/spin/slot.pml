@@ -1748,7 +1748,7 @@ done:
     skip
 }
 
-/* slot.c: stint_override_seen, of the first key. A slot may have been another key's override in
+/* slot.c: stint_override_find, of the first key. A slot may have been another key's override in
  * between, until the same end: so override_in compares the whole state. */
 proctype asker(byte calls) {
     byte i;
