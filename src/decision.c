@@ -256,7 +256,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
     if (waiting->untracked && wait < waiting->left)
         wait = waiting->left; /* of nothing that this key could be given */
     if (rule.jitter != 0 && wait != STINT_NEVER)
-        wait = wait_add(wait, part_of(mix(waiting->hash, (uint64_t)waiting->end),
-                                      waiting_window(waiting) / 100 * rule.jitter));
+        wait = wait_add(wait, hash_pick(mix(waiting->hash, (uint64_t)waiting->end),
+                                        waiting_window(waiting) / 100 * rule.jitter));
     return wait;
 }

@@ -48,7 +48,7 @@ static bool any(const struct stint_limiter *limiter) {
 }
 
 static struct note_set *set_of(const struct stint_limiter *limiter, uint64_t key) {
-    return &limiter->notes[part_of(mix(key, 2), limiter->note_sets)];
+    return &limiter->notes[hash_pick(mix(key, 2), limiter->note_sets)];
 }
 
 static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {

@@ -109,7 +109,7 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
 
     struct slot *slot = slot_near(&limiter->table, key, tag);
     if (UNLIKELY(
-            !limiter_bucket_part(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
+            !limiter_bucket_load(limiter, policy_id, TRAIT_EXISTS | RULE_BUCKET, false, &bucket)) ||
         UNLIKELY(slot == NULL))
         return false;
     const uint64_t state = atomic_load_acquire(&slot->state); /* M1; what is done confirms it: M2 */

@@ -410,7 +410,7 @@ static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *
 
 /* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.
  * Returns false if the policy has others by now. */
-static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limiter, uint32_t id,
+static ALWAYS_INLINE bool limiter_bucket_load(const struct stint_limiter *limiter, uint32_t id,
                                               uint32_t traits, bool whole, struct bucket *bucket) {
     const struct policy *policy = &limiter->policies[id];
     const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
@@ -432,7 +432,7 @@ static ALWAYS_INLINE bool limiter_bucket_part(const struct stint_limiter *limite
 
 static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
                                          uint32_t traits, struct bucket *bucket) {
-    return limiter_bucket_part(limiter, id, traits, true, bucket);
+    return limiter_bucket_load(limiter, id, traits, true, bucket);
 }
 
 /* What bans keys. */

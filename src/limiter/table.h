@@ -84,16 +84,16 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
     return x ^ x >> 31;
 }
 
-/* A part of `whole` that a hash picks: uniform in [0, whole). */
-static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
+/* A number in [0, count) that a hash picks, each alike. */
+static inline uint64_t hash_pick(uint64_t hash, uint64_t count) {
     __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)((wide)hash * whole >> 64);
+    return (uint64_t)((wide)hash * count >> 64);
 }
 
 /* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
  * computed from the hash alone. */
 static inline tick_t key_phase(uint64_t key, tick_t length) {
-    return (tick_t)part_of(mix(key, 1), (uint64_t)length);
+    return (tick_t)hash_pick(mix(key, 1), (uint64_t)length);
 }
 
 /* The hash by which a stripe of a key is found. */
@@ -140,7 +140,7 @@ struct table {
 /* floor(hash / 2^64 * line_count): uniform, and the hash's top bits decide. As line_count is shards
  * * shard_lines, the shard is the hash's top shard_bits bits. */
 static inline uint64_t table_home(const struct table *table, uint64_t hash) {
-    return part_of(hash, table->line_count);
+    return hash_pick(hash, table->line_count);
 }
 
 static inline uint64_t table_shard(const struct table *table, uint64_t hash) {

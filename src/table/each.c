@@ -38,13 +38,13 @@ static void bloom_make(struct bloom *bloom, uint64_t members) {
 }
 
 static void bloom_add(const struct bloom *bloom, uint64_t number) {
-    uint64_t bit = part_of(mix(number, 1), bloom->count);
+    uint64_t bit = hash_pick(mix(number, 1), bloom->count);
     if (bloom->bits != NULL)
         bloom->bits[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
 static bool bloom_has(const struct bloom *bloom, uint64_t number) {
-    uint64_t bit = part_of(mix(number, 1), bloom->count);
+    uint64_t bit = hash_pick(mix(number, 1), bloom->count);
     return bloom->bits == NULL || (bloom->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
 

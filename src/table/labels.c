@@ -19,7 +19,7 @@
 #define DAYS_MAX    UINT32_C(100000) /* tables of earlier versions have days instead of seconds */
 
 static struct label *label_set(const struct stint_limiter *limiter, uint64_t key) {
-    return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
+    return &limiter->labels[hash_pick(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
 /* Loads the bytes of a label. Returns whether they are whole, and the key's. */

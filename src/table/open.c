@@ -86,7 +86,7 @@ static int options_given(const struct stint_options *given, enum use use,
     return error != 0 ? error : check(options, use);
 }
 
-/* Where the parts of the mapping are (table.h has the drawing). */
+/* Where the sections of the mapping are (table.h has the drawing). */
 struct shape {
     struct header header; /* what such a table begins with, but for the secret and the lock */
     struct table table;   /* without pointers */
@@ -462,8 +462,8 @@ static int table_look(struct stint_limiter *limiter) {
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
-/* A part of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
-static void *part_at(char *start, size_t offset) {
+/* A section of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
+static void *section_at(char *start, size_t offset) {
     return start + offset;
 }
 
@@ -479,16 +479,16 @@ static int handle_make(const struct stint_options *options, const struct shape *
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     *limiter = (struct stint_limiter){
         .table = shape->table,
-        .header = part_at(start, 0),
-        .policies = part_at(start, shape->policies),
-        .records = part_at(start, shape->records),
-        .counters = part_at(start, shape->counters),
-        .rare = shape->rare == 0 ? NULL : part_at(start, shape->rare),
+        .header = section_at(start, 0),
+        .policies = section_at(start, shape->policies),
+        .records = section_at(start, shape->records),
+        .counters = section_at(start, shape->counters),
+        .rare = shape->rare == 0 ? NULL : section_at(start, shape->rare),
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
-        .labels = made->labels == 0 ? NULL : part_at(start, made->labels),
+        .labels = made->labels == 0 ? NULL : section_at(start, made->labels),
         .label_sets = made->labels_count / LABELS_IN_SET,
-        .notes = part_at(start, made->notes),
+        .notes = section_at(start, made->notes),
         .note_sets = made->notes_count / NOTES_IN_SET,
         .lanes = made->lanes,
         .clock = options->clock,
@@ -498,8 +498,8 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
-    limiter->table.lines = part_at(start, shape->lines);
-    limiter->table.shards = part_at(start, shape->shards);
+    limiter->table.lines = section_at(start, shape->lines);
+    limiter->table.shards = section_at(start, shape->shards);
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     if (memory->mapping != NULL)
         memory->mapping->deciding = &limiter[handles - 1].deciding;

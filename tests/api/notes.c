@@ -94,7 +94,7 @@ static void fill_set(struct stint_limiter *limiter, uint32_t id, uint64_t set) {
     test_time = T0;
     for (uint64_t number = 0, count = 0; count <= NOTES_IN_SET; number++) {
         keys[count] = number_key(limiter, number).hash;
-        count += part_of(mix(keys[count], 2), limiter->note_sets) == set;
+        count += hash_pick(mix(keys[count], 2), limiter->note_sets) == set;
     }
     const uint64_t last = keys[NOTES_IN_SET];
     for (unsigned i = 0; i < NOTES_IN_SET; i++)
@@ -150,7 +150,7 @@ TEST_OF(test_set_by_a_clock_ahead, 1000, STINT_FULL_ADMIT, MANY) {
 
 /* Two threads that give a key its first note at one instant may give it two places. */
 TEST_OF(test_two_places, 100, STINT_FULL_ADMIT, MANY) {
-    struct note_set *set = &limiter->notes[part_of(mix(1, 2), limiter->note_sets)];
+    struct note_set *set = &limiter->notes[hash_pick(mix(1, 2), limiter->note_sets)];
 
     assert_int_equal(stint_override_note(limiter, id, 1, 5, LATER, "one"), 0);
     assert_int_not_equal(set->places[0].whose, 0);

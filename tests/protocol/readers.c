@@ -30,7 +30,7 @@ TEST(test_named_in_its_set) {
         struct stint_limiter *limiter = open_with(&options);
         unsigned count = 0;
         for (uint64_t key = 1; count < NAMED; key++) {
-            if (part_of(mix(key, 2), limiter->label_sets) != set)
+            if (hash_pick(mix(key, 2), limiter->label_sets) != set)
                 continue;
             const unsigned name = 1 + count++ % NAMES;
             assert_int_equal(name_key(limiter, key, name), 0);
