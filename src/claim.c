@@ -32,7 +32,7 @@ enum progress stint_claim_short(struct decision *decision) {
     if (decision->end == 0)
         decision->end = window_anew(decision);
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
-    if ((decision->terms.part & PART_SAME_WINDOW) != 0)
+    if ((decision->terms.special & PART_SAME_WINDOW) != 0)
         return STALE;
     decision->flags = 0;
     if (leaves_nothing(decision)) /* there is room for the key, which it does not need */
@@ -227,7 +227,7 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
                                     decision->hash, tick);
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
-    if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&
+    if (UNLIKELY((decision->terms.special & PART_SAME_WINDOW) != 0 &&
                  decision->end != decision->only_end)) {
         *charge = (struct charge){0};
         first_refusal = false;
@@ -453,9 +453,9 @@ enum progress stint_decide_full(struct decision *decision) {
     /* A look is answered as its request would be: without a slot only what takes nothing fits. A
      * stripe's look asks for its slot. */
     const bool nothing =
-        leaves_nothing(decision) &&
-        (!look || replace ||
-         (charge->fits && decision->terms.cost == 0 && (decision->terms.part & PART_SILENT) == 0));
+        leaves_nothing(decision) && (!look || replace ||
+                                     (charge->fits && decision->terms.cost == 0 &&
+                                      (decision->terms.special & PART_SILENT) == 0));
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct seen seen;
@@ -480,7 +480,7 @@ enum progress stint_decide_full(struct decision *decision) {
     }
     if (is_charge(&decision->terms))
         *charge = (struct charge){.fits = true}; /* nothing to charge */
-    else if (on_full == STINT_FULL_REFUSE && (decision->terms.part & PART_ENDLESS) == 0)
+    else if (on_full == STINT_FULL_REFUSE && (decision->terms.special & KEY_ENDLESS) == 0)
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
         charge->used = charge->count = 0;

@@ -31,7 +31,7 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     }
     /* Stripes must agree on a window. A window that is left over from 2^33 ticks ago is none of the
      * policy's, and they could not agree on it. */
-    if ((decision->terms.part & PART_SILENT) != 0 &&
+    if ((decision->terms.special & PART_SILENT) != 0 &&
         (end - policy_start(decision->policy)) % policy_length(decision->policy) != 0)
         stepped = true;
     if (stepped) { /* or it was touched by nobody for 497 days: it may owe tokens since */

@@ -185,7 +185,7 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
     struct terms after = waiting->terms;
     struct bucket bucket;
 
-    after.part = 0;
+    after.special = 0;
     if ((after.traits & RULE_BUCKET) != 0) {
         if (limiter_bucket(waiting->limiter, waiting->policy_id, after.traits, &bucket))
             bucket_terms(&after, &bucket, bucket_own(&bucket, (uint32_t)waiting->without));
@@ -230,7 +230,7 @@ uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from
     struct waiting waiting = decision_waiting(decision, tick_ns(decision->end) - decision->now);
     const struct rule rule = policy_rule(waiting.policy);
 
-    if ((waiting.terms.part & PART_OVERRIDDEN) == 0 || override_left(&waiting) > from)
+    if ((waiting.terms.special & KEY_OVERRIDDEN) == 0 || override_left(&waiting) > from)
         return 0;
     waiting.charge.fits = false;
     waiting.charge.total = waiting.charge.used;
@@ -242,7 +242,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct charge *charge = &waiting->charge;
     uint64_t wait;
 
-    if (UNLIKELY((waiting->terms.part & PART_OVERRIDDEN) != 0) && !charge->fits) {
+    if (UNLIKELY((waiting->terms.special & KEY_OVERRIDDEN) != 0) && !charge->fits) {
         const uint64_t over = override_left(waiting);
         wait = wait_over(waiting, &rule, over,
                          waiting->untracked ? waiting->left : 0); /* for a slot of a full table */

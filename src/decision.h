@@ -21,9 +21,9 @@ struct decision {
     uint32_t policy_id;
     uint32_t flags;    /* of the verdict */
     tick_t only_end;   /* PART_SAME_WINDOW: in any other window, nothing is done */
-    uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
+    uint64_t override; /* KEY_OVERRIDDEN: the state of the override's slot */
     union {
-        uint64_t without; /* PART_OVERRIDDEN: the capacity without the override; 0: the policy's */
+        uint64_t without; /* KEY_OVERRIDDEN: the capacity without the override; 0: the policy's */
         uint64_t asked;   /* of a part of a striped policy's key: the now of the whole's caller */
     };
     struct terms terms;
@@ -146,11 +146,11 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
 
     decision->override = override;
     decision->without = limit;
-    terms->part |= PART_OVERRIDDEN | (override_banned(override) ? PART_BANNED : 0);
+    terms->special |= KEY_OVERRIDDEN | (override_banned(override) ? KEY_BANNED : 0);
     if (override_limit(override) == 0)
-        terms->part |= PART_BARRED;
+        terms->special |= KEY_BARRED;
     if (override_limit(override) == STINT_LIMIT_MAX) {
-        terms->part |= PART_ENDLESS;
+        terms->special |= KEY_ENDLESS;
         terms->capacity = terms->room = STINT_LIMIT_MAX; /* smooth: more than the count holds */
     }
 }
@@ -400,7 +400,7 @@ uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, 
 static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
 
-    if ((terms->part & (PART_REFUSED | PART_BARRED | PART_THIS_NOW)) != 0 ||
+    if ((terms->special & (PART_REFUSED | KEY_BARRED | PART_THIS_NOW)) != 0 ||
         (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
         return;
     const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
@@ -427,8 +427,8 @@ static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen 
 /* Whether a refusal sets the refused bit. A banned key's refusal writes nothing. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
     return is_decision(terms) && (terms->flags & STINT_TENTATIVE) == 0 &&
-           (terms->part & PART_BANNED) == 0 &&
-           ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
+           (terms->special & KEY_BANNED) == 0 &&
+           ((terms->special & PART_SILENT) == 0 || (terms->special & PART_REFUSED) != 0);
 }
 
 /* Whether a request needs no slot of a key that has none: a look, or one for no tokens. The charge
@@ -478,12 +478,12 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
     bool writes = !is_look(terms) && charge->count != seen->count;
 
-    if (UNLIKELY((terms->part & PART_SAME_WINDOW) != 0 && decision->end != decision->only_end)) {
+    if (UNLIKELY((terms->special & PART_SAME_WINDOW) != 0 && decision->end != decision->only_end)) {
         *charge = (struct charge){.count = seen->count, .used = seen->count};
         first_refusal = writes = false;
     }
     decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
-    HOLDS(A, charge->granted == 0 || is_charge(terms) || (terms->part & PART_ENDLESS) != 0 ||
+    HOLDS(A, charge->granted == 0 || is_charge(terms) || (terms->special & KEY_ENDLESS) != 0 ||
                  charge->used <= terms->room);
     *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
     return first_refusal || writes;
@@ -493,7 +493,7 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
 static ALWAYS_INLINE bool strikes(const struct decision *decision) {
     return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
            (decision->terms.traits & STINT_OVERRIDES) != 0 &&
-           (decision->terms.part & PART_OVERRIDDEN) == 0 &&
+           (decision->terms.special & KEY_OVERRIDDEN) == 0 &&
            limiter_ban(decision->limiter, decision->policy_id).word != 0;
 }
 
@@ -583,7 +583,7 @@ static ALWAYS_INLINE struct waiting decision_waiting(const struct decision *deci
         .policy = decision->policy,
         .policy_id = decision->policy_id,
         .terms = {.traits = terms->traits,
-                  .part = terms->part,
+                  .special = terms->special,
                   .cost = terms->cost,
                   .capacity = terms->capacity,
                   .room = terms->room,
@@ -633,13 +633,13 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     uint64_t wait = 0, remaining = 0;
 
     if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
-        (terms->part & PART_OVERRIDDEN) == 0 && !(bucket && untracked))
+        (terms->special & KEY_OVERRIDDEN) == 0 && !(bucket && untracked))
         wait = never_fits(terms) ? STINT_NEVER
                : bucket          ? bucket_wait(terms, charge->count, terms->cost, terms->room)
                                  : left;
     else if (!within && !(charge->fits && charge->total <= terms->capacity))
         wait = decision_wait(decision, left);
-    if ((within && !is_charge(terms) && (terms->part & PART_ENDLESS) == 0) ||
+    if ((within && !is_charge(terms) && (terms->special & KEY_ENDLESS) == 0) ||
         (charge->used < terms->capacity && !(untracked && !charge->fits)))
         remaining = terms->capacity - charge->used;
     word_write(verdict, 0, PAIR(allowed, flags));
@@ -660,7 +660,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const struct charge *charge = &decision->charge;
     const bool shadowed = !charge->fits && (terms->traits & STINT_SHADOW) != 0;
     const bool allowed = charge->fits || shadowed;
-    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->part & PARTS_TOLD);
+    uint32_t flags =
+        decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & KEY_TOLD);
 
     if ((terms->traits & TRAIT_NEAR) != 0) {
         const uint32_t near_limit = policy_rule(decision->policy).near_limit;
@@ -668,10 +669,10 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
             charge->used * 100 > terms->capacity * near_limit)
             flags |= STINT_NEAR_LIMIT;
     }
-    if ((terms->part & PART_SILENT) == 0) {
+    if ((terms->special & PART_SILENT) == 0) {
         if (is_charge(terms))
             limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);
-        else if (is_decision(terms) && !(allowed && (terms->part & PART_QUIET) != 0))
+        else if (is_decision(terms) && !(allowed && (terms->special & PART_QUIET) != 0))
             decision_count(decision->limiter, decision->policy_id, flags, allowed);
     }
     if ((terms->traits & RULE_BUCKET) != 0 && (is_decision(terms) || is_charge(terms)))

@@ -75,7 +75,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     *took = 0;
     if (why != 0)
         return stint_decision_void(limiter, request, why, verdict);
-    decision.terms.part |= part;
+    decision.terms.special |= part;
     const bool allowed = stint_decide_opened(&decision, request, verdict);
     *took = charge_counted(&decision.charge);
     return allowed;
@@ -89,7 +89,7 @@ static uint32_t look_open(struct decision *decision, struct stint_limiter *limit
     if (why == 0 && is_charge(&decision->terms)) /* it could not be refused */
         return STINT_BAD_REQUEST;
     decision->terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
-    decision->terms.part |= PART_THIS_NOW;
+    decision->terms.special |= PART_THIS_NOW;
     return why;
 }
 
@@ -163,7 +163,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
                                   : PART_AGAIN;
     if (!writes)
         part->next = seen->state;
-    decision->terms.part |= PART_SILENT; /* counted when all are charged */
+    decision->terms.special |= PART_SILENT; /* counted when all are charged */
     (void)decision_end(decision, verdict);
     return true;
 }
@@ -180,7 +180,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
         return false;
     part->last = (decision.terms.traits & TRAIT_CARRIES) != 0;
     if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)) ||
-        UNLIKELY((decision.terms.part & PART_ENDLESS) != 0)) /* more is granted than it takes */
+        UNLIKELY((decision.terms.special & KEY_ENDLESS) != 0)) /* more is granted than it takes */
         return false;
     if (part_judge_in(&decision, slot_of(&limiter->table, decision.hash, decision.tag), parts, n,
                       verdict))
@@ -271,7 +271,7 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
         taken->tokens += terms->cost; /* more than there is room for never fits */
         taken->ns += (terms->cost <= terms->room ? terms->cost : terms->room + 1) * terms->unit;
     }
-    if ((terms->traits & RULE_BUCKET) != 0 && (terms->part & PART_OVERRIDDEN) == 0)
+    if ((terms->traits & RULE_BUCKET) != 0 && (terms->special & KEY_OVERRIDDEN) == 0)
         terms->before = before.ns;
     else
         terms->cost += before.tokens;

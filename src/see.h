@@ -23,7 +23,7 @@ struct sight {
     tick_t end; /* of the window of now, but of no bucket */
     uint32_t policy;
     uint32_t cost;
-    uint32_t part; /* PART_OVERRIDDEN, or 0 */
+    uint32_t special; /* KEY_OVERRIDDEN, or 0 */
 };
 
 /* ---- See ------------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static ALWAYS_INLINE bool see_one(const struct stint_limiter *limiter, uint32_t 
     sight->cost = 1;
     sight->next = 0;
     sight->unit = 0;
-    sight->part = 0;
+    sight->special = 0;
     return LIKELY(slot != NULL) && slot_room(slot, tag, end, sight->capacity, &state);
 }
 
@@ -93,7 +93,7 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
     sight->policy = policy_id;
     sight->cost = cost;
     sight->unit = 0;
-    sight->part = 0;
+    sight->special = 0;
     return true;
 }
 
@@ -126,7 +126,7 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->identity = identity;
     sight->policy = policy_id;
     sight->cost = cost;
-    sight->part = 0;
+    sight->special = 0;
     if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0)) {
         sight->next = 0;
         sight->count = bucket_count(end_of(state_id(state), tick), state_used(state), now);
@@ -192,7 +192,7 @@ static ALWAYS_INLINE bool see_ruled(const struct stint_limiter *limiter, uint32_
     if (UNLIKELY(sight->capacity - 1 >= STINT_LIMIT_MAX - 1) ||
         !see_tokens(limiter, policy_id, key, 1, now, sight))
         return false;
-    sight->part = override != 0 ? PART_OVERRIDDEN : 0;
+    sight->special = override != 0 ? KEY_OVERRIDDEN : 0;
     return true;
 }
 
@@ -218,7 +218,7 @@ static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter,
                                               struct stint_verdict *verdict) {
     struct decision decision =
         plain_decision(limiter, sight->policy, sight->identity, now, sight->end, sight->capacity);
-    decision.terms.part = sight->part;
+    decision.terms.special = sight->special;
     return taken_end(&decision, sight->count, sight->cost, verdict);
 }
 

@@ -28,7 +28,7 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
         stripe_share(whole->terms.capacity, traits_stripes(whole->terms.traits), stripe);
     part.terms.room = part.terms.capacity;
     part.terms.flags = flags;
-    part.terms.part = part_flags | PART_SILENT;
+    part.terms.special = part_flags | PART_SILENT;
     return part;
 }
 
@@ -211,7 +211,7 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
         lost = 0;
         whole->charge = judge(&undrained, used, 0);
-    } else if (lost != 0 && (terms->part & PART_REFUSED) == 0 &&
+    } else if (lost != 0 && (terms->special & PART_REFUSED) == 0 &&
                (!whole->charge.fits || (look && lost == terms->capacity))) {
         return untracked(whole), SETTLED;
     }
@@ -233,7 +233,7 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
      * takes nothing that another could have, and claims no slot. A request with a limit of its own
      * looks first, too, as others know nothing of its shares. */
     const bool look =
-        is_look(terms) || terms->cost != 1 || (terms->part & PART_REFUSED) != 0 || terms->own;
+        is_look(terms) || terms->cost != 1 || (terms->special & PART_REFUSED) != 0 || terms->own;
     struct gathered gathered;
 
     if (look && !is_charge(terms)) {

@@ -302,7 +302,7 @@ bool stint_decide_opened(struct decision *decision, const struct stint_request *
         const uint32_t why = stint_decision_open(decision, decision->limiter, request, now);
         if (why != 0)
             return stint_decision_void(decision->limiter, request, why, verdict);
-        decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
+        decision->terms.special |= asked.special & ~(uint32_t)KEY_ALL;
         decision->terms.flags = asked.flags;
         decision->terms.cost = asked.cost;
         if (asked.unit != 0) /* 0: the table was written over */

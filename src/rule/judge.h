@@ -37,24 +37,23 @@
 /* A flag of rules and traits that no caller has: the policy is a token bucket. */
 #define RULE_BUCKET (UINT32_C(1) << 13)
 
-/* What a decision that is a part of another must do. A caller's flags are never these. */
-enum part_flags {
-    /* Refuse, whatever is left: the whole was refused on account of this one. */
+/* What is special about a decision. A caller's flags are never these. */
+enum special {
+    /* It is a part of another. Refuse, whatever is left: the whole was refused because of it. */
     PART_REFUSED = 1 << 0,
     PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
     PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
     PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
     PART_THIS_NOW = 1 << 6,    /* decide at this now alone: the whole asks a bucket once more */
-    /* An override of the key (slot.h) is in force: */
-    PART_BARRED = 1 << 4,  /* it refuses all */
-    PART_ENDLESS = 1 << 5, /* it never refuses */
-    PART_BANNED = 1 << 7,  /* it is a ban */
-    PART_OVERRIDDEN = 1 << 8,
+    /* Its key has an override that is in force: */
+    KEY_BARRED = 1 << 4,  /* it refuses all */
+    KEY_ENDLESS = 1 << 5, /* it never refuses */
+    KEY_BANNED = 1 << 7,  /* it is a ban */
+    KEY_OVERRIDDEN = 1 << 8,
 };
-#define PARTS_TOLD        ((uint32_t)(PART_BANNED | PART_OVERRIDDEN))
-#define PARTS_OF_OVERRIDE (PARTS_TOLD | (uint32_t)(PART_BARRED | PART_ENDLESS))
-static_assert((int)PART_BANNED == (int)STINT_BANNED &&
-                  (int)PART_OVERRIDDEN == (int)STINT_OVERRIDDEN,
+#define KEY_TOLD ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN))
+#define KEY_ALL  (KEY_TOLD | (uint32_t)(KEY_BARRED | KEY_ENDLESS))
+static_assert((int)KEY_BANNED == (int)STINT_BANNED && (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN,
               "what a decision knows of an override is what its verdict tells");
 
 /* What may change of a policy. */
@@ -166,10 +165,10 @@ struct terms {
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
     uint64_t most; /* to which a charge may bring a count */
-    uint64_t before; /* what is added to a count before it is judged, as if it had been taken */
-    uint32_t part;   /* enum part_flags */
-    bool unlike;     /* the capacity is the request's own */
-    bool own;        /* the capacity is the request's own, and less than the policy's */
+    uint64_t before;  /* what is added to a count before it is judged, as if it had been taken */
+    uint32_t special; /* enum special */
+    bool unlike;      /* the capacity is the request's own */
+    bool own;         /* the capacity is the request's own, and less than the policy's */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
@@ -374,7 +373,7 @@ static inline uint32_t charge_counted(const struct charge *charge) {
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
     count += terms->before;
     const uint64_t used = count_total(terms, count, left);
-    const bool refused = (terms->part & (PART_REFUSED | PART_BARRED)) != 0;
+    const bool refused = (terms->special & (PART_REFUSED | KEY_BARRED)) != 0;
     uint64_t taken = terms->cost;
 
     if (is_charge(terms)) {
@@ -382,7 +381,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
         return (struct charge){count + taken * terms->unit, used + taken, used + taken,
                                (uint32_t)taken, true};
     }
-    if (UNLIKELY((terms->part & PART_ENDLESS) != 0) && !refused)
+    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0) && !refused)
         return judge_endless(terms, count, used);
     bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
     if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
@@ -397,10 +396,10 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
 
     taken = 0;
     /* What an endless key has left would be owed for years. */
-    if ((terms->flags & STINT_DRAIN) != 0 && (terms->part & PART_ENDLESS) == 0 &&
+    if ((terms->flags & STINT_DRAIN) != 0 && (terms->special & KEY_ENDLESS) == 0 &&
         used < terms->capacity)
         taken = terms->capacity - used;
-    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0) {
+    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->special & KEY_BANNED) == 0) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;
     }
@@ -460,7 +459,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
         return charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
                    : 0;
-    if (never_fits(terms) || (terms->part & PART_BARRED) != 0)
+    if (never_fits(terms) || (terms->special & KEY_BARRED) != 0)
         return STINT_NEVER;
     if ((terms->traits & RULE_BUCKET) != 0)
         return bucket_wait(terms, charge->count, terms->cost, terms->room);
