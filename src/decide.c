@@ -36,7 +36,7 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
         stepped = true;
     if (stepped) { /* or it was touched by nobody for 497 days: it may owe tokens since */
         seen->stepped = true;
-        seen->count = slot_left(decision, seen->state);
+        seen->count = slot_carried(decision, seen->state);
         return false;
     }
     decision->end = end;

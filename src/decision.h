@@ -314,7 +314,7 @@ static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t 
 }
 
 /* What a slot that is over leaves to the decision's window. */
-static ALWAYS_INLINE uint64_t slot_left(struct decision *decision, uint64_t state) {
+static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t state) {
     if ((decision->terms.traits & TRAIT_CARRIES) == 0)
         return 0;
     const struct rule rule = policy_rule(decision->policy);
@@ -375,7 +375,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
         /* The ids of two ends are not compared: one may be long over, the other 366 days ahead. */
         const tick_t end = end_of(state_id(state), tick_of(decision->now));
         if (end < decision->end) {
-            seen->count = slot_left(decision, state);
+            seen->count = slot_carried(decision, state);
             return LOOK_GOOD;
         }
         if (end > decision->end)
@@ -682,22 +682,22 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     return allowed;
 }
 
-/* What a short way has come to: an answer, or LEFT: nothing was done, and the request goes on to
+/* What a short way has come to: an answer, or NEXT: nothing was done, and the request goes on to
  * the next way. */
-enum answer { REFUSED, ALLOWED, LEFT };
-#define ANSWERS(...) LIKELY(WAY(__VA_ARGS__) != LEFT)
+enum answer { REFUSED, ALLOWED, NEXT };
+#define ANSWERS(...) LIKELY(WAY(__VA_ARGS__) != NEXT)
 
 /* Steps 5 and 6, after what was seen was judged. What fits and what is refused go separate ways, so
- * that the compiler knows which it is. LEFT: the slot has changed since. */
+ * that the compiler knows which it is. NEXT: the slot has changed since. */
 static ALWAYS_INLINE enum answer slot_finish(struct decision *decision, const struct seen *seen,
                                              struct stint_verdict *verdict) {
     if (decision->charge.fits) {
         if (UNLIKELY(!slot_charge(decision, seen, false)))
-            return LEFT;
+            return NEXT;
         return decision_end(decision, verdict) ? ALLOWED : REFUSED;
     }
     if (UNLIKELY(!slot_charge(decision, seen, false)))
-        return LEFT;
+        return NEXT;
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }
 

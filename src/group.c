@@ -477,7 +477,7 @@ static enum answer all_count(const struct group *group) {
     return ALLOWED;
 }
 
-/* Any group of STINT_ALL_MAX at most. If it does not fit and is asked `again`, LEFT. */
+/* Any group of STINT_ALL_MAX at most. If it does not fit and is asked `again`, NEXT. */
 static enum answer group_at(struct stint_limiter *limiter, const struct stint_request *requests,
                             size_t n, uint64_t now, struct stint_verdict *verdicts, bool again) {
     struct stint_verdict own[STINT_ALL_MAX];
@@ -495,7 +495,7 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
             if (requests[i].policy < limiter->deciding &&
                 policy_gone(&limiter->policies[requests[i].policy])) {
                 const enum answer answer = group_by_replacements(&group);
-                if (answer != LEFT)
+                if (answer != NEXT)
                     return answer;
             }
             (void)part_look(limiter, &requests[i], taken_before(&group, i), now, &verdicts[i],
@@ -508,8 +508,8 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         last |= parts[i].last;
     }
     if (!fit) {
-        const enum answer answer = again ? LEFT : group_again(&group);
-        return again || answer != LEFT ? answer : all_refuse(&group, n);
+        const enum answer answer = again ? NEXT : group_again(&group);
+        return again || answer != NEXT ? answer : all_refuse(&group, n);
     }
     /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
@@ -550,11 +550,11 @@ static NOINLINE enum answer group_by_replacements(const struct group *group) {
     }
     return replaced ? group_at(group->limiter, by_now, group->n, group->now, group->verdicts,
                                group->again)
-                    : LEFT;
+                    : NEXT;
 }
 
 /* Asks once more, as a whole, for a group that does not fit and has buckets that refuse it
- * (stint_bucket_later). LEFT: it does not fit then, either, and nothing was done. */
+ * (stint_bucket_later). NEXT: it does not fit then, either, and nothing was done. */
 static NOINLINE enum answer group_again(const struct group *group) {
     struct stint_verdict told[STINT_ALL_MAX];
     uint64_t later = group->now;
@@ -566,10 +566,10 @@ static NOINLINE enum answer group_again(const struct group *group) {
             stint_bucket_later(group->limiter, group->requests[i].key.hash, group->now);
         later = then > later ? then : later;
     }
-    const enum answer answer = later == group->now ? LEFT
+    const enum answer answer = later == group->now ? NEXT
                                                    : group_at(group->limiter, group->requests,
                                                               group->n, later, told, true);
-    if (answer != LEFT)
+    if (answer != NEXT)
         memcpy(group->verdicts, told, group->n * sizeof(*told));
     return answer;
 }
@@ -643,7 +643,7 @@ static NOINLINE enum answer parts_give_back(const struct stint_limiter *limiter,
         if (GUARDED(PARTS_BACK))
             (void)stint_key_refund(limiter, requests[n].key.hash, &verdict, sight->cost);
     }
-    return LEFT;
+    return NEXT;
 }
 
 /* Answers a part that one token was added for. */
@@ -667,14 +667,14 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
     if (!part_hot(limiter, &requests[0], now, &ends[0]) ||
         (n > 1 && !part_hot(limiter, &requests[1], now, &ends[1])) ||
         (n > 2 && !part_hot(limiter, &requests[2], now, &ends[2])))
-        return LEFT;
+        return NEXT;
     if (!see_room(limiter, &requests[0], ends[0], &a) ||
         (n > 1 && (!see_room(limiter, &requests[1], ends[1], &b) || UNLIKELY(b.slot == a.slot))) ||
         (n > 2 && (!see_room(limiter, &requests[2], ends[2], &c) || UNLIKELY(c.slot == a.slot) ||
                    UNLIKELY(c.slot == b.slot))))
-        return LEFT;
+        return NEXT;
     if (!sight_add(limiter, &a))
-        return LEFT;
+        return NEXT;
     if (n > 1 && !sight_add(limiter, &b))
         return parts_give_back(limiter, requests, (const struct sight[]){a}, 1, now);
     if (n > 2 && !sight_add(limiter, &c))
@@ -695,10 +695,10 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
 
     for (size_t i = 0; i < n; i++) {
         if (!part_see(limiter, &requests[i], now, &sights[i]))
-            return LEFT;
+            return NEXT;
         for (size_t j = 0; j < i; j++)
             if (UNLIKELY(sights[j].slot == sights[i].slot))
-                return LEFT;
+                return NEXT;
     }
     for (size_t i = 0; i < n; i++)
         if (UNLIKELY(

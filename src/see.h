@@ -255,7 +255,7 @@ static ALWAYS_INLINE enum answer sight_refuse_bucket(struct stint_limiter *limit
     if (UNLIKELY(sight->count <= late + room) ||
         UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&sight->slot->tag) != sight->tag)) || /* M1 */
         UNLIKELY(!slot_unchanged(sight->slot, sight->state, RULE_BUCKET)))
-        return LEFT;
+        return NEXT;
     return sight_answer_bucket(limiter, sight, false, now, verdict);
 }
 

@@ -33,7 +33,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
             ? UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
                   !see_one(limiter, policy_id, hash, end, &sight) || !sight_add(limiter, &sight)
             : !see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight))
-        return LEFT;
+        return NEXT;
     struct decision whole =
         plain_decision(limiter, policy_id, sight.identity, now, sight.end, capacity);
     /* It is no bucket, so the compiler folds what is asked of one. */

@@ -47,7 +47,7 @@ struct lookup {
     bool absent; /* it was looked for, and is not in its first two lines */
 };
 
-/* Steps 3 to 6. LEFT: lookup->slot is where the key's tag was seen. */
+/* Steps 3 to 6. NEXT: lookup->slot is where the key's tag was seen. */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
                                          uint64_t key, uint64_t now, struct stint_verdict *verdict,
                                          struct lookup *lookup) {
@@ -59,7 +59,7 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
         lookup->slot = line_find(table_next(&limiter->table, key, lookup->home), tag);
         if (lookup->slot == NULL) {
             lookup->absent = true;
-            return LEFT;
+            return NEXT;
         }
     }
     const struct policy *policy = &limiter->policies[policy_id];
@@ -67,7 +67,7 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     if (!slot_room(lookup->slot, tag, lookup->end, capacity, &state) ||
         !slot_add(limiter, lookup->slot, tag, lookup->end, capacity, &used))
-        return LEFT;
+        return NEXT;
     struct decision decision =
         plain_decision(limiter, policy_id, identity, now, lookup->end, capacity);
     return taken_end(&decision, used, 1, verdict);
@@ -82,7 +82,7 @@ static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_
     if (UNLIKELY(!window_hot(policy, now, &lookup->end)) &&
         (!window_ruled(policy, now, lookup->end) ||
          GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key))))
-        return LEFT;
+        return NEXT;
     return take_at(limiter, policy_id, key, now, verdict, lookup);
 }
 
@@ -99,11 +99,11 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
 
     if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
         UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
-        return LEFT;
+        return NEXT;
     decision.tag = table_tag(&limiter->table, key, policy_id);
     seen.state = atomic_load_acquire(&slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
-        return LEFT;
+        return NEXT;
     decision.charge = judge(&decision.terms, seen.count, 0);
     return slot_finish(&decision, &seen, verdict);
 }
@@ -117,7 +117,7 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, &sight) &&
                    sight_swap(&sight)
                ? sight_answer(limiter, &sight, now, verdict)
-               : LEFT;
+               : NEXT;
 }
 
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
@@ -125,10 +125,10 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
                                              struct stint_verdict *verdict) {
     struct sight sight;
     if (!see_bucket(limiter, policy_id, key, cost, now, &sight))
-        return LEFT;
+        return NEXT;
     if (sight.next == 0)
         return sight_refuse_bucket(limiter, &sight, key, now, verdict);
-    return sight_swap(&sight) ? sight_answer_bucket(limiter, &sight, true, now, verdict) : LEFT;
+    return sight_swap(&sight) ? sight_answer_bucket(limiter, &sight, true, now, verdict) : NEXT;
 }
 
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
@@ -137,7 +137,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
     struct sight sight;
     return see_ruled(limiter, policy_id, key, now, &sight) && sight_swap(&sight)
                ? sight_answer(limiter, &sight, now, verdict)
-               : LEFT;
+               : NEXT;
 }
 
 /* ---- Any request ----------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
 static ALWAYS_INLINE enum answer look_absent(struct decision *decision,
                                              struct stint_verdict *verdict) {
     if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(decision->limiter, tick_of(decision->now)))))
-        return LEFT;
+        return NEXT;
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }
@@ -158,10 +158,10 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
     struct decision decision = {0};
 
     if (UNLIKELY(decision_begin(&decision, limiter, request, *now, known) != 0))
-        return LEFT;
+        return NEXT;
     *now = decision.now;
     if (known.overrides && traits_striped(decision.terms.traits))
-        return LEFT;
+        return NEXT;
     struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(slot == NULL)) {
         const bool look = known.flags && known.of_request == STINT_PEEK;
@@ -171,12 +171,12 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
         if (slot == NULL)
             return look && stint_absent_far(&limiter->table, decision.hash)
                        ? look_absent(&decision, verdict)
-                       : LEFT;
+                       : NEXT;
     }
     struct seen seen = {.slot = slot};
     seen.state = atomic_load_acquire(&slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
-        return LEFT;
+        return NEXT;
     decision_judge(&decision, &seen);
     return slot_finish(&decision, &seen, verdict);
 }
@@ -186,7 +186,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict, struct known known) {
     const enum answer answer = WAY(short_as, limiter, request, &now, verdict, known);
-    return LIKELY(answer != LEFT) ? answer == ALLOWED
+    return LIKELY(answer != NEXT) ? answer == ALLOWED
                                   : WAY(stint_decide_long, limiter, request, now, verdict);
 }
 
@@ -379,7 +379,7 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, ui
 static NOINLINE bool take_by_bucket(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const enum answer answer = WAY(take_bucket, limiter, policy, key, cost, now, verdict);
-    if (LIKELY(answer != LEFT))
+    if (LIKELY(answer != NEXT))
         return answer == ALLOWED;
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return decide_bucket(limiter, &request, now, verdict);
@@ -413,8 +413,8 @@ static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t po
     return stint_decide_any(limiter, &request, now, verdict);
 }
 
-static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
-                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+static NOINLINE bool take_by_traits(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
+                                    uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(policy >= limiter->deciding)) {
         const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
         return decide_unknown(limiter, &request, now, verdict);
@@ -433,8 +433,8 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, u
 static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
     const enum answer answer = WAY(take_seen, limiter, policy, key, now, verdict, slot);
-    return LIKELY(answer != LEFT) ? answer == ALLOWED
-                                  : take_left(limiter, policy, key, 1, now, verdict);
+    return LIKELY(answer != NEXT) ? answer == ALLOWED
+                                  : take_by_traits(limiter, policy, key, 1, now, verdict);
 }
 
 /* One token by the long way. */
@@ -493,7 +493,7 @@ static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t poli
                                     const struct lookup *lookup) {
     return lookup->slot != NULL ? take_full(limiter, policy, key, now, verdict, lookup->slot)
            : lookup->absent     ? WAY(take_new, limiter, policy, key, now, verdict, lookup->end)
-                                : take_left(limiter, policy, key, 1, now, verdict);
+                                : take_by_traits(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
@@ -502,7 +502,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
 
     now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
-        return take_left(limiter, policy, key.hash, cost, now, verdict);
+        return take_by_traits(limiter, policy, key.hash, cost, now, verdict);
     return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &lookup) ||
            take_next(limiter, policy, key.hash, now, verdict, &lookup);
 }
@@ -515,7 +515,8 @@ static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint
     if ((request->flags | request->reserved) != 0)
         return decide_flagged(limiter, request, now, verdict);
     if (request->limit == 0)
-        return take_left(limiter, request->policy, request->key.hash, request->cost, now, verdict);
+        return take_by_traits(limiter, request->policy, request->key.hash, request->cost, now,
+                              verdict);
     const uint32_t traits = (uint32_t)policy_word(&limiter->policies[request->policy]);
     return (LIKELY(traits_swapped(traits)) &&
             ANSWERS(take_tokens, limiter, request, now, verdict, request->limit)) ||

@@ -442,9 +442,9 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
         told = slot_each(&telling, 0, sequence_slot(table, key.hash, i));
     for (uint32_t id = 0; id < policies && told == GO_ON; id++)
         told = stripes_of(&telling, id);
-    struct stint_entry left = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
+    struct stint_entry labelled = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
     struct label_read label;
     if (!telling.told && label_of(&telling, key.hash, &label))
-        (void)entry_tell(&telling, &left);
+        (void)entry_tell(&telling, &labelled);
     return stint_limiter_whole(limiter);
 }

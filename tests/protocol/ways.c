@@ -10,7 +10,7 @@ static char told[512]; /* the ways that were gone, with + behind those that answ
 static void way_tell(const char *way, int answer) {
     const size_t length = strlen(told);
     (void)snprintf(told + length, sizeof told - length, "%s%s%s", length == 0 ? "" : " ", way,
-                   answer == 2 ? "" : "+"); /* LEFT */
+                   answer == 2 ? "" : "+"); /* NEXT */
 }
 
 enum { CALL_TAKE, CALL_DECIDE, CALL_ALL, CALL_BATCH };
