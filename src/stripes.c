@@ -194,7 +194,7 @@ static void untracked(struct decision *whole) {
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 /* MOVED: the window has turned. */
-enum looked { TAKE, REFUSE, SETTLED, MOVED };
+enum looked { TAKE, REFUSE, DECIDED, MOVED };
 
 /* Looks at all stripes, and judges what they have together. */
 static enum looked look_first(struct decision *whole, uint64_t *now) {
@@ -213,14 +213,14 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
         whole->charge = judge(&undrained, used, 0);
     } else if (lost != 0 && (terms->special & PART_REFUSED) == 0 &&
                (!whole->charge.fits || (look && lost == terms->capacity))) {
-        return untracked(whole), SETTLED;
+        return untracked(whole), DECIDED;
     }
     if (look && whole->charge.fits) { /* what is lost is nobody's */
         whole->charge.used -= lost;
         whole->charge.total -= lost;
     }
     if (whole->charge.fits)
-        return look || terms->cost == 0 ? SETTLED : TAKE;
+        return look || terms->cost == 0 ? DECIDED : TAKE;
     return REFUSE;
 }
 
@@ -238,7 +238,7 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
 
     if (look && !is_charge(terms)) {
         switch (look_first(whole, now)) {
-        case SETTLED:
+        case DECIDED:
             return true;
         case MOVED:
             return false;
@@ -285,17 +285,17 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
 void stint_decide_by_stripes(struct decision *whole) {
     const uint64_t cost = whole->terms.cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
-    bool settled = false, gone = false;
+    bool decided = false, gone = false;
 
-    for (uint32_t round = 0; !settled && !gone && round < ROUNDS_MOST; round++) {
+    for (uint32_t round = 0; !decided && !gone && round < ROUNDS_MOST; round++) {
         whole->terms.cost = cost;
-        settled = stripes_round(whole, &now);
+        decided = stripes_round(whole, &now);
         /* If it is gone, swept stripes tell nothing, and no claim is committed. */
         gone = policy_word(whole->policy) == 0; /* M8 */
     }
     whole->terms.cost = cost;
     whole->now = now;
-    if (UNLIKELY(!settled))
+    if (UNLIKELY(!decided))
         whole->charge = (struct charge){.fits = is_charge(&whole->terms)};
     if (UNLIKELY(gone))
         whole->flags = DECISION_GONE;
