@@ -56,7 +56,7 @@ static bool is_own(const uint64_t seen[2], uint32_t companion, uint64_t key) {
 }
 
 /* How fit a place is for a key's note. */
-enum fit { TAKEN, AHEAD_OF_NOW, OVER, OWN };
+enum fit { OTHERS, AHEAD_OF_NOW, OVER, OWN };
 
 static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t key, tick_t now) {
     const tick_t end = place_end(here[1]);
@@ -67,7 +67,7 @@ static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t k
     return is_own(here, companion, key)    ? OWN
            : end <= now                    ? OVER
            : begin > now + ALLOWANCE_TICKS ? AHEAD_OF_NOW
-                                           : TAKEN;
+                                           : OTHERS;
 }
 
 /* The place for a key's note: the fittest. NOTES_IN_SET: all are taken. `seen` receives what it
@@ -75,7 +75,7 @@ static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t k
 static uint32_t place_find(const struct note_set *set, uint32_t companion, uint64_t key, tick_t now,
                            uint64_t seen[2]) {
     uint32_t found = NOTES_IN_SET;
-    enum fit fittest = TAKEN;
+    enum fit fittest = OTHERS;
 
     for (uint32_t i = 0; i < NOTES_IN_SET; i++) {
         uint64_t here[2];

@@ -125,15 +125,15 @@ bool stint_absent_far(const struct table *table, uint64_t hash) {
  * is over by decision->over: the earlier of the caller's now and the clock. If the table would be
  * full then, it is over by an early now, too. An override, a ban or a strike is over when it is so
  * by all clocks. */
-enum taking { ON_TIME, EARLY };
+enum when { ON_TIME, EARLY };
 
-static void over_set(struct decision *decision, enum taking taking) {
-    const uint64_t most = limiter_now(decision->limiter) + (taking == EARLY ? ALLOWANCE_NS : 0);
+static void over_set(struct decision *decision, enum when when) {
+    const uint64_t most = limiter_now(decision->limiter) + (when == EARLY ? ALLOWANCE_NS : 0);
     decision->over = decision->now < most ? decision->now : most;
 }
 
 /* Whether a used slot can be taken over: its key is judged the same without it. */
-static bool slot_reusable(struct decision *decision, struct seen *seen, enum taking taking) {
+static bool slot_reusable(struct decision *decision, struct seen *seen, enum when when) {
     const struct table *table = &decision->limiter->table;
     bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
     const struct policy *policy = key ? limiter_tag_policy(decision->limiter, seen->tag) : NULL;
@@ -141,7 +141,7 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum tak
 
     if (end <= over) {
         const bool told = policy != NULL && override_says(policy, seen->state);
-        const tick_t before = (taking == EARLY ? 2 : 1) * ALLOWANCE_TICKS;
+        const tick_t before = (when == EARLY ? 2 : 1) * ALLOWANCE_TICKS;
         if (GUARD(REUSE_OVERRIDE, told && end > over - before))
             return false;
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, over));
@@ -259,19 +259,18 @@ static struct seen seen_of(const struct search *search, uint64_t tag) {
 }
 
 /* Looks in the sequence, from a line on, for a slot that the key may claim. */
-static bool find_free(struct decision *decision, uint32_t line, enum taking taking,
-                      struct seen *seen) {
+static bool find_free(struct decision *decision, uint32_t line, enum when when, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     const uint32_t end = sequence_length(table);
 
-    over_set(decision, taking);
+    over_set(decision, when);
     for (uint32_t i = line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
          (i = next_not_live(decision, i, tick_of(decision->now))) < end; i++) {
         struct slot *slot = sequence_slot(table, decision->hash, i);
         *seen = (struct seen){.slot = slot, .position = i};
         seen->tag = atomic_load_acquire(&slot->tag);     /* M15 */
         seen->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
-        if (seen->tag == 0 || slot_reusable(decision, seen, taking))
+        if (seen->tag == 0 || slot_reusable(decision, seen, when))
             return true;
     }
     return false;

@@ -13,7 +13,7 @@ _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exe
 #define NUMBER_NONE_LEFT (THREAD_NUMBERS - 1)
 
 /* Bit n is set while a thread has the number n, 1 to LANES_MAX - 1. */
-static uint64_t numbers_taken = 1;
+static uint64_t numbers_given = 1;
 static_assert(LANES_MAX == 64, "a bit for each number");
 
 /* This process, as the owner of lanes in a table that it shares: its process id, and above it what
@@ -41,9 +41,9 @@ static pthread_key_t number_key;
 static bool number_key_made;
 
 static void number_release(void *number) {
-    uint64_t bit = UINT64_C(1) << (uintptr_t)number, taken = atomic_load_relaxed(&numbers_taken);
-    while (!atomic_cas_seq(&numbers_taken, taken, taken & ~bit))
-        taken = atomic_load_relaxed(&numbers_taken);
+    uint64_t bit = UINT64_C(1) << (uintptr_t)number, given = atomic_load_relaxed(&numbers_given);
+    while (!atomic_cas_seq(&numbers_given, given, given & ~bit))
+        given = atomic_load_relaxed(&numbers_given);
 }
 
 static void thread_ends(void *number) {
@@ -67,7 +67,7 @@ static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bo
                                      kill((pid_t)owner, 0) != 0 && errno == ESRCH)))
             (void)atomic_cas_seq(&limiter->header->lane_owners[lane], owner, 0);
     }
-    (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
+    (void)atomic_cas_seq(&limiter->own->left, LANES_NONE, LANES_TO_TRY);
 }
 
 /* Lanes of the dead are looked for in a child, as a decision may not ask the system. If the table's
@@ -86,9 +86,9 @@ static void lanes_inherit(struct stint_limiter *limiter) {
 /* In a child after fork, which has this thread only. */
 static void child_begin(void) {
     uint64_t number = stint_thread_number;
-    numbers_taken = 1;
+    numbers_given = 1;
     if (number > 0 && number < LANES_MAX)
-        numbers_taken |= UINT64_C(1) << number;
+        numbers_given |= UINT64_C(1) << number;
     process_begin();
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
@@ -118,16 +118,16 @@ static __attribute__((destructor)) void number_key_delete(void) {
 
 /* The number of this thread. */
 static uint64_t thread_number(void) {
-    uint64_t taken, number;
+    uint64_t given, number;
 
     if (LIKELY(stint_thread_number != 0))
         return stint_thread_number;
     do {
-        taken = atomic_load_relaxed(&numbers_taken);
-        number = taken == UINT64_MAX ? NUMBER_NONE_LEFT : (uint64_t)__builtin_ctzll(~taken);
+        given = atomic_load_relaxed(&numbers_given);
+        number = given == UINT64_MAX ? NUMBER_NONE_LEFT : (uint64_t)__builtin_ctzll(~given);
         /* Acquires what the thread that had the number before has counted. */
     } while (number != NUMBER_NONE_LEFT &&
-             !atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number));
+             !atomic_cas_seq(&numbers_given, given, given | UINT64_C(1) << number));
     /* In one step, so that a signal handler comes before or after it. If it came before, the thread
      * keeps the number that it got. */
     if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
@@ -188,7 +188,7 @@ static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t n
             atomic_store_release(&owners[lane], 0);
         return own->rows[number];
     }
-    (void)atomic_cas_seq(&own->left, LANES_TO_TRY, LANES_TAKEN);
+    (void)atomic_cas_seq(&own->left, LANES_TO_TRY, LANES_NONE);
     return own->rows[number];
 }
 

@@ -184,7 +184,7 @@ struct own_lanes {
 
 enum lanes_left {
     LANES_TO_TRY, /* there may be one left for a thread that has none */
-    LANES_TAKEN,  /* none was when somebody looked */
+    LANES_NONE,   /* none was when somebody looked */
     LANES_GIVEN,  /* there never will be: they are not taken one by one */
 };
 

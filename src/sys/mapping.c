@@ -20,7 +20,7 @@
 #include "sys/atomic.h"
 #include "sys/mapping.h"
 
-#define MAPPING_TAKEN 1
+#define MAPPING_CLAIMED 1
 
 /* Most processes have no more tables than these. Others are added behind the last, and stay. */
 static struct mapping first[16];
@@ -33,14 +33,14 @@ static struct mapping *mapping_after(struct mapping *entry) {
 }
 
 /* Finds an entry that is nobody's, or makes one. Returns NULL if there is no memory. */
-static struct mapping *entry_take(void) {
+static struct mapping *entry_claim(void) {
     for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry))
-        if (atomic_cas_seq(&entry->start, 0, MAPPING_TAKEN))
+        if (atomic_cas_seq(&entry->start, 0, MAPPING_CLAIMED))
             return entry;
     struct mapping *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return NULL;
-    made->start = MAPPING_TAKEN;
+    made->start = MAPPING_CLAIMED;
     do
         made->next = atomic_load_relaxed(&last->next);
     while (!atomic_cas_seq(&last->next, made->next, (uintptr_t)made));
@@ -48,7 +48,7 @@ static struct mapping *entry_take(void) {
 }
 
 struct mapping *stint_mapping_list(void *start, size_t size, int access) {
-    struct mapping *entry = entry_take();
+    struct mapping *entry = entry_claim();
 
     if (entry == NULL)
         return NULL;
@@ -89,7 +89,7 @@ static struct mapping *mapping_of(uint64_t at) {
     for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry)) {
         const uint64_t start = atomic_load_acquire(&entry->start);
         const uint64_t size = atomic_load_acquire(&entry->size);
-        if (start > MAPPING_TAKEN && at - start < size &&
+        if (start > MAPPING_CLAIMED && at - start < size &&
             atomic_load_relaxed(&entry->start) == start)
             return entry;
     }
