@@ -10,9 +10,9 @@
  * Each is at most 14 bits of tokens. This window has one bit more: stray tokens (slot.h) that are
  * added to a full count do not reach the previous one.
  *
- * They differ in the weight of the previous window. Smooth: the part of it that still overlaps. In
- * flight: all of it, as tokens are held until they are given back. What nobody gives back is
- * forgotten with the window after its own.
+ * They differ in how much of the previous window counts. Smooth: the share of it that still
+ * overlaps. In flight: all of it, as tokens are held until they are given back. What nobody gives
+ * back is forgotten with the window after its own.
  *
  * A token bucket's count is ns: how far the instant at which it is full is ahead of now. A token is
  * `unit` ns. Its slot has the instant (bucket_full). */
