@@ -139,11 +139,6 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
     return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
 }
 
-/* Whether a state that is not pending is of a later window than the one that ends at `end`. */
-static inline bool state_ahead(uint64_t state, tick_t end) {
-    return (int64_t)(state - state_of(end, 0)) >= INT64_C(1) << STATE_ID;
-}
-
 /* ---- Charge ---------------------------------------------------------------------------------- */
 
 /* The two ways to charge, which every decision uses: one token is added, or the state is swapped.
