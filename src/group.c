@@ -625,7 +625,7 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
     }
     return request->limit == 0 &&
            ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
-                ? see_bucket(limiter, id, key, cost, now, sight) && sight->next != 0
+                ? see_bucket(limiter, id, key, cost, now, sight) && !sight_empty(sight)
                 : cost == 1 && see_ruled(limiter, id, key, now, sight));
 }
 

@@ -15,7 +15,7 @@ struct sight {
     struct slot *slot;
     uint64_t tag;
     uint64_t state; /* what a swap confirms (M2) */
-    uint64_t next;  /* what a swap makes of it; 0: one token is added */
+    uint64_t next;  /* what a swap makes of it; 0: one token is added; see sight_empty, too */
     uint64_t count; /* with the tokens, once they are charged; of a bucket, ns */
     uint64_t capacity;
     uint64_t unit, reciprocal; /* of a bucket; else 0 */
@@ -97,8 +97,13 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
     return true;
 }
 
+/* Whether a bucket was seen empty, and its slot marked as refused: nothing is to be written. */
+static ALWAYS_INLINE bool sight_empty(const struct sight *sight) {
+    return sight->next == sight->state;
+}
+
 /* 1 or more tokens of a bucket that does nothing else. In a slot without a mark they must fit; in
- * one that is marked as refused they must not (sight->next is 0): that writes nothing. */
+ * one that is marked as refused they must not (sight_empty). */
 static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32_t policy_id,
                                      uint64_t key, uint32_t cost, uint64_t now,
                                      struct sight *sight) {
@@ -128,7 +133,7 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->cost = cost;
     sight->special = 0;
     if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0)) {
-        sight->next = 0;
+        sight->next = state;
         sight->count = bucket_count(end_of(state_id(state), tick), state_used(state), now);
         /* Else it fits, or is ahead: this thread is late, or the clock was stepped back. */
         return (state & STATE_PENDING) == 0 && room - sight->count < taken;

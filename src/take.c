@@ -126,7 +126,7 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
     struct sight sight;
     if (!see_bucket(limiter, policy_id, key, cost, now, &sight))
         return NEXT;
-    if (sight.next == 0)
+    if (sight_empty(&sight))
         return sight_refuse_bucket(limiter, &sight, key, now, verdict);
     return sight_swap(&sight) ? sight_answer_bucket(limiter, &sight, true, now, verdict) : NEXT;
 }
