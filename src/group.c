@@ -737,7 +737,7 @@ static NOINLINE bool all_lost(struct stint_limiter *limiter, const struct stint_
 }
 
 /* Any group of more than three, and what group_of_few leaves. */
-static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stint_request *requests,
+static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
         return all_bad(limiter, requests, n, verdicts);
@@ -760,7 +760,7 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                      : n == 3 ? ANSWERS(group_of_few, limiter, requests, 3, now, verdicts)
                      : n == 1 ? ANSWERS(group_of_few, limiter, requests, 1, now, verdicts)
                               : false;
-    return few || group_left(limiter, requests, n, now, verdicts);
+    return few || group_next(limiter, requests, n, now, verdicts);
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
