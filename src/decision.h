@@ -687,20 +687,6 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
 enum answer { REFUSED, ALLOWED, NEXT };
 #define ANSWERS(...) LIKELY(WAY(__VA_ARGS__) != NEXT)
 
-/* Steps 5 and 6, after what was seen was judged. What fits and what is refused go separate ways, so
- * that the compiler knows which it is. NEXT: the slot has changed since. */
-static ALWAYS_INLINE enum answer slot_finish(struct decision *decision, const struct seen *seen,
-                                             struct stint_verdict *verdict) {
-    if (decision->charge.fits) {
-        if (UNLIKELY(!slot_charge(decision, seen, false)))
-            return NEXT;
-        return decision_end(decision, verdict) ? ALLOWED : REFUSED;
-    }
-    if (UNLIKELY(!slot_charge(decision, seen, false)))
-        return NEXT;
-    return decision_end(decision, verdict) ? ALLOWED : REFUSED;
-}
-
 /* Step 6 of a request whose `cost` tokens one of the primitives of slot.h has charged: the count is
  * `used` by then. All but the counts is constant, so the compiler folds what is computed from
  * it. */

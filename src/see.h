@@ -36,23 +36,38 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* One token in the window that ends at `end`. sight->capacity is there. */
-static ALWAYS_INLINE bool see_one(const struct stint_limiter *limiter, uint32_t policy_id,
-                                  uint64_t key, tick_t end, struct sight *sight) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+/* Looks for a key in its first two lines. sight->slot is NULL if it is in neither. */
+static ALWAYS_INLINE void see_near(const struct stint_limiter *limiter, uint32_t policy_id,
+                                   uint64_t key, struct line *home, struct sight *sight) {
+    sight->tag = table_tag(&limiter->table, key, policy_id);
+    sight->slot = line_find(home, sight->tag);
+    if (UNLIKELY(sight->slot == NULL))
+        sight->slot = line_find(table_next(&limiter->table, key, home), sight->tag);
+}
+
+/* One token in the window that ends at `end`, in the slot that was found. sight->capacity is
+ * there. */
+static ALWAYS_INLINE bool see_found(const struct policy *policy, uint32_t policy_id, tick_t end,
+                                    struct sight *sight) {
     uint64_t state;
 
-    struct slot *slot = slot_of(&limiter->table, key, tag);
-    sight->slot = slot;
-    sight->tag = tag;
-    sight->identity = policy_identity(&limiter->policies[policy_id]);
+    sight->identity = policy_identity(policy);
     sight->end = end;
     sight->policy = policy_id;
     sight->cost = 1;
     sight->next = 0;
     sight->unit = 0;
     sight->special = 0;
-    return LIKELY(slot != NULL) && slot_room(slot, tag, end, sight->capacity, &state);
+    return LIKELY(sight->slot != NULL) &&
+           slot_room(sight->slot, sight->tag, end, sight->capacity, &state);
+}
+
+/* The same, wherever the slot is. */
+static ALWAYS_INLINE bool see_one(const struct stint_limiter *limiter, uint32_t policy_id,
+                                  uint64_t key, tick_t end, struct sight *sight) {
+    sight->tag = table_tag(&limiter->table, key, policy_id);
+    sight->slot = slot_of(&limiter->table, key, sight->tag);
+    return see_found(&limiter->policies[policy_id], policy_id, end, sight);
 }
 
 /* One token by a plain policy, in its hot window, which ends at `end`. */
@@ -132,25 +147,16 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->policy = policy_id;
     sight->cost = cost;
     sight->special = 0;
+    const uint64_t held = bucket_count(end_of(state_id(state), tick), state_used(state), now);
     if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0)) {
         sight->next = state;
-        sight->count = bucket_count(end_of(state_id(state), tick), state_used(state), now);
+        sight->count = held;
         /* Else it fits, or is ahead: this thread is late, or the clock was stepped back. */
-        return (state & STATE_PENDING) == 0 && room - sight->count < taken;
+        return (state & STATE_PENDING) == 0 && room - held < taken;
     }
-    /* The state of a bucket that is full now. What is less is full, too. */
-    const uint64_t into = now - tick_ns(tick);
-    const uint64_t full = state_of(tick + 1, into);
-    const uint64_t from = (int64_t)(state - full) > 0 ? state : full;
-    const uint64_t ahead = (state_id(from) - state_id(full)) & ID_MASK;
-    const uint64_t count = ahead * STINT_TICK_NS + state_used(from) - into + taken;
-    const uint64_t ticks = taken / STINT_TICK_NS;
-    uint64_t next = from + (ticks << STATE_ID) + (taken - ticks * STINT_TICK_NS);
-    if (state_used(next) >= STINT_TICK_NS)
-        next += (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
-    sight->next = next;
-    sight->count = count;
-    return LIKELY(!GUARD(TAKE_ROOM, count > room));
+    sight->next = bucket_state(now + held + taken);
+    sight->count = held + taken;
+    return LIKELY(!GUARD(TAKE_ROOM, held + taken > room));
 }
 
 /* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and

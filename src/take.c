@@ -15,7 +15,7 @@
  *
  *     take_hot      one token by a plain policy: one atomic add charges           10.8 for 15.7
  *     take_new      the same where the key has no slot: a claim of one            140 for 224 *
- *     take_far      the same where its first two lines are other keys'            331 for 496 *
+ *                   where its first two lines are other keys': a take-over      331 for 496 *
  *     take_seen     the same where the slot has no room, or is in another window  12.6 for 25.7
  *     take_tokens   a cost, or a limit of the request's own: one swap charges     15.7 for 21.6
  *     take_bucket   tokens of a token bucket: one swap charges                    27 for 32 **
@@ -39,51 +39,55 @@
 
 /* ---- One token by a plain policy ------------------------------------------------------------- */
 
-/* Where a key is looked for, and is; and the end of the window of now. */
-struct lookup {
-    struct line *home;
-    tick_t end;
-    struct slot *slot;
-    bool absent; /* it was looked for, and is not in its first two lines */
-};
-
-/* Steps 3 to 6. NEXT: lookup->slot is where the key's tag was seen. */
+/* Steps 4 to 6, in the window that ends at sight->end, of a key that was looked for (see_near). */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
-                                         uint64_t key, uint64_t now, struct stint_verdict *verdict,
-                                         struct lookup *lookup) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    uint64_t state, used;
-
-    lookup->slot = line_find(lookup->home, tag);
-    if (UNLIKELY(lookup->slot == NULL)) {
-        lookup->slot = line_find(table_next(&limiter->table, key, lookup->home), tag);
-        if (lookup->slot == NULL) {
-            lookup->absent = true;
-            return NEXT;
-        }
-    }
+                                         uint64_t now, struct stint_verdict *verdict,
+                                         struct sight *sight) {
     const struct policy *policy = &limiter->policies[policy_id];
-    const words_2 identity = policy_identity(policy);
-    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    if (!slot_room(lookup->slot, tag, lookup->end, capacity, &state) ||
-        !slot_add(limiter, lookup->slot, tag, lookup->end, capacity, &used))
+
+    if (UNLIKELY(sight->slot == NULL))
         return NEXT;
-    struct decision decision =
-        plain_decision(limiter, policy_id, identity, now, lookup->end, capacity);
-    return taken_end(&decision, used, 1, verdict);
+    sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    return see_found(policy, policy_id, sight->end, sight) && sight_add(limiter, sight)
+               ? sight_answer(limiter, sight, now, verdict)
+               : NEXT;
 }
 
+/* NEXT, and sight->tag is 0: the key was not looked for. */
 static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_t policy_id,
                                           uint64_t key, uint64_t now, struct stint_verdict *verdict,
-                                          struct lookup *lookup) {
+                                          struct sight *sight) {
     const struct policy *policy = &limiter->policies[policy_id];
+    struct line *home = home_of(&limiter->table, key);
 
-    *lookup = (struct lookup){.home = home_of(&limiter->table, key)};
-    if (UNLIKELY(!window_hot(policy, now, &lookup->end)) &&
-        (!window_ruled(policy, now, lookup->end) ||
+    sight->slot = NULL;
+    sight->tag = 0;
+    if (UNLIKELY(!window_hot(policy, now, &sight->end)) &&
+        (!window_ruled(policy, now, sight->end) ||
          GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key))))
         return NEXT;
-    return take_at(limiter, policy_id, key, now, verdict, lookup);
+    see_near(limiter, policy_id, key, home, sight);
+    return take_at(limiter, policy_id, now, verdict, sight);
+}
+
+/* Steps 4 to 6, where the key's tag was seen. What fits and what is refused go separate ways, so
+ * that the compiler knows which it is. */
+static ALWAYS_INLINE enum answer answer_in(struct decision *decision, struct slot *slot,
+                                           struct stint_verdict *verdict) {
+    struct seen seen = {.slot = slot};
+
+    seen.state = atomic_load_acquire(&slot->state); /* M1 */
+    if (UNLIKELY(slot_look(decision, &seen) != LOOK_GOOD))
+        return NEXT;
+    decision_judge(decision, &seen);
+    if (decision->charge.fits) {
+        if (UNLIKELY(!slot_charge(decision, &seen, false)))
+            return NEXT;
+        return decision_end(decision, verdict) ? ALLOWED : REFUSED;
+    }
+    if (UNLIKELY(!slot_charge(decision, &seen, false)))
+        return NEXT;
+    return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }
 
 /* One token of a key whose tag was seen in a slot: it is refused there, or begins a window. */
@@ -95,17 +99,12 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     struct decision decision =
         plain_decision(limiter, policy_id, policy_identity(policy), now, end, word >> 32);
-    struct seen seen = {.slot = slot};
 
     if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
         UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
         return NEXT;
     decision.tag = table_tag(&limiter->table, key, policy_id);
-    seen.state = atomic_load_acquire(&slot->state); /* M1 */
-    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
-        return NEXT;
-    decision.charge = judge(&decision.terms, seen.count, 0);
-    return slot_finish(&decision, &seen, verdict);
+    return answer_in(&decision, slot, verdict);
 }
 
 /* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
@@ -173,12 +172,7 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
                        ? look_absent(&decision, verdict)
                        : NEXT;
     }
-    struct seen seen = {.slot = slot};
-    seen.state = atomic_load_acquire(&slot->state); /* M1 */
-    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
-        return NEXT;
-    decision_judge(&decision, &seen);
-    return slot_finish(&decision, &seen, verdict);
+    return answer_in(&decision, slot, verdict);
 }
 
 /* The six steps; if they leave the request, the long way. */
@@ -444,43 +438,26 @@ static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, u
     return stint_decide_long(limiter, &request, now, verdict);
 }
 
-/* One token of a key whose first two lines have other keys in all slots: it is far from home, or
- * takes over a slot that is over. churn at 10 million keys is 331 ns, by the long way 496 (as
- * take_new). */
-static NOINLINE bool take_far(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
-                              uint64_t now, struct stint_verdict *verdict, tick_t end) {
-    const struct policy *of = &limiter->policies[policy];
-    const uint64_t capacity = atomic_load_relaxed(&of->hot_capacity); /* M12 */
-    const uint64_t tag = table_tag(&limiter->table, key, policy);
-    const words_2 identity = policy_identity(of);
-
-    struct slot *slot = stint_slot_behind(&limiter->table, key, tag);
-    if (slot != NULL)
-        return take_full(limiter, policy, key, now, verdict, slot);
-    if (UNLIKELY(capacity == 0) ||
-        UNLIKELY(!stint_claim_over(limiter, of, key, tag, now, state_of(end, 1))))
-        return WAY(take_long, limiter, policy, key, now, verdict);
-    struct decision decision = plain_decision(limiter, policy, identity, now, end, capacity);
-    (void)taken_end(&decision, 1, 1, verdict);
-    return true;
-}
-
-/* One token of a key that is in neither of its first two lines, by the steps of take_hot: the key
- * gets a slot there. It has 320 instructions, and the long way 755. That decides how many misses a
- * processor has under way. */
+/* One token of a key that is in neither of its first two lines. It gets a slot: one of these that
+ * was never used; or, if it is not far from home either, one of its home line that is over. It has
+ * 320 instructions, and the long way 755. That decides how many misses a processor has under
+ * way. */
 static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id), state = state_of(end, 1);
     const words_2 identity = policy_identity(policy);
 
-    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))))
+    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))) ||
+        UNLIKELY(capacity == 0))
         return WAY(take_long, limiter, policy_id, key, now, verdict);
-    if (UNLIKELY(!absent_near(&limiter->table, key)))
-        return WAY(take_far, limiter, policy_id, key, now, verdict, end);
-    if (UNLIKELY(capacity == 0) ||
-        UNLIKELY(!claim_unused(limiter, policy, key, tag, tick_of(now), state_of(end, 1))))
+    const bool unused = absent_near(&limiter->table, key);
+    struct slot *slot = unused ? NULL : stint_slot_behind(&limiter->table, key, tag);
+    if (slot != NULL)
+        return take_full(limiter, policy_id, key, now, verdict, slot);
+    if (UNLIKELY(!(unused ? claim_unused(limiter, policy, key, tag, tick_of(now), state)
+                          : stint_claim_over(limiter, policy, key, tag, now, state))))
         return WAY(take_long, limiter, policy_id, key, now, verdict);
     struct decision decision = plain_decision(limiter, policy_id, identity, now, end, capacity);
     (void)taken_end(&decision, 1, 1, verdict);
@@ -490,21 +467,21 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
 /* The way that comes after take_hot. */
 static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                     uint64_t now, struct stint_verdict *verdict,
-                                    const struct lookup *lookup) {
-    return lookup->slot != NULL ? take_full(limiter, policy, key, now, verdict, lookup->slot)
-           : lookup->absent     ? WAY(take_new, limiter, policy, key, now, verdict, lookup->end)
-                                : take_by_traits(limiter, policy, key, 1, now, verdict);
+                                    const struct sight *sight) {
+    return sight->slot != NULL ? take_full(limiter, policy, key, now, verdict, sight->slot)
+           : sight->tag != 0   ? WAY(take_new, limiter, policy, key, now, verdict, sight->end)
+                               : take_by_traits(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    struct lookup lookup;
+    struct sight sight;
 
     now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
         return take_by_traits(limiter, policy, key.hash, cost, now, verdict);
-    return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &lookup) ||
-           take_next(limiter, policy, key.hash, now, verdict, &lookup);
+    return ANSWERS(take_hot, limiter, policy, key.hash, now, verdict, &sight) ||
+           take_next(limiter, policy, key.hash, now, verdict, &sight);
 }
 
 /* Any request, by a time that is no STINT_NOW. */
@@ -536,7 +513,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     uint32_t policy = UINT32_MAX;                 /* of the last request; none yet */
     const uint64_t none = 0, *hot_window = &none; /* that policy's */
     uint64_t left = UINT64_MAX;                   /* of its window of now, ns */
-    struct lookup lookup = {0};
+    struct sight sight = {0};
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
@@ -551,8 +528,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
-        lookup.home = homes[i % AHEAD];
-        lookup.absent = false;
+        struct line *home = homes[i % AHEAD];
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key.hash);
         /* Requests by one policy after the other find its window once. Each asks whether the hot
@@ -563,19 +539,20 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             if (LIKELY(policy < limiter->deciding)) {
                 hot_window = &limiter->policies[policy].hot_window;
                 /* I7. As in window_hot, in two steps. */
-                lookup.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
-                left = tick_ns(lookup.end) - now;
+                sight.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
+                left = tick_ns(sight.end) - now;
                 left = left != 0 ? left : UINT64_MAX;
             }
         }
         if (LIKELY(!atomic_less(hot_window, left)) && /* M12 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
-                   request->cost == 1))
-            allowed +=
-                ANSWERS(take_at, limiter, policy, request->key.hash, now, verdict, &lookup) ||
-                take_next(limiter, policy, request->key.hash, now, verdict, &lookup);
-        else
+                   request->cost == 1)) {
+            see_near(limiter, policy, request->key.hash, home, &sight);
+            allowed += ANSWERS(take_at, limiter, policy, now, verdict, &sight) ||
+                       take_next(limiter, policy, request->key.hash, now, verdict, &sight);
+        } else {
             allowed += decide_at(limiter, request, now, verdict);
+        }
     }
     return allowed;
 }

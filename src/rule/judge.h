@@ -368,8 +368,9 @@ static inline uint32_t charge_counted(const struct charge *charge) {
     return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
 }
 
-/* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
- * the end of their window. */
+/* What becomes of any request that meets `count` tokens, `left` ns before the end of their window.
+ * Where nothing but the cost matters, whether it fits is one comparison: slot_room and slot_fits
+ * (slot.h); of a bucket, in ns: see_bucket (see.h). */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
     count += terms->before;
     const uint64_t used = count_total(terms, count, left);

@@ -117,7 +117,7 @@ class Layers(unittest.TestCase):
                           re.MULTILINE)
         answers = re.findall(r"^static \w+ enum answer (\w+)\(", texts["take.c"] + texts["stripes.h"], re.MULTILINE)
         self.assertGreater(len(ways), 8)
-        steps = {"take_at", "look_absent"}  # of take_hot, of short_as
+        steps = {"take_at", "answer_in", "look_absent"}  # of take_hot, of take_seen and short_as
         self.assertEqual(set(answers) - set(ways), steps)
         for way in ways:
             self.assertRegex("".join(texts.values()), rf"(?m)^(?!.*;$)\w.*\b(stint_)?{way}\(")
