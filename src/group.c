@@ -597,12 +597,18 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 
 /* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
 
-/* Whether it is a request for one token, with nothing else, by a hot policy (window_hot). */
-static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now, tick_t *end) {
+/* Whether it is a request for one token, with nothing else. */
+static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
     return LIKELY((request->flags | request->limit | request->reserved) == 0) &&
-           LIKELY(request->cost == 1) && LIKELY(request->policy < limiter->deciding) &&
-           window_hot(&limiter->policies[request->policy], now, end);
+           LIKELY(request->cost == 1);
+}
+
+/* A simple request by a hot policy: all of it but the slot. */
+static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct sight *sight) {
+    return LIKELY(request->policy < limiter->deciding) &&
+           see_hot(limiter, request->policy, now, sight);
 }
 
 /* A request of any of the kinds that see.h knows. What is carried over could not be given back
@@ -612,10 +618,9 @@ static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
                                    struct sight *sight) {
     const uint32_t id = request->policy, cost = request->cost;
     const uint64_t key = request->key.hash;
-    tick_t end;
 
-    if (part_hot(limiter, request, now, &end))
-        return see_room(limiter, request, end, sight);
+    if (part_simple(request) && part_hot(limiter, request, now, sight))
+        return see_room(limiter, id, key, sight);
     if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
         return false;
     const uint64_t word = policy_word(&limiter->policies[id]);
@@ -647,12 +652,13 @@ static NOINLINE enum answer parts_give_back(const struct stint_limiter *limiter,
 }
 
 /* Answers a part that one token was added for. */
-static ALWAYS_INLINE void room_answer(struct stint_limiter *limiter, struct sight *sight,
-                                      uint64_t now, struct stint_verdict *verdict) {
+static ALWAYS_INLINE void room_answer(struct stint_limiter *limiter, uint32_t policy_id,
+                                      struct sight *sight, uint64_t now,
+                                      struct stint_verdict *verdict) {
     __asm__(""
             : "+r"(sight->end)); /* what was computed of it is not kept: an add waits for all
                                      * stores */
-    (void)sight_answer(limiter, sight, now, verdict);
+    (void)sight_answer(limiter, policy_id, sight, now, verdict);
 }
 
 /* One token each of one to three parts (`n` is constant). What is known of them stays in registers,
@@ -662,28 +668,31 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
                                               const struct stint_request *requests, size_t n,
                                               uint64_t now, struct stint_verdict *verdicts) {
     struct sight a, b, c;
-    tick_t ends[3];
 
-    if (!part_hot(limiter, &requests[0], now, &ends[0]) ||
-        (n > 1 && !part_hot(limiter, &requests[1], now, &ends[1])) ||
-        (n > 2 && !part_hot(limiter, &requests[2], now, &ends[2])))
-        return NEXT;
-    if (!see_room(limiter, &requests[0], ends[0], &a) ||
-        (n > 1 && (!see_room(limiter, &requests[1], ends[1], &b) || UNLIKELY(b.slot == a.slot))) ||
-        (n > 2 && (!see_room(limiter, &requests[2], ends[2], &c) || UNLIKELY(c.slot == a.slot) ||
-                   UNLIKELY(c.slot == b.slot))))
-        return NEXT;
+    if (!part_simple(&requests[0]) || (n > 1 && !part_simple(&requests[1])) ||
+        (n > 2 && !part_simple(&requests[2])))
+        return LEFT;
+    if (!part_hot(limiter, &requests[0], now, &a) ||
+        (n > 1 && !part_hot(limiter, &requests[1], now, &b)) ||
+        (n > 2 && !part_hot(limiter, &requests[2], now, &c)))
+        return LEFT;
+    if (!see_room(limiter, requests[0].policy, requests[0].key.hash, &a) ||
+        (n > 1 && (!see_room(limiter, requests[1].policy, requests[1].key.hash, &b) ||
+                   UNLIKELY(b.slot == a.slot))) ||
+        (n > 2 && (!see_room(limiter, requests[2].policy, requests[2].key.hash, &c) ||
+                   UNLIKELY(c.slot == a.slot) || UNLIKELY(c.slot == b.slot))))
+        return LEFT;
     if (!sight_add(limiter, &a))
         return NEXT;
     if (n > 1 && !sight_add(limiter, &b))
         return parts_give_back(limiter, requests, (const struct sight[]){a}, 1, now);
     if (n > 2 && !sight_add(limiter, &c))
         return parts_give_back(limiter, requests, (const struct sight[]){a, b}, 2, now);
-    room_answer(limiter, &a, now, verdict_at(verdicts, 0));
+    room_answer(limiter, requests[0].policy, &a, now, verdict_at(verdicts, 0));
     if (n > 1)
-        room_answer(limiter, &b, now, verdict_at(verdicts, 1));
+        room_answer(limiter, requests[1].policy, &b, now, verdict_at(verdicts, 1));
     if (n > 2)
-        room_answer(limiter, &c, now, verdict_at(verdicts, 2));
+        room_answer(limiter, requests[2].policy, &c, now, verdict_at(verdicts, 2));
     return ALLOWED;
 }
 
@@ -705,9 +714,10 @@ static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
                 !(sights[i].next == 0 ? sight_add(limiter, &sights[i]) : sight_swap(&sights[i]))))
             return parts_give_back(limiter, requests, sights, i, now);
     for (size_t i = 0; i < n; i++)
-        (void)(sights[i].unit != 0
-                   ? sight_answer_bucket(limiter, &sights[i], true, now, verdict_at(verdicts, i))
-                   : sight_answer(limiter, &sights[i], now, verdict_at(verdicts, i)));
+        (void)(sights[i].unit != 0 ? sight_answer_bucket(limiter, requests[i].policy, &sights[i],
+                                                         true, now, verdict_at(verdicts, i))
+                                   : sight_answer(limiter, requests[i].policy, &sights[i], now,
+                                                  verdict_at(verdicts, i)));
     return ALLOWED;
 }
 

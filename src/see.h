@@ -21,7 +21,6 @@ struct sight {
     uint64_t unit, reciprocal; /* of a bucket; else 0 */
     words_2 identity;
     tick_t end; /* of the window of now, but of no bucket */
-    uint32_t policy;
     uint32_t cost;
     uint32_t special; /* KEY_OVERRIDDEN, or 0 */
 };
@@ -36,48 +35,32 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* Looks for a key in its first two lines. sight->slot is NULL if it is in neither. */
-static ALWAYS_INLINE void see_near(const struct stint_limiter *limiter, uint32_t policy_id,
-                                   uint64_t key, struct line *home, struct sight *sight) {
-    sight->tag = table_tag(&limiter->table, key, policy_id);
-    sight->slot = line_find(home, sight->tag);
-    if (UNLIKELY(sight->slot == NULL))
-        sight->slot = line_find(table_next(&limiter->table, key, home), sight->tag);
-}
+/* One token by a plain policy, in its hot window: all of it but the slot. */
+static ALWAYS_INLINE bool see_hot(const struct stint_limiter *limiter, uint32_t policy_id,
+                                  uint64_t now, struct sight *sight) {
+    const struct policy *policy = &limiter->policies[policy_id];
 
-/* One token in the window that ends at `end`, in the slot that was found. sight->capacity is
- * there. */
-static ALWAYS_INLINE bool see_found(const struct policy *policy, uint32_t policy_id, tick_t end,
-                                    struct sight *sight) {
-    uint64_t state;
-
+    if (!window_hot(policy, now, &sight->end))
+        return false;
+    sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     sight->identity = policy_identity(policy);
-    sight->end = end;
-    sight->policy = policy_id;
     sight->cost = 1;
     sight->next = 0;
     sight->unit = 0;
-    sight->special = 0;
-    return LIKELY(sight->slot != NULL) &&
-           slot_room(sight->slot, sight->tag, end, sight->capacity, &state);
+    sight->part = 0;
+    return true;
 }
 
-/* The same, wherever the slot is. */
-static ALWAYS_INLINE bool see_one(const struct stint_limiter *limiter, uint32_t policy_id,
-                                  uint64_t key, tick_t end, struct sight *sight) {
-    sight->tag = table_tag(&limiter->table, key, policy_id);
-    sight->slot = slot_of(&limiter->table, key, sight->tag);
-    return see_found(&limiter->policies[policy_id], policy_id, end, sight);
-}
+/* The slot of one token, in the window and up to the capacity that are there. */
+static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter, uint32_t policy_id,
+                                   uint64_t key, struct sight *sight) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    uint64_t state;
 
-/* One token by a plain policy, in its hot window, which ends at `end`. */
-static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter,
-                                   const struct stint_request *request, tick_t end,
-                                   struct sight *sight) {
-    const struct policy *policy = &limiter->policies[request->policy];
-
-    sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    return see_one(limiter, request->policy, request->key.hash, end, sight);
+    struct slot *slot = slot_of(&limiter->table, key, tag);
+    sight->slot = slot;
+    sight->tag = tag;
+    return LIKELY(slot != NULL) && slot_room(slot, tag, sight->end, sight->capacity, &state);
 }
 
 /* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint.
@@ -105,7 +88,6 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
     sight->count = used;
     sight->identity = identity;
     sight->end = end;
-    sight->policy = policy_id;
     sight->cost = cost;
     sight->unit = 0;
     sight->special = 0;
@@ -144,7 +126,6 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->unit = bucket.unit;
     sight->reciprocal = bucket.reciprocal;
     sight->identity = identity;
-    sight->policy = policy_id;
     sight->cost = cost;
     sight->special = 0;
     const uint64_t held = bucket_count(end_of(state_id(state), tick), state_used(state), now);
@@ -224,23 +205,24 @@ static ALWAYS_INLINE bool sight_swap(const struct sight *sight) {
 /* ---- Answer ---------------------------------------------------------------------------------- */
 
 /* Of a window. All but the counts is constant, so the compiler folds what is computed from it. */
-static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter,
+static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter, uint32_t policy_id,
                                               const struct sight *sight, uint64_t now,
                                               struct stint_verdict *verdict) {
     struct decision decision =
-        plain_decision(limiter, sight->policy, sight->identity, now, sight->end, sight->capacity);
-    decision.terms.special = sight->special;
+        plain_decision(limiter, policy_id, sight->identity, now, sight->end, sight->capacity);
+    decision.terms.part = sight->part;
     return taken_end(&decision, sight->count, sight->cost, verdict);
 }
 
 /* Of a bucket. `fits` is constant. */
 static ALWAYS_INLINE enum answer sight_answer_bucket(struct stint_limiter *limiter,
-                                                     const struct sight *sight, bool fits,
-                                                     uint64_t now, struct stint_verdict *verdict) {
+                                                     uint32_t policy_id, const struct sight *sight,
+                                                     bool fits, uint64_t now,
+                                                     struct stint_verdict *verdict) {
     struct decision decision = {
         .limiter = limiter,
-        .policy = &limiter->policies[sight->policy],
-        .policy_id = sight->policy,
+        .policy = &limiter->policies[policy_id],
+        .policy_id = policy_id,
         .identity = sight->identity,
         .now = now,
         .terms = {.traits = TRAIT_EXISTS | RULE_BUCKET,
@@ -258,16 +240,17 @@ static ALWAYS_INLINE enum answer sight_answer_bucket(struct stint_limiter *limit
 
 /* Refuses by an empty bucket, as no later time fills it (stint_bucket_later). */
 static ALWAYS_INLINE enum answer sight_refuse_bucket(struct stint_limiter *limiter,
-                                                     const struct sight *sight, uint64_t key,
-                                                     uint64_t now, struct stint_verdict *verdict) {
+                                                     uint32_t policy_id, const struct sight *sight,
+                                                     uint64_t key, uint64_t now,
+                                                     struct stint_verdict *verdict) {
     const uint64_t late = stint_bucket_later(limiter, key, now) - now;
     const uint64_t room = (sight->capacity - sight->cost) * sight->unit;
 
     if (UNLIKELY(sight->count <= late + room) ||
         UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&sight->slot->tag) != sight->tag)) || /* M1 */
         UNLIKELY(!slot_unchanged(sight->slot, sight->state, RULE_BUCKET)))
-        return NEXT;
-    return sight_answer_bucket(limiter, sight, false, now, verdict);
+        return LEFT;
+    return sight_answer_bucket(limiter, policy_id, sight, false, now, verdict);
 }
 
 #endif

@@ -27,13 +27,16 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    struct sight sight = {.capacity = stripe_share(capacity, stripes, stripe)};
+    struct sight sight = {.end = end, .capacity = stripe_share(capacity, stripes, stripe)};
 
-    if (cost == 1
-            ? UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-                  !see_one(limiter, policy_id, hash, end, &sight) || !sight_add(limiter, &sight)
-            : !see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight))
-        return NEXT;
+    if (cost == 1) {
+        sight.identity = policy_identity(policy);
+        if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
+            !see_room(limiter, policy_id, hash, &sight) || !sight_add(limiter, &sight))
+            return LEFT;
+    } else if (!see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight)) {
+        return LEFT;
+    }
     struct decision whole =
         plain_decision(limiter, policy_id, sight.identity, now, sight.end, capacity);
     /* It is no bucket, so the compiler folds what is asked of one. */

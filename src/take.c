@@ -115,8 +115,8 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     struct sight sight = {.capacity = capacity};
     return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, &sight) &&
                    sight_swap(&sight)
-               ? sight_answer(limiter, &sight, now, verdict)
-               : NEXT;
+               ? sight_answer(limiter, request->policy, &sight, now, verdict)
+               : LEFT;
 }
 
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
@@ -124,10 +124,11 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
                                              struct stint_verdict *verdict) {
     struct sight sight;
     if (!see_bucket(limiter, policy_id, key, cost, now, &sight))
-        return NEXT;
-    if (sight_empty(&sight))
-        return sight_refuse_bucket(limiter, &sight, key, now, verdict);
-    return sight_swap(&sight) ? sight_answer_bucket(limiter, &sight, true, now, verdict) : NEXT;
+        return LEFT;
+    if (sight.next == 0)
+        return sight_refuse_bucket(limiter, policy_id, &sight, key, now, verdict);
+    return sight_swap(&sight) ? sight_answer_bucket(limiter, policy_id, &sight, true, now, verdict)
+                              : LEFT;
 }
 
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
@@ -135,8 +136,8 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
                                             struct stint_verdict *verdict) {
     struct sight sight;
     return see_ruled(limiter, policy_id, key, now, &sight) && sight_swap(&sight)
-               ? sight_answer(limiter, &sight, now, verdict)
-               : NEXT;
+               ? sight_answer(limiter, policy_id, &sight, now, verdict)
+               : LEFT;
 }
 
 /* ---- Any request ----------------------------------------------------------------------------- */
