@@ -608,7 +608,7 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct sight *sight) {
     return LIKELY(request->policy < limiter->deciding) &&
-           see_hot(limiter, request->policy, now, sight);
+           see_hot(&limiter->policies[request->policy], now, sight);
 }
 
 /* A request of any of the kinds that see.h knows. What is carried over could not be given back
@@ -671,17 +671,17 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
 
     if (!part_simple(&requests[0]) || (n > 1 && !part_simple(&requests[1])) ||
         (n > 2 && !part_simple(&requests[2])))
-        return LEFT;
+        return NEXT;
     if (!part_hot(limiter, &requests[0], now, &a) ||
         (n > 1 && !part_hot(limiter, &requests[1], now, &b)) ||
         (n > 2 && !part_hot(limiter, &requests[2], now, &c)))
-        return LEFT;
+        return NEXT;
     if (!see_room(limiter, requests[0].policy, requests[0].key.hash, &a) ||
         (n > 1 && (!see_room(limiter, requests[1].policy, requests[1].key.hash, &b) ||
                    UNLIKELY(b.slot == a.slot))) ||
         (n > 2 && (!see_room(limiter, requests[2].policy, requests[2].key.hash, &c) ||
                    UNLIKELY(c.slot == a.slot) || UNLIKELY(c.slot == b.slot))))
-        return LEFT;
+        return NEXT;
     if (!sight_add(limiter, &a))
         return NEXT;
     if (n > 1 && !sight_add(limiter, &b))

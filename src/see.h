@@ -35,32 +35,45 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* One token by a plain policy, in its hot window: all of it but the slot. */
-static ALWAYS_INLINE bool see_hot(const struct stint_limiter *limiter, uint32_t policy_id,
-                                  uint64_t now, struct sight *sight) {
-    const struct policy *policy = &limiter->policies[policy_id];
-
-    if (!window_hot(policy, now, &sight->end))
-        return false;
+/* One token by a plain policy: what is read of the policy. */
+static ALWAYS_INLINE void see_one(const struct policy *policy, struct sight *sight) {
     sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     sight->identity = policy_identity(policy);
     sight->cost = 1;
     sight->next = 0;
     sight->unit = 0;
-    sight->part = 0;
+    sight->special = 0;
+}
+
+/* The same in its hot window. */
+static ALWAYS_INLINE bool see_hot(const struct policy *policy, uint64_t now, struct sight *sight) {
+    if (!window_hot(policy, now, &sight->end))
+        return false;
+    see_one(policy, sight);
     return true;
 }
 
-/* The slot of one token, in the window and up to the capacity that are there. */
+/* The slot of a key in its first two lines; NULL: it has none there. */
+static ALWAYS_INLINE void see_near(const struct stint_limiter *limiter, uint32_t policy_id,
+                                   uint64_t key, struct line *home, struct sight *sight) {
+    sight->tag = table_tag(&limiter->table, key, policy_id);
+    sight->slot = line_find(home, sight->tag);
+    if (UNLIKELY(sight->slot == NULL))
+        sight->slot = line_find(table_next(&limiter->table, key, home), sight->tag);
+}
+
+/* Whether the slot that was found shows room for one token. */
+static ALWAYS_INLINE bool see_found(const struct sight *sight) {
+    uint64_t state;
+    return slot_room(sight->slot, sight->tag, sight->end, sight->capacity, &state);
+}
+
+/* The same, wherever the slot is. */
 static ALWAYS_INLINE bool see_room(const struct stint_limiter *limiter, uint32_t policy_id,
                                    uint64_t key, struct sight *sight) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    uint64_t state;
-
-    struct slot *slot = slot_of(&limiter->table, key, tag);
-    sight->slot = slot;
-    sight->tag = tag;
-    return LIKELY(slot != NULL) && slot_room(slot, tag, sight->end, sight->capacity, &state);
+    sight->tag = table_tag(&limiter->table, key, policy_id);
+    sight->slot = slot_of(&limiter->table, key, sight->tag);
+    return LIKELY(sight->slot != NULL) && see_found(sight);
 }
 
 /* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint.
@@ -210,7 +223,7 @@ static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter, uin
                                               struct stint_verdict *verdict) {
     struct decision decision =
         plain_decision(limiter, policy_id, sight->identity, now, sight->end, sight->capacity);
-    decision.terms.part = sight->part;
+    decision.terms.special = sight->special;
     return taken_end(&decision, sight->count, sight->cost, verdict);
 }
 
@@ -249,7 +262,7 @@ static ALWAYS_INLINE enum answer sight_refuse_bucket(struct stint_limiter *limit
     if (UNLIKELY(sight->count <= late + room) ||
         UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&sight->slot->tag) != sight->tag)) || /* M1 */
         UNLIKELY(!slot_unchanged(sight->slot, sight->state, RULE_BUCKET)))
-        return LEFT;
+        return NEXT;
     return sight_answer_bucket(limiter, policy_id, sight, false, now, verdict);
 }
 

@@ -33,9 +33,9 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
         sight.identity = policy_identity(policy);
         if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
             !see_room(limiter, policy_id, hash, &sight) || !sight_add(limiter, &sight))
-            return LEFT;
+            return NEXT;
     } else if (!see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight)) {
-        return LEFT;
+        return NEXT;
     }
     struct decision whole =
         plain_decision(limiter, policy_id, sight.identity, now, sight.end, capacity);

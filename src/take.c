@@ -43,13 +43,11 @@
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
                                          uint64_t now, struct stint_verdict *verdict,
                                          struct sight *sight) {
-    const struct policy *policy = &limiter->policies[policy_id];
-
     if (UNLIKELY(sight->slot == NULL))
         return NEXT;
-    sight->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
-    return see_found(policy, policy_id, sight->end, sight) && sight_add(limiter, sight)
-               ? sight_answer(limiter, sight, now, verdict)
+    see_one(&limiter->policies[policy_id], sight);
+    return see_found(sight) && sight_add(limiter, sight)
+               ? sight_answer(limiter, policy_id, sight, now, verdict)
                : NEXT;
 }
 
@@ -116,7 +114,7 @@ static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
     return see_tokens(limiter, request->policy, request->key.hash, request->cost, now, &sight) &&
                    sight_swap(&sight)
                ? sight_answer(limiter, request->policy, &sight, now, verdict)
-               : LEFT;
+               : NEXT;
 }
 
 static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint32_t policy_id,
@@ -124,11 +122,11 @@ static ALWAYS_INLINE enum answer take_bucket(struct stint_limiter *limiter, uint
                                              struct stint_verdict *verdict) {
     struct sight sight;
     if (!see_bucket(limiter, policy_id, key, cost, now, &sight))
-        return LEFT;
-    if (sight.next == 0)
+        return NEXT;
+    if (sight_empty(&sight))
         return sight_refuse_bucket(limiter, policy_id, &sight, key, now, verdict);
     return sight_swap(&sight) ? sight_answer_bucket(limiter, policy_id, &sight, true, now, verdict)
-                              : LEFT;
+                              : NEXT;
 }
 
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
@@ -137,7 +135,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
     struct sight sight;
     return see_ruled(limiter, policy_id, key, now, &sight) && sight_swap(&sight)
                ? sight_answer(limiter, policy_id, &sight, now, verdict)
-               : LEFT;
+               : NEXT;
 }
 
 /* ---- Any request ----------------------------------------------------------------------------- */
