@@ -697,9 +697,9 @@ static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
 }
 
 /* Any number of parts, each of any kind that see.h knows. */
-static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
-                                          const struct stint_request *requests, size_t n,
-                                          uint64_t now, struct stint_verdict *verdicts) {
+static ALWAYS_INLINE enum answer group_of_many(struct stint_limiter *limiter,
+                                               const struct stint_request *requests, size_t n,
+                                               uint64_t now, struct stint_verdict *verdicts) {
     struct sight sights[STINT_ALL_MAX];
 
     for (size_t i = 0; i < n; i++) {
@@ -746,7 +746,7 @@ static NOINLINE bool all_lost(struct stint_limiter *limiter, const struct stint_
     return all;
 }
 
-/* Any group of more than three, and what group_of_few leaves. */
+/* What group_of_many leaves. */
 static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
@@ -759,8 +759,14 @@ static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stin
     }
     if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide_any(limiter, requests, now, verdicts);
-    return ANSWERS(group_of_many, limiter, requests, n, now, verdicts) ||
-           WAY(group_decide, limiter, requests, n, now, verdicts);
+    return WAY(group_decide, limiter, requests, n, now, verdicts);
+}
+
+/* Any group of more than three, and what group_of_few leaves. */
+static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
+                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    return (n <= STINT_ALL_MAX && ANSWERS(group_of_many, limiter, requests, n, now, verdicts)) ||
+           group_next(limiter, requests, n, now, verdicts);
 }
 
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
