@@ -196,9 +196,9 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
     void __tsan_release(void *);
     __tsan_release(words);
 #endif
-    ck_pr_fence_load_atomic();
 #if defined(__x86_64__)
-    /* What ck_pr_cas_64_2 is, but the words are in the registers where they are needed. */
+    /* What ck_pr_cas_64_2 is, but the words are in the registers where they are needed. It is a
+     * fence itself: one more would move `swapped` out of the processor's flags. */
     __extension__ typedef unsigned __int128 pair;
     uint64_t old[2] = {expected[0], expected[1]};
     bool swapped;
@@ -207,10 +207,11 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                      : "b"(desired[0]), "c"(desired[1])
                      : "memory");
 #else
+    ck_pr_fence_load_atomic();
     uint64_t old[2] = {expected[0], expected[1]}, new[2] = {desired[0], desired[1]};
     bool swapped = ck_pr_cas_64_2(words, old, new);
-#endif
     ck_pr_fence_atomic_load();
+#endif
 #ifdef STINT_THREAD_SANITIZER
     __tsan_acquire(words);
 #endif
