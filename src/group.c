@@ -747,7 +747,7 @@ static NOINLINE bool all_lost(struct stint_limiter *limiter, const struct stint_
 }
 
 /* What group_of_many leaves. */
-static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
+static NOINLINE bool group_rest(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
         return all_bad(limiter, requests, n, verdicts);
@@ -766,7 +766,7 @@ static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stin
 static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     return (n <= STINT_ALL_MAX && ANSWERS(group_of_many, limiter, requests, n, now, verdicts)) ||
-           group_next(limiter, requests, n, now, verdicts);
+           group_rest(limiter, requests, n, now, verdicts);
 }
 
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
