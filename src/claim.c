@@ -10,7 +10,7 @@
  * (stint_claim_resolve).
  *
  * A thread that meets a pending slot of its key does the same work for it, so nobody waits for a
- * thread that stopped (promise E). Only a request that leaves nothing behind does not (decide.c,
+ * thread that stopped (promise E). A request that leaves nothing behind does not (decide.c,
  * decide_absent). */
 #include "claim.h"
 
@@ -46,8 +46,8 @@ enum progress stint_claim_short(struct decision *decision) {
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
 
-/* From which tick on the key of a slot that is over is judged the same without it: from the end of
- * its window, or of the last one in which something of it counts. */
+/* The tick from which on a key is judged the same without its slot: the end of the slot's window,
+ * or of the last window in which something of it counts. */
 static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end) {
     if (policy == NULL || (policy_word(policy) & TRAIT_CARRIES) == 0)
         return end;
@@ -63,8 +63,8 @@ static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end)
  * on the slot's key is judged the same without it.
  *
  * A thread of that key with a late `now` must not open its window again in a new slot. So a commit
- * looks at the watermark (commit_tick). It is raised no further than that takes, as all keys of the
- * shard without a slot begin no earlier. */
+ * looks at the watermark (commit_tick). It is raised no further, as all keys of the shard without a
+ * slot begin no earlier. */
 static void watermark_raise(uint64_t *watermark, tick_t done) {
     /* M7: seen high enough, or raised, then the claim. */
     if ((tick_t)atomic_load_relaxed(watermark) < done && GUARDED(WATERMARK_RAISE))
@@ -219,7 +219,7 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     if (!claim_holds(decision, claim, &progress))
         return progress;
     const tick_t tick = commit_tick(decision, state_id(claim->state));
-    /* A bucket that another key's slot was may be full by that tick, and not before. */
+    /* The slot may have been another key's bucket, which is full by that tick and not before. */
     if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0) &&
         tick > tick_of(decision->now))
         decision->now = tick_ns(tick);
@@ -240,8 +240,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
 }
 
 /* The slot ends at `end`, but not before the claim (I1). A claim that seems further ahead than
- * another clock may be is of a thread that died 497 days ago, or longer. No window is opened, so
- * none is opened again: the watermark is not asked. */
+ * another clock may be was left by a thread that died 497 days ago, or longer. No window is opened,
+ * so none is opened again: the watermark is not asked. */
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest) {
     const tick_t now = tick_of(decision->now), ahead = end_of(state_id(claim->state), now);
@@ -281,7 +281,7 @@ bool stint_claim_free(struct decision *decision, struct seen *seen) {
         const tick_t over = tick_of(decision->over);
         const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
         const tick_t done = slot_done(policy, seen->state, end_of(state_id(seen->state), over));
-        /* It is later than now by a step of the clock, or by another rule. */
+        /* A step of the clock made it later than now, or another rule. */
         watermark_raise(&table_shard_of(&decision->limiter->table, decision->hash)->watermark,
                         done < over ? done : over);
     }

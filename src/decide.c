@@ -65,8 +65,8 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(decision)) {
-        /* The claim is not resolved. If a committed slot is beside it for a while, the verdict is
-         * of that slot. */
+        /* The claim is not resolved. If there is a committed slot beside it meanwhile, that one
+         * decides. */
         if (pending &&
             stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, seen))
             return decide_found(decision, seen);

@@ -60,14 +60,13 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
 /* The window that holds a tick.
  *
  * STINT_START_FIRST: a key's window begins with the tick of its first request. Only the slot knows
- * it. It holds [end - length, end). Windows of one key never overlap, so each is a window like any
- * other, and its end names it:
+ * it: the window is [end - length, end). Windows of one key never overlap, so each is a window like
+ * any other, and its end names it:
  *
- *   - In place. The slot's window is over at the now of the thread that begins another (slot_look),
- *     which begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
- *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
- *     holds that thread's now, or began after it, if the thread is late (LOOK_AHEAD; decide.c,
- *     look_ahead).
+ *   - In place. A thread finds the slot's window over by its now (slot_look). The next window
+ *     begins with that now, by one swap of the slot (slot_charge). Of two threads that do this at
+ *     once, one wins. The other finds the window that has begun, and counts in it: it holds that
+ *     thread's now, or began after it, if the thread is late (LOOK_AHEAD; decide.c, look_ahead).
  *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
  *     before, to a now at which the old window was over. The commit's tick is at or after the
  *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
@@ -76,10 +75,10 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
  *     key waits for its window and the allowance at most (H).
- *   - A refund finds its window by the end, or finds another and gives nothing back. A reset
- *     leaves the end. A part of a group that begins a window predicts the end, which later parts
- *     of the key find as if it were loaded (group.c); it comes true by the swap, or they are
- *     decided anew.
+ *   - A refund finds its window by the end, or finds another and gives nothing back. A reset leaves
+ *     the end. A part of a group that begins a window predicts the end, which later parts of the
+ *     key find as if it were loaded (group.c); the swap makes it true, or the parts are decided
+ *     anew.
  *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
  *
  * The end grows by the length at least, so I1 holds as with windows that are computed. The window
@@ -87,10 +86,10 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  * is raised before (I7).
  *
  * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
- * slot is held against the clock by the longest (policy.length): a step left one that is further
- * ahead than that. The window of a shorter month may be joined some days before it begins. So after
- * a step of the clock into the month before, a key may stay in its window for up to 31 days, or
- * 366, and the allowance. */
+ * slot that is further ahead of the clock than the longest (policy.length) was left by a step of
+ * the clock. The window of a shorter month may be joined some days before it begins. So after a
+ * step of the clock into the month before, a key may stay in its window for up to 31 days, or 366,
+ * and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              uint32_t flags, uint64_t hash, tick_t tick) {
     const tick_t length = policy_length(policy);
@@ -200,9 +199,9 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
     return after;
 }
 
-/* charge_wait of a key whose override is over in so many ns, and which waits for `least` anyway: it
- * waits for the tokens, or for the end of the override. What a key has used never grows by itself,
- * so what fits once fits from then on. */
+/* The wait of a key whose override is over in `over` ns, and which waits for `least` anyway: for
+ * the tokens, or for the end of the override. What a key has used never grows by itself, so what
+ * fits once fits from then on. */
 static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule, uint64_t over,
                           uint64_t least) {
     const struct charge *charge = &waiting->charge;
@@ -254,7 +253,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
     if (charge->fits)
         return wait;
     if (waiting->untracked && wait < waiting->left)
-        wait = waiting->left; /* of nothing that this key could be given */
+        wait = waiting->left; /* before, this key can be given nothing */
     if (rule.jitter != 0 && wait != STINT_NEVER)
         wait = wait_add(wait, hash_pick(mix(waiting->hash, (uint64_t)waiting->end),
                                         waiting_window(waiting) / 100 * rule.jitter));

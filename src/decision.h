@@ -16,7 +16,7 @@ struct decision {
     uint64_t hash;
     uint64_t tag;
     uint64_t now;  /* ns since the epoch */
-    uint64_t over; /* by which a slot that may be taken over is over (search.c) */
+    uint64_t over; /* the now by which a slot is over that may be taken over (search.c) */
     tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
     uint32_t flags;    /* of the verdict */
@@ -31,10 +31,10 @@ struct decision {
     struct charge charge;
 };
 
-/* An internal flag of a decision that has come to nothing: its policy is gone. */
+/* An internal flag: the decision's policy is gone, and it did nothing. */
 #define DECISION_GONE STINT_UNKNOWN_POLICY
 
-/* What a decision has come to so far. STALE: the slots changed meanwhile; start over. */
+/* How far a decision is. STALE: the slots changed meanwhile; start over. */
 enum progress { DONE, STALE };
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static ALWAYS_INLINE bool window_hinted(const struct policy *policy, uint32_t tr
         return !GUARD(HINT_WINDOW, tick_ns(*end) - now - 1 >= hint_window(hint));
     }
     *end = (tick_t)hint;
-    /* end > now >= end - length, or the hint is of another window. */
+    /* Unless end > now >= end - length, now is outside the hint's window. */
     return !GUARD(HINT_WINDOW, tick_ns(*end) - now - 1 >= policy->window);
 }
 
@@ -88,8 +88,8 @@ struct moment {
     tick_t end;
 };
 
-/* Checks a now as a caller gave it. One that is further from the clock than FAR_NS is no time of
- * that clock, and ids of windows do not tell it from others: the clock's time takes its place.
+/* Checks a now that a caller gave. One that is further from the clock than FAR_NS is no time of
+ * that clock, and ids of windows cannot tell it from others: the clock's time is used instead.
  *
  * No request is decided by a now that was not checked. Either it is checked here. Or it is in the
  * window of a hint, or not long before latest_begin (limiter_knows_now): only nows that were
@@ -162,8 +162,9 @@ static ALWAYS_INLINE void decision_by_rule(struct decision *decision, uint64_t o
     const struct rule rule = policy_rule(decision->policy);
     const bool endless = override != 0 && override_limit(override) == STINT_LIMIT_MAX;
 
-    /* It may have been changed since its traits were read. A charge is never refused. A shadow's
-     * ban was seen as such, and is void by another rule: the shadow lets it through. */
+    /* Whether the policy is a shadow may have changed since its traits were read: the rule tells. A
+     * charge is never refused. A ban that the library set for a shadow is void by a rule that is
+     * none: as a shadow, the policy lets the key through. */
     if (!is_charge(terms) && !override_void(override, rule.flags))
         terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)
@@ -195,7 +196,7 @@ static ALWAYS_INLINE bool decision_by_bucket(struct decision *decision, uint32_t
 
 /* The capacity by another limit than the policy's. */
 static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t capacity, uint64_t limit) {
-    /* Of a striped policy, other requests would not know of larger shares. */
+    /* Other requests by a striped policy would not know of larger shares. */
     const uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
                           : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
                                                         : capacity;
@@ -298,12 +299,12 @@ static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rul
         uint64_t more = terms->room - terms->capacity;
         terms->capacity = rule->capacity;
         terms->room = rule->capacity + (more < rule->max_reserved ? more : rule->max_reserved);
-        /* Without this it may be refused although both rules let it through, as one is a shadow. */
+        /* Else a request could be refused that both rules let through, one of them as a shadow. */
         terms->traits ^= (terms->traits ^ rule->flags) & STINT_SHADOW;
     }
 }
 
-/* The end of the window of now where it is the key's own, whose slot was seen with this state. */
+/* The end of the window of now, which is the key's own, and whose slot was seen with this state. */
 static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
     const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
     if (UNLIKELY(end <= now || end - now > policy_reach(decision->policy)))
@@ -324,7 +325,7 @@ static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t s
                        (uint64_t)(over / policy_length(decision->policy)));
 }
 
-/* What slot_look has come to. */
+/* What slot_look has found. */
 enum look {
     LOOK_GOOD,
     LOOK_STALE,   /* the slot is not the key's any more */
@@ -465,8 +466,8 @@ static ALWAYS_INLINE bool mark_over(const struct decision *decision, const struc
  * written.
  *
  * The mark of a bucket that is full moves its instant to now, as a mark counts until the slot is
- * over. A sign that it is full for everybody, in its stead, would forget the instant at which it
- * was: a late caller would be granted once more what was taken just before his now (A). */
+ * over. A sign that says "full" to everybody would forget that instant: a late caller would be
+ * granted once more what was taken just before his now (A). */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;
@@ -551,8 +552,8 @@ struct waiting {
 };
 uint64_t stint_decision_wait(const struct waiting *waiting);
 
-/* ns until a look fits that waits for `from` ns anyway: by then its key's override may be over.
- * 0: it is not. */
+/* ns until a look fits that waits for `from` ns anyway, if its key's override is over by then; else
+ * 0. */
 uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from);
 
 /* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
@@ -682,8 +683,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     return allowed;
 }
 
-/* What a short way has come to: an answer, or NEXT: nothing was done, and the request goes on to
- * the next way. */
+/* What a short way returns: an answer; or NEXT: it did nothing, and the request goes on to the next
+ * way. */
 enum answer { REFUSED, ALLOWED, NEXT };
 #define ANSWERS(...) LIKELY(WAY(__VA_ARGS__) != NEXT)
 

@@ -3,10 +3,10 @@
  * text beside (sealed.h).
  *
  * A place says whose the note is, when that override ends, and about how long it lasts. The place
- * is free from that tick on; and where none is, if the override was to begin only after now: it was
- * set by a clock that was ahead. To lift an override, or to set one without a note, frees it at
- * once. The text is sealed for its override: key, policy, end and limit. So another override of the
- * key does not show it.
+ * is free from that tick on. Where none is free, one counts as free whose override was to begin
+ * only after now: a clock that was ahead had set it. Whoever lifts an override, or sets one without
+ * a note, frees its place at once. The text is sealed for its override: key, policy, end and limit.
+ * So another override of the key does not show it.
  *
  * The note is written before its override (override_set.c). If the thread is killed in between, the
  * place is free when the override would have ended, and the override before has no note. */
@@ -70,8 +70,8 @@ static enum fit place_fit(const uint64_t here[2], uint32_t companion, uint64_t k
                                            : OTHERS;
 }
 
-/* The place for a key's note: the fittest. NOTES_IN_SET: all are taken. `seen` receives what it
- * says. */
+/* The place for a key's note: the fittest. NOTES_IN_SET: all are others'. `seen` receives its two
+ * words. */
 static uint32_t place_find(const struct note_set *set, uint32_t companion, uint64_t key, tick_t now,
                            uint64_t seen[2]) {
     uint32_t found = NOTES_IN_SET;

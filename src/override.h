@@ -49,8 +49,8 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
     return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
 }
 
-/* Whether the library wrote this state while the policy was a shadow, and by these traits it is
- * none. A key that was let through is not punished for it. */
+/* Whether the library wrote this state while the policy was a shadow, and the policy is none by
+ * these traits. A key that was let through is not punished for it. */
 static inline bool override_void(uint64_t state, uint32_t traits) {
     return GUARD(OVERRIDE_SHADOW, (state & STATE_REFUSED) == 0 &&
                                       (state & OVERRIDE_BY_SHADOW) != 0 &&
@@ -75,7 +75,8 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
     }
 }
 
-/* Whether a slot with this state is a companion's, and says something; or says nothing. */
+/* Whether a slot with this state is a companion's, and is a limit, a ban or strikes; or was
+ * lifted. */
 static inline bool override_says(const struct policy *policy, uint64_t state) {
     return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
            (policy_word(policy) & TRAIT_COMPANION) != 0;
@@ -112,7 +113,7 @@ struct override_told {
 };
 
 /* Reads a slot that was seen with this tag and state. Returns false if it is no companion's, or
- * says nothing at `now`. */
+ * holds neither a limit nor strikes at `now`. */
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
                          uint64_t now, struct override_told *told);
 

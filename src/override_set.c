@@ -30,8 +30,8 @@
 /* What is to be written in a key's slot. */
 struct wish {
     tick_t end;
-    /* The rest of the state. 0: it is a strike, and `end` that of a ban. That is rounded down, so
-     * that nobody is told to wait for longer than `ban`. */
+    /* The rest of the state. 0: it is a strike, and `end` that of a ban. That is rounded down:
+     * nobody waits for longer than `ban`. */
     uint64_t rest;
     tick_t span;    /* ends with that tick, of the first strike: rounded up */
     uint64_t now;   /* of the strike */
@@ -68,9 +68,9 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
 }
 
 /* Returns the state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has
- * no slot. `clock` was read after the slot was seen. A caller whose now is early ends no ban and
- * no span of strikes. The end is not over by that clock, as the slot may have had a later one (I1).
- * The end of `wish` may be: by now, or as its caller is late. */
+ * no slot. `clock` was read after the slot was seen. A caller whose now is early ends no ban and no
+ * span of strikes. The end is not over by that clock, as the slot may have had a later one (I1).
+ * The end of `wish` may be over: by now, or because its caller is late. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
     const uint64_t by = wish->now < clock ? wish->now : clock;
@@ -170,12 +170,12 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
     }
 }
 
-/* Makes a key's slot say nothing, if it is an override or a ban in force; unless `all`, only if the
- * library wrote it. Returns whether it was.
+/* Lifts a key's override or ban that is in force; unless `all`, only one that the library wrote.
+ * Returns whether it was.
  *
  * The slot ends with the next tick, and not before (I1). Until then it stays the key's, without
- * strikes, and the key's next override is written there. Of tombstones, which are not free before
- * that tick, a key whose override is set and lifted by turns would use up its lines. */
+ * strikes, and the key's next override is written there. Tombstones are not free before that tick
+ * either: a key whose override is set and lifted by turns would fill its lines with them. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                             bool all, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -213,7 +213,7 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
 /* Keeps the tokens that a key's bucket has used, after a caller has written the key's override: a
  * token was `from` ns, and is `to` ns now.
  *
- * Others decide meanwhile: by `from`, who have read the override before it was written, and by
+ * Others decide meanwhile: by `from`, if they had read the override before it was written, or by
  * `to`. A holds, with the longer time that the bucket lasts and the shorter of the two. If that is
  * `from`, the instant moves ahead, which grants nothing. If it is `to`, each token that is used has
  * `to` ns at least:
@@ -226,9 +226,9 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * Calls for one key may meet. Each scales by its own two units, in either order. But what is taken
  * between the writes of the two may be scaled by both (A2).
  *
- * The override comes first. Who dies between the two leaves the time as it was, as an override that
- * is over by itself does. The other way round, tokens would be given to a key that then has no
- * override, or does not get a slot for it.
+ * The override comes first. A thread that dies between the two leaves the time as it was; so does
+ * an override that is over by itself. The other way round, tokens would be given to a key that then
+ * has no override, or does not get a slot for it.
  *
  * No more is kept than the bucket holds, as the slot is no further ahead than its policy's may be
  * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1): it stays above

@@ -98,7 +98,7 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
         uint64_t now = limiter_now(limiter);
         /* After the tag, whose claim raised it (M7). */
         const uint64_t over = tick_ns((tick_t)atomic_load_relaxed(&shard->watermark));
-        /* One further ahead was raised by a clock that was wrong. */
+        /* A clock that was wrong has raised one that is further ahead. */
         if (GUARD(BUCKET_OVER, over > now && over - now <= ALLOWANCE_NS))
             now = over;
         const tick_t end = end_of(state_id(seen.state), tick_of(now));
@@ -124,8 +124,8 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 }
 
 /* Gives a bucket back the time that the tokens took, as far as it has not come back by itself.
- * Their unit may be another than that of now. By time A holds all the same: what is ahead of now is
- * what was taken, less what came back and what was given back, whoever took it by which unit.
+ * Their unit may be another than that of now. Counted in ns, A holds all the same: what is ahead of
+ * now is what was taken, less what came back and what was given back, by whatever units.
  * (stint_override and _clear scale what is ahead: A2.) */
 static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
                               const struct stint_verdict *verdict, uint32_t tokens) {
@@ -138,11 +138,11 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
     return (uint32_t)(back / unit + (back % unit != 0));
 }
 
-/* Whether the first stripe of a key has passed the window that ends at `window`. It has what was
- * charged past the shares. So from then on all tokens of the other stripes may be granted. If some
- * were given back, a late thread could be granted them once more (A). Without a slot, either it has
- * had none of that window, or the clock has shown the window's end, as it must before another key
- * takes a slot (H). */
+/* Whether the first stripe of a key has passed the window that ends at `window`. The first stripe
+ * has what was charged past the shares. So from then on all tokens of the other stripes may be
+ * granted. If some were given back, a late thread could be granted them once more (A). Without a
+ * slot, either it has had none of that window, or the clock has shown the window's end, as it must
+ * before another key takes a slot (H). */
 static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t policy_id,
                                 uint64_t key, uint64_t window) {
     const uint64_t hash = stripe_key(key, 0);
@@ -163,7 +163,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
     const uint32_t traits = (uint32_t)policy_word(&limiter->policies[verdict->policy]);
     if ((traits & RULE_BUCKET) != 0)
         return bucket_refund(limiter, key, verdict, tokens);
-    /* Of a policy that is gone nothing is left to give back to. */
+    /* A policy that is gone has no slot to give back to. */
     const uint32_t stripes = (traits & TRAIT_EXISTS) != 0 ? traits_stripes(traits) : 0;
     uint32_t back = 0;
 

@@ -146,7 +146,7 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum whe
             return false;
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, over));
     }
-    /* Neither is a claim further ahead than a tick, nor a companion's slot that says nothing. */
+    /* A claim is ahead by a tick at most, and so is a companion's slot that was lifted. */
     const bool counts = policy != NULL && !override_lifted(policy, seen->state);
     seen->stepped =
         stint_beyond_clock(decision, state_id(seen->state), counts ? policy_reach(policy) : 1);
@@ -291,7 +291,8 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
             return stint_slot_find(decision, seen);
         search.line = 0; /* look slot by slot at what was checked in bulk, too */
     }
-    /* By an early now, windows may be over that are not by the clock; a late now may have moved. */
+    /* An early now may be past the end of windows that the clock is not past; a late now may have
+     * moved. */
     if (find_free(decision, search.line, ON_TIME, seen) ||
         (UNLIKELY(GUARD(FULL_EARLY, tick_of(decision->now) > tick_of(decision->over))) &&
          find_free(decision, search.line, EARLY, seen))) {

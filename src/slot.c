@@ -20,7 +20,7 @@ void stint_test_broken(const char *what, const char *file, int line) {
 
 /* Whether the policy's id was used again. Then its slots have lost their counts. */
 static bool id_again(const struct stint_limiter *limiter, uint64_t tag) {
-    /* M15: it was written before the version by which the state that was loaded came to be. */
+    /* M15: it was written before the version by which the loaded state was. */
     return atomic_load_relaxed_32(&limiter->records[tag_policy(&limiter->table, tag)].generation) !=
            0;
 }

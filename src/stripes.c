@@ -6,7 +6,7 @@
 #include "decide.h"
 #include "refund.h"
 
-/* What a request has come to on several stripes. */
+/* What a request has got from several stripes. */
 struct gathered {
     uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */
     uint64_t total;                         /* tokens taken */
@@ -279,7 +279,8 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
 }
 
 /* Each round but the first, the window has turned, or a token has come back: both seldom happen
- * twice. So only who writes over the table makes more rounds than these, and is refused. */
+ * twice. More rounds than these there are only in a table that is written over: the request is
+ * refused. */
 #define ROUNDS_MOST 100
 
 void stint_decide_by_stripes(struct decision *whole) {

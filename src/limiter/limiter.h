@@ -167,8 +167,8 @@ struct header {
 #define HEADER_FEATURES FEATURE_LOCK
 #endif
 
-/* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: all
- * were taken at its first decision, or the thread is at its end. */
+/* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: none
+ * was free at its first decision, or the thread is at its end. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
 /* What each thread of this process has, by thread number: above all its lane. If the table is
@@ -214,8 +214,8 @@ struct stint_limiter {
     struct counters *rare; /* of policies; NULL: a copy of a table of layout 4 */
     struct memory memory;
     struct names *names; /* of policies (policy.c) */
-    /* Of a read-only handle: its twin, by which requests may name all policies. Looks, which store
-     * nothing, use it. Else NULL. */
+    /* A read-only handle's twin, in which requests may name all policies. Looks use it, which store
+     * nothing. Else NULL. */
     struct stint_limiter *looking;
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
@@ -229,8 +229,9 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* The longest window that a bulk check of lines goes by (search.c, slot_search); longer ones are
- * looked at slot by slot. A slot from 2^33 ticks ago passes for a live one no longer than this. */
+/* The longest window that a bulk check of lines knows (search.c, slot_search); slots of longer ones
+ * are looked at one by one. A slot from 2^33 ticks ago passes for a live one no longer than
+ * this. */
 #define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
 
 /* Ticks by which latest_begin is raised further than it must be: it is written each 30 s only. */
@@ -304,8 +305,8 @@ static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
                      days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
 }
 
-/* The hint of a policy by which nobody has decided: the window of the clock's time. It is no window
- * that no hint may have (stint_window_compute), but the next one, or the one before. */
+/* The hint of a policy by which nobody has decided: the window of the clock's time. Where no hint
+ * may have that (stint_window_compute), it is the next window, or the one before. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
 /* Makes hints begin at a tick at the latest. */
@@ -325,8 +326,8 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
 }
 
-/* The length of a policy's window, by which others divide: one that there can be, whatever is in
- * the table. A thread that sees a policy may sleep until its id is another's. */
+/* The length of a policy's window, by which others divide: a possible one, whatever is in the
+ * table. A thread that sees a policy may sleep until its id is another's. */
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
@@ -335,7 +336,7 @@ static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
                : (tick_t)length;
 }
 
-/* The start of a policy's windows, likewise: one whose ns there can be. */
+/* The start of a policy's windows, likewise: its ns fit in 64 bits. */
 static inline tick_t policy_start(const struct policy *policy) {
     const tick_t most = INT64_MAX / (tick_t)STINT_TICK_NS;
     /* M15 */
@@ -369,10 +370,9 @@ static ALWAYS_INLINE uint64_t policy_word(const struct policy *policy) {
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
-/* A policy's id and, above it, the generation of that id: by what a verdict says it was decided.
- * The upper word is 0, and then the verdict's unit. Who charges reads it first: the slots of a
- * generation are swept before the next one begins. So no verdict tells a later one than that by
- * which it was charged. */
+/* A policy's id and, above it, the generation of that id, as a verdict has them. The upper word is
+ * 0, where a verdict has its unit. Whoever charges reads it first: the slots of a generation are
+ * swept before the next one begins. So no verdict tells a later generation than was charged. */
 static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
     return atomic_load_widened(&policy->identity); /* M15 */
 }
@@ -396,8 +396,7 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* The window of a bucket, ns, by this version of its policy: one that there can be
- * (policy_length). */
+/* The window of a bucket, ns, by this version of its policy: a possible one, as policy_length. */
 static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *limiter,
                                                     uint32_t id, uint64_t version) {
     /* M13 */
@@ -500,9 +499,9 @@ static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id
 
 /* ---- Lost tables ----------------------------------------------------------------------------- */
 
-/* Whether the table is lost: its file was cut off. A SIGBUS tells (mapping.h). If the file has
- * grown again before anybody looked, its header is zeros, which tells, too. So this looks at that.
- * Decisions ask only if they find no policy. */
+/* Whether the table is lost: its file was cut off. A SIGBUS shows it (mapping.h). If the file has
+ * grown again before anybody looked, there is none; but then the header is zeros: this looks at it,
+ * too. Decisions ask only if they find no policy. */
 bool stint_limiter_lost(const struct stint_limiter *limiter);
 
 /* Returns 0; of a lost table -EPROTO. */
@@ -513,14 +512,14 @@ int stint_limiter_no_policy(const struct stint_limiter *limiter);
 
 /* ---- The lock for set-up --------------------------------------------------------------------- */
 
-/* A lock for set-up as a new table has it. */
+/* Makes a new table's lock for set-up. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
 /* Takes the table's lock for set-up, for stint_policies_lock alone. Returns 0; EOWNERDEAD: its
  * holder died, and the caller repairs what was left; -EBUSY: it was held for too long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
-/* Gives it back after a call that came to `error`. Returns that, or -EPROTO: the table was lost
+/* Gives the lock back. Returns `error`, which is the caller's; or -EPROTO: the table was lost
  * meanwhile. */
 int stint_limiter_unlock(struct stint_limiter *limiter, int error);
 

@@ -115,7 +115,7 @@ static inline uint64_t stripe_index(uint64_t hash) {
     return x * UINT64_C(0xF1DE83E19937733D) - 1;
 }
 
-/* The same of a key's stripe 0, by the key. */
+/* The same for a key's stripe 0. */
 static inline uint64_t stripe_base(uint64_t key) {
     return key * UINT64_C(0xF1DE83E19937733D);
 }

@@ -68,7 +68,7 @@ uint64_t stint_policy_value(const struct stint_policy *policy, enum option optio
 #define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
 
 /* What does not go together: the table of doc/promises.md (WHAT GOES TOGETHER), each pair once. The
- * first pair that a policy has is told, so a ban stands before what it needs. */
+ * first pair that a policy has is named, so a ban stands before what it needs. */
 static const struct {
     enum option option;
     uint32_t without;

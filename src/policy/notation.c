@@ -35,7 +35,7 @@ static const struct unit {
 struct reader {
     const char *text, *at;
     const char *wrong;
-    size_t begins[OPTIONS]; /* where in the text an option does; 0: it has none */
+    size_t begins[OPTIONS]; /* of an option in the text; 0: it has none */
 };
 
 /* ASCII only: what a configuration means does not depend on the locale. */
@@ -55,7 +55,7 @@ static bool is_letter(char c) {
     return lower(c) >= 'a' && lower(c) <= 'z';
 }
 
-/* False, which is told of the text at `at`: a reason, as by printf. */
+/* Writes, as printf does, why the text is wrong at `at`. Returns false. */
 #define refuse(reader, at, ...)                                                                    \
     ((reader)->wrong = (at), stint_failed_with(EINVAL, __VA_ARGS__) == 0)
 

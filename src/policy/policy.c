@@ -62,7 +62,7 @@ static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
     return tick_of(full > window ? full : window) + 2;
 }
 
-/* Raises what bulk checks of a full table go by. */
+/* Raises the longest window that bulk checks of a full table know. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
                          uint64_t window) {
     struct policy *policy = &limiter->policies[id];
@@ -539,8 +539,8 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
  * (sweep.c), so no count, override or ban of before is left. A thread that still decides by the
  * policy of before finds no slot of its key, or one of now. It compares that one's tag, end and
  * count as ever. So what it charges, it charges now. If it has read another limit or an override,
- * it goes by that (A3). What it gives back was taken before, which the generation tells (refund.c;
- * slot.c, stint_slot_take_back). */
+ * it decides by that (A3). What it gives back was taken before, which the generation tells
+ * (refund.c; slot.c, stint_slot_take_back). */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
     const uint32_t old = ids->old,

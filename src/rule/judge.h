@@ -133,8 +133,8 @@ enum trait {
     TRAIT_NEAR = 1 << 18,    /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
     TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
-    /* No policy by which anything is decided: its slots are another's overrides. It is all that a
-     * companion has. */
+    /* A companion's only trait: nothing is decided by it, and its slots are another policy's
+     * overrides. */
     TRAIT_COMPANION = 1 << 24,
 };
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
@@ -164,7 +164,7 @@ struct terms {
     uint64_t cost;       /* tokens */
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
-    uint64_t most; /* to which a charge may bring a count */
+    uint64_t most; /* most that a charge may bring a count to */
     uint64_t before;  /* what is added to a count before it is judged, as if it had been taken */
     uint32_t special; /* enum special */
     bool unlike;      /* the capacity is the request's own */
@@ -449,7 +449,7 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
     return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
 }
 
-/* The verdict's retry_after, without jitter, after a request came to `charge`. */
+/* The verdict's retry_after, without jitter, of a request that was judged as `charge`. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t left) {
     if (is_charge(terms))

@@ -42,11 +42,12 @@ typedef int64_t tick_t;
 static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + FAR_TICKS / 4 < UINT64_C(1) << (ID_BITS - 1),
               "ids tell the nows that need no look at the clock (limiter_knows_now)");
 
-/* By so much a thread's clock may go back without a bucket's refusal for it, ns. If it goes back by
- * more, time that passes must count again. */
+/* How far a thread's clock may go back before a bucket refuses for it, ns. If it goes back by more,
+ * time that passes must count again. */
 #define BACK_NS ((uint64_t)10 * STINT_TICK_NS)
 
-/* An id is told from its neighbours 2^33 ticks away as long as no live end is 2^32 ticks ahead. */
+/* An id is not mistaken for its neighbours, 2^33 ticks away, while no live end is 2^32 ticks
+ * ahead. */
 static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_BITS - 1),
               "a window and twice the allowance fit in half the range of an id");
 /* UINT64_MAX ns is 1.8e12 ticks: sums of a few such numbers are far from overflow. */
@@ -66,8 +67,8 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
-/* The tick of an end that tick_ns told. An end past the year 2554 has wrapped, and is no whole
- * number of ticks, as 2^64 ns are none. */
+/* The tick of an end in ns, as tick_ns makes them. An end past the year 2554 has wrapped, and is no
+ * whole number of ticks, as 2^64 ns are none. */
 static inline tick_t tick_of_end(uint64_t ns) {
     const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
     return tick_of(ns) +

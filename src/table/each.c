@@ -112,7 +112,7 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
     return true;
 }
 
-/* The key of a slot in this line. Returns false if it is none that is told. */
+/* The key of a slot in this line. Returns false if the callback is not called for it. */
 static bool slot_key(const struct telling *telling, uint64_t line, uint64_t tag, uint64_t *key) {
     const struct table *table = &telling->limiter->table;
 
@@ -325,7 +325,7 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     return false;
 }
 
-/* Adds a stripe of a key to what is told of it. */
+/* Adds a stripe to the entry of its key. */
 static void stripe_add(struct stint_entry *entry, uint64_t end, uint64_t used, uint32_t flags,
                        uint64_t since) {
     if (end > entry->end) { /* else it is in a window that was just over */
