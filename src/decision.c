@@ -101,7 +101,7 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
         return (struct span){tick, tick + length};
     tick_t start = policy_start(policy);
     if ((flags & STINT_START_PER_KEY) != 0)
-        start += key_phase(hash, length);
+        start += (tick_t)hash_pick(mix(hash, 1), (uint64_t)length);
     tick_t end = window_end(tick, start, length);
     return (struct span){end - length, end};
 }

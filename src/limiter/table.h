@@ -90,12 +90,6 @@ static inline uint64_t hash_pick(uint64_t hash, uint64_t count) {
     return (uint64_t)((wide)hash * count >> 64);
 }
 
-/* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
- * computed from the hash alone. */
-static inline tick_t key_phase(uint64_t key, tick_t length) {
-    return (tick_t)hash_pick(mix(key, 1), (uint64_t)length);
-}
-
 /* The hash by which a stripe of a key is found. */
 static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
