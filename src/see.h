@@ -6,7 +6,6 @@
 #define STINT_SEE_H
 
 #include "decision.h"
-#include "override_set.h"
 #include "search.h"
 
 /* What was seen of a request that fits. (Its fields are written one by one: zeros for the others

@@ -33,6 +33,7 @@
 
 #include "claim.h"
 #include "decide.h"
+#include "override_set.h"
 #include "search.h"
 #include "see.h"
 #include "stripes.h"
