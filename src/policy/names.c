@@ -11,15 +11,15 @@
 #include "limiter/counters.h"
 #include "policy/names.h"
 
-/* The process's lock guards all of it but `taken`, which the table's lock guards. A reader does not
- * take that one, and leaves `taken` 0. */
+/* The process's lock guards all of it but `given`, which the table's lock guards. A reader does not
+ * take that one, and leaves `given` 0. */
 struct names {
     uint64_t forks;      /* stint_limiter_process_lock, when the index was begun */
     uint64_t lock_forks; /* and when the lock of private memory was made */
     uint64_t refilled;   /* that of the header, when the index was begun */
     uint32_t known;      /* ids below are in */
-    uint32_t taken;      /* ids below are not free */
-    uint32_t places;     /* a power of two: at most half of them are taken, but in a table that was
+    uint32_t given;      /* ids below are not free */
+    uint32_t places;     /* a power of two: at most half of them have one, but in a table that was
                           * written over, where an id can come more than once */
     uint32_t ids[];      /* each plus one, in the first free place from its hash on; 0: free */
 };
@@ -138,12 +138,12 @@ bool stint_names_had(const struct stint_limiter *limiter, const char *name) {
 uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);
-    uint32_t id = names->taken;
+    uint32_t id = names->given;
 
     while (id < count && limiter_policy(limiter, id) != NULL)
         id++;
     if (!limiter->memory.read_only)
-        names->taken = id;
+        names->given = id;
     return id;
 }
 
