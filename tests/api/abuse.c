@@ -4,7 +4,7 @@
  * What somebody can do who means harm, and what is promised against it: floods of keys, keys that
  * are chosen to collide, noisy neighbours, numbers at the edges of their types, refunds of things
  * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
- * the middle of a decision: soak.c. Every limit and cost on one key: semantics.c. 65,535
+ * the middle of a decision: instructions.c. Every limit and cost on one key: semantics.c. 65,535
  * policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 

@@ -336,10 +336,10 @@ static struct model_key bucket_filled(const struct stint_policy *policy, struct 
         .window = now, .refused = mark == UNMARKED ? UNMARKED : OPEN, .known = true};
 }
 
-/* "used = max(0, used - limit * windows passed)"; a plain policy "begins every window with nothing
- * used". */
-struct model_key model_passed_to(const struct stint_policy *policy, struct model_key key,
-                                 uint64_t end) {
+/* The key in the window that ends at `end`, its own or a later one. "used = max(0, used - limit *
+ * windows passed)"; a plain policy "begins every window with nothing used". */
+static struct model_key passed_to(const struct stint_policy *policy, struct model_key key,
+                                  uint64_t end) {
     if (is_bucket(policy))
         return key.window > end ? key : bucket_filled(policy, key, end);
     uint64_t passed = is_calendar(policy) ? end != key.window : (end - key.window) / policy->window;
@@ -360,7 +360,7 @@ struct model_key model_at(const struct stint_policy *policy, uint64_t phase, str
     const uint64_t end = window_end_at(policy, phase, now);
     if (!key.known)
         return (struct model_key){.window = end, .known = true};
-    return key.window > now ? key : model_passed_to(policy, key, end);
+    return key.window > now ? key : passed_to(policy, key, end);
 }
 
 /* Of a bucket that is full its slot is free a tick later. */

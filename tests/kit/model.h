@@ -104,10 +104,6 @@ uint64_t model_sum(const struct stint_policy *policy, const struct model_key *ke
 struct model_key model_at(const struct stint_policy *policy, uint64_t phase, struct model_key key,
                           uint64_t now);
 
-/* The key in the window that ends at `end`, its own or a later one. */
-struct model_key model_passed_to(const struct stint_policy *policy, struct model_key key,
-                                 uint64_t end);
-
 /* From when on the key is as one that was never seen, and its slot is free. */
 uint64_t model_free_at(const struct stint_policy *policy, struct model_key key);
 

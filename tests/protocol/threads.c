@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * What threads have of their own: lanes of counters, and the numbers that choose them. (All
- * promises beside threads: the world, soak.c. Who waits for the lock of set-up: deaths.c.) */
+ * What threads have of their own: lanes of counters, and the numbers that choose them; and every
+ * kind of policy on threads of the system, which ThreadSanitizer sees. (All promises at each step:
+ * scenes.c, the world. Who waits for the lock of set-up: deaths.c.) */
 #include "limiter/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
+
+#include "kinds.h"
+#include "model.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,6 +62,161 @@ TEST(test_full_buckets) {
     lose_cores(false);
     assert_int_equal(pairs.refused, 0);
     stint_close(pairs.limiter);
+}
+
+/* ---- All kinds ------------------------------------------------------------------------------- */
+
+enum { KEYS = 2, RULED = 1 /* has an override, where the policy has any */, RULED_LIMIT = 7 };
+
+/* What all threads were told of a key by a policy while the clock stood. */
+struct account {
+    struct stint_verdict look; /* before */
+    uint64_t granted, back, refused, first_refusals, wrong;
+    uint64_t window; /* of the round before */
+};
+
+struct crowd {
+    struct stint_limiter *limiter;
+    stint_key keys[KEYS];
+    bool refunds, groups;
+    uint64_t seed;
+    struct account accounts[KINDS][KEYS];
+    struct stint_policy_stats told[KINDS];
+};
+
+static void add_up(struct crowd *crowd, unsigned which, const struct stint_request *request,
+                   struct stint_verdict *v, bool group_refused) {
+    struct account *account = &crowd->accounts[request->policy][which];
+    const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
+    const uint32_t granted = v->granted;
+    uint32_t back = 0;
+    model_count(&crowd->told[request->policy], request, v, group_refused);
+    if (granted != 0 && crowd->refunds && v->used % 4 == 0)
+        back = stint_refund(crowd->limiter, request->key, v, granted);
+    const struct {
+        uint64_t *sum, more;
+    } sums[] = {
+        {&account->granted, granted},
+        {&account->back, back},
+        {&crowd->told[request->policy].refunded, back},
+        {&account->refused, refused && !group_refused && (request->flags & STINT_RESERVE) == 0},
+        {&account->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0},
+        {&account->wrong, (v->flags & STINT_UNTRACKED) != 0 || (group_refused && granted != 0) ||
+                              ((v->flags & STINT_BANNED) == 0 &&
+                               ((v->flags ^ account->look.flags) & STINT_OVERRIDDEN) != 0)},
+    };
+    for (unsigned i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        __atomic_fetch_add(sums[i].sum, sums[i].more, __ATOMIC_RELAXED);
+}
+
+static void decide_all_kinds(unsigned member, void *shared) {
+    struct crowd *crowd = shared;
+    struct random random = {.state = crowd->seed + member};
+    for (unsigned i = 0; i < 6 * KINDS * KEYS; i++) {
+        const unsigned which = (unsigned)random_below(&random, KEYS);
+        const uint32_t first = (uint32_t)random_below(&random, KINDS);
+        const stint_key key = crowd->keys[which];
+        struct stint_request requests[] = {
+            {.key = key, .policy = first, .cost = 1},
+            {.key = key, .policy = (first + 1) % KINDS, .cost = 1},
+        };
+        struct stint_verdict v[2];
+        unsigned count = 1;
+        bool all = true;
+        switch (random_below(&random, crowd->groups ? 4 : 3)) {
+        case 0:
+            (void)stint_take(crowd->limiter, first, key, 1, STINT_NOW, v);
+            break;
+        case 1:
+            if ((first == RESERVING || first == DELAYING) && random_below(&random, 2) == 0)
+                requests[0].flags = STINT_RESERVE;
+            (void)stint_decide(crowd->limiter, requests, STINT_NOW, v);
+            break;
+        case 2:
+            count = 2;
+            (void)stint_decide_batch(crowd->limiter, requests, count, STINT_NOW, v);
+            break;
+        default:
+            count = 2;
+            all = stint_decide_all(crowd->limiter, requests, count, STINT_NOW, v);
+        }
+        for (unsigned j = 0; j < count; j++)
+            add_up(crowd, which, &requests[j], &v[j], !all);
+    }
+}
+
+/* A: nobody has more than the capacity. B: who was refused found it full. C: the first refusal was
+ * told once. And what is used is what was granted and not given back. */
+static void check_account(const struct crowd *crowd, enum kind kind, unsigned which) {
+    const struct account *account = &crowd->accounts[kind][which];
+    const struct stint_policy policy = kind_policy(kind);
+    const struct stint_verdict look = ask(crowd->limiter, kind, crowd->keys[which], 0, STINT_PEEK);
+    const uint64_t expected = account->look.used + account->granted - account->back;
+    /* A refund may take a token that another stripe is about to give back. */
+    const uint64_t more = kind == STRIPED ? 2 * THREADS : 0;
+    bool right = account->wrong == 0;
+    if ((look.flags & STINT_BANNED) == 0)
+        right &= look.capacity == account->look.capacity;
+    if (kind != COUNTING)
+        right &= look.used >= expected && look.used <= expected + more &&
+                 (look.used <= account->look.capacity + policy.max_reserved ||
+                  (account->look.flags & STINT_BANNED) != 0);
+    if (account->refused != 0 && !crowd->refunds && !crowd->groups && policy.ban == 0)
+        right &= look.used + more >= look.capacity;
+    if (!is_bucket(&policy) && account->look.window != account->window) {
+        right &= account->first_refusals <= 1;
+        right &= account->refused == 0 || account->first_refusals == 1 ||
+                 policy.max_reserved != 0 || policy.ban != 0;
+    }
+    if (!right) {
+        print_verdict("before", &account->look);
+        print_verdict("after ", &look);
+        fail_msg("%s, key %u: granted %" PRIu64 ", given back %" PRIu64 ", refused %" PRIu64
+                 ", first %" PRIu64 ", wrong %" PRIu64,
+                 kind_names[kind], which, account->granted, account->back, account->refused,
+                 account->first_refusals, account->wrong);
+    }
+}
+
+TEST(test_all_kinds) {
+    struct random random = {.state = test_seed()};
+    struct crowd crowd = {.limiter = open_anywhere(2000)};
+    add_kinds(crowd.limiter, KINDS);
+    test_step = 0; /* a bucket fills in each ns */
+    for (uint64_t round = 0; round < test_rounds(1500); round++) {
+        if (round % 16 == 0) /* other keys, in other lines */
+            crowd.keys[0] = crowd.keys[RULED] = number_key(crowd.limiter, round);
+        crowd.keys[RULED].hash = ~crowd.keys[0].hash;
+        crowd.refunds = random_below(&random, 2) == 0;
+        crowd.groups = random_below(&random, 2) == 0;
+        crowd.seed = random_next(&random);
+        test_time +=
+            random_below(&random, 8) == 0 ? 32 * DAY : MINUTE + random_below(&random, MINUTE);
+        for (enum kind kind = PLAIN; kind < KINDS; kind++)
+            for (unsigned which = 0; which < KEYS; which++) {
+                const stint_key key = crowd.keys[which];
+                if (which == RULED && kind_policy(kind).ban != 0)
+                    assert_int_equal(
+                        stint_override(crowd.limiter, kind, key, RULED_LIMIT, test_time + DAY), 0);
+                crowd.accounts[kind][which] =
+                    (struct account){.window = crowd.accounts[kind][which].look.window,
+                                     .look = ask(crowd.limiter, kind, key, 0, STINT_PEEK)};
+            }
+        lose_cores(round % 2 == 0);
+        run_team(decide_all_kinds, &crowd);
+        lose_cores(false);
+        for (enum kind kind = PLAIN; kind < KINDS; kind++)
+            for (unsigned which = 0; which < KEYS; which++)
+                check_account(&crowd, kind, which);
+    }
+    for (enum kind kind = PLAIN; kind < KINDS; kind++) {
+        const struct stint_policy_stats stats = get_policy_stats(crowd.limiter, kind);
+        const char *unlike = model_unlike(&stats, &crowd.told[kind]);
+        if (unlike != NULL)
+            fail_msg("%s: %s", kind_names[kind], unlike);
+    }
+    test_step = 3;
+    stint_close(crowd.limiter);
 }
 
 /* ---- Counters -------------------------------------------------------------------------------- */
