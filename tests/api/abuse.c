@@ -1,131 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What somebody can do who means harm, and what is promised against it: floods of keys, keys that
- * are chosen to collide, noisy neighbours, numbers at the edges of their types, refunds of things
- * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
- * the middle of a decision: instructions.c. Every limit and cost on one key: semantics.c. 65,535
- * policies: api.c.) */
+ * What somebody can do who means harm, and what is promised against it: keys that are chosen to
+ * collide, what a decision costs, limits on memory. (A full table, outcome by outcome: full.c.
+ * Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of their
+ * types, refunds of things never taken: semantics.c, twin.c. 65,535 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "children.h"
 #include "directory.h"
-#include "model.h"
 #include "random.h"
-
-/* Every kind of policy, with windows of 10 ms to years. */
-static const char *const kinds[] = {
-    "3/minute",
-    "1/10ms",
-    "4/366 days",
-    "268435456/hour",
-    "3/minute count-refused",
-    "3/minute capacity=8",
-    "3/minute reserve=7",
-    "1/day capacity=134217728 reserve=134217728",
-    "9/minute smooth",
-    "16383/hour smooth start=per-key",
-    "9/minute start=per-key",
-    "8/minute stripes=4",
-    "268435456/minute stripes=64",
-    "3/minute jitter=20% near=50%",
-    "3/minute shadow",
-    "3/minute start=first",
-    "3/month",
-    "4/year start=2024-02-28T12:00:00-11:30",
-};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
-static void add_kinds(struct stint_limiter *limiter, struct stint_policy policies[KINDS]) {
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
-        policies[kind] = parsed(kinds[kind]);
-        snprintf(policies[kind].name, sizeof policies[kind].name, "kind %" PRIu32, kind);
-        assert_int_equal(add_made(limiter, &policies[kind]), kind);
-    }
-}
-
-/* ---- Floods --------------------------------------------------------------------------------- */
-
-enum { LIVE = 15, FLOOD = 4000 };
-
-/* One attacker's request: of any kind, in any way there is. */
-static void flood_once(struct stint_limiter *limiter, struct random *random,
-                       const struct stint_policy *policies) {
-    const uint64_t key = random_next(random);
-    struct stint_request requests[4];
-    struct stint_verdict verdict;
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t kind = (uint32_t)random_below(random, KINDS);
-        uint32_t most = capacity_of(&policies[kind]) + policies[kind].max_reserved;
-        requests[i] =
-            (struct stint_request){.key = {key + i},
-                                   .policy = kind,
-                                   .cost = (uint32_t)random_below(random, most + 2ul),
-                                   .flags = STINT_PEEK * (uint32_t)random_below(random, 16)};
-    }
-    stint_decide(limiter, &requests[0], STINT_NOW, &verdict);
-    stint_take(limiter, requests[1].policy, key, 1, STINT_NOW, NULL);
-    stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
-    stint_decide_all(limiter, requests, 4, STINT_NOW, NULL);
-    if (random_below(random, 4) == 0)
-        stint_refund(limiter, requests[0].key, &verdict, UINT32_MAX);
-    if (random_below(random, 8) == 0)
-        stint_reset(limiter, requests[0].policy, requests[0].key);
-}
-
-/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token,
- * and go on to exactly their limit; a debt is not forgotten (symfony/symfony#62688). */
-static void check_flood(enum stint_on_full on_full, struct random *random) {
-    struct stint_policy policies[KINDS];
-    uint32_t used[KINDS][LIVE];
-    test_time = T0 + 5 * MS;
-    struct stint_limiter *limiter = open_limiter(2000, on_full);
-    add_kinds(limiter, policies);
-    for (uint32_t kind = 0; kind < KINDS; kind++)
-        for (uint64_t key = 0; key < LIVE; key++) {
-            /* All stripes of a striped key, which have slots of their own. */
-            uint32_t few = 1 + (uint32_t)key % 3;
-            uint32_t cost = policies[kind].stripes > 1 ? policies[kind].limit - 1 : few;
-            ask(limiter, kind, number_key(limiter, key), cost, 0);
-            used[kind][key] = used_of(limiter, kind, number_key(limiter, key));
-        }
-    for (uint64_t i = 0; i < FLOOD; i++)
-        flood_once(limiter, random, policies);
-    assert_true(get_stats(limiter).untracked > FLOOD); /* it was full */
-    assert_int_equal(get_stats(limiter).replaced, 0);
-
-    for (uint32_t kind = 0; kind < KINDS; kind++)
-        for (uint64_t number = 0; number < LIVE; number++) {
-            stint_key key = number_key(limiter, number);
-            uint32_t capacity = capacity_of(&policies[kind]);
-            assert_int_equal(used_of(limiter, kind, key), used[kind][number]);
-            if (used[kind][number] == 0 || used[kind][number] >= capacity)
-                continue;
-            uint32_t left = capacity - used[kind][number];
-            assert_int_equal(ask(limiter, kind, key, left, 0).granted, left);
-            struct stint_verdict v = ask(limiter, kind, key, 1, 0);
-            assert_int_equal(v.granted, 0);
-            assert_int_equal(v.flags & STINT_UNTRACKED, 0);
-        }
-    stint_close(limiter);
-}
-
-TEST(test_flood_spares_all_kinds) {
-    struct random random = {test_seed()};
-    check_flood(STINT_FULL_ADMIT, &random);
-    check_flood(STINT_FULL_REFUSE, &random);
-}
 
 /* ---- Chosen keys ---------------------------------------------------------------------------- */
 
@@ -219,29 +111,6 @@ TEST(test_chosen_keys) {
     }
 }
 
-/* I: against another secret the same names are as good as any: each finds a line of its own. */
-TEST(test_chosen_keys_of_another_secret) {
-    uint64_t names[CHOSEN];
-    choose_names(100, names, CHOSEN, 0);
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_entries = TABLE_KEYS;
-    options.clock = test_clock;
-    test_time = T0;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
-    unsigned apart = 0;
-    for (unsigned i = 0; i < CHOSEN; i++) {
-        const uint64_t key = number_key(limiter, names[i]).hash;
-        const struct line *home = &limiter->table.lines[table_home(&limiter->table, key)];
-        apart += home->slots[0].tag == 0;
-        assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-        assert_int_equal(used_of(limiter, id, key), 1);
-    }
-    /* 156 names in 20,000 lines: 0.6 pairs are to be expected; 20 would be 1 in 10^22. */
-    assert_true(apart > CHOSEN - 20);
-    stint_close(limiter);
-}
-
 /* ---- What a decision costs ------------------------------------------------------------------ */
 
 enum { COSTED = 3 }; /* decisions that are stepped through */
@@ -329,117 +198,6 @@ TEST(test_flood_costs) {
     }
 }
 
-/* ---- Numbers at their edges ----------------------------------------------------------------- */
-
-static const uint32_t edges[] = {0,
-                                 1,
-                                 2,
-                                 16383,
-                                 16384,
-                                 STINT_LIMIT_MAX / 2,
-                                 STINT_LIMIT_MAX - 1,
-                                 STINT_LIMIT_MAX,
-                                 STINT_LIMIT_MAX + 1,
-                                 UINT32_C(1) << 29,
-                                 UINT32_C(1) << 30,
-                                 UINT32_C(1) << 31,
-                                 UINT32_MAX - 1,
-                                 UINT32_MAX};
-enum { EDGES = sizeof edges / sizeof edges[0] };
-
-/* A, with costs, limits of the request's own and flags in every combination, all of them twice:
- * what is granted is no more than the cost, and adds up to what is used; that never passes what
- * 2^28 tokens allow, nor spills into the bits beside it, so the key stays in its window, and its
- * neighbours in the line keep theirs. */
-TEST(test_cost_edges) {
-    struct stint_policy policies[KINDS];
-    test_time = T0 + 5 * MS;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    add_kinds(limiter, policies);
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
-        bool counts_refused = (policies[kind].flags & STINT_COUNT_REFUSED) != 0;
-        const uint64_t key = 1 + kind, beside = key + 1000; /* of its home line */
-        assert_int_equal(ask(limiter, 0, beside, 2, 0).used, 2);
-        uint64_t window = ask(limiter, kind, key, 0, STINT_PEEK).window;
-        for (uint32_t flags = 0; flags < 16 * STINT_PEEK; flags += STINT_PEEK)
-            for (uint32_t limit = 0; limit < EDGES; limit++)
-                for (uint32_t cost = 0; cost < 2 * EDGES; cost++) {
-                    const struct stint_request request = {.key = {key},
-                                                          .policy = kind,
-                                                          .cost = edges[cost % EDGES],
-                                                          .limit = edges[limit],
-                                                          .flags = flags};
-                    uint64_t before = used_of(limiter, kind, key);
-                    struct stint_verdict v;
-                    stint_decide(limiter, &request, STINT_NOW, &v);
-                    uint64_t after = used_of(limiter, kind, key);
-                    assert_true(v.granted <= request.cost);
-                    assert_true(v.window == window);
-                    assert_true(after >= before && after <= STINT_LIMIT_MAX);
-                    bool writes = (flags & (STINT_PEEK | STINT_DRAIN)) == STINT_DRAIN ||
-                                  (counts_refused && (flags & STINT_PEEK) == 0);
-                    if (v.granted != 0 || !writes)
-                        assert_int_equal(after, before + v.granted);
-                    if (after > STINT_LIMIT_MAX / 2)
-                        stint_reset(limiter, kind, key);
-                }
-        assert_int_equal(used_of(limiter, 0, beside), 2);
-        stint_reset(limiter, kind, key);
-        assert_int_equal(ask(limiter, kind, key, capacity_of(&policies[kind]), 0).granted,
-                         capacity_of(&policies[kind]));
-    }
-    stint_close(limiter);
-}
-
-/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what
- * they give back is granted once more, no more than that: whatever is refunded, a key never has
- * more than its capacity. */
-TEST(test_refunds_never_taken) {
-    struct stint_policy policies[KINDS];
-    test_time = T0 + 5 * MS;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    add_kinds(limiter, policies);
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
-        uint32_t capacity = capacity_of(&policies[kind]);
-        stint_key key = number_key(limiter, kind);
-        uint64_t end = ask(limiter, kind, key, 0, STINT_PEEK).window,
-                 window = policies[kind].window;
-        const uint64_t windows[] = {0,
-                                    1,
-                                    end - window,
-                                    end + window,
-                                    end - 7 * window,
-                                    T0,
-                                    ~end,
-                                    UINT64_MAX,
-                                    end + (UINT64_C(1) << 32) * STINT_TICK_NS};
-        for (unsigned round = 0; round < 3; round++) {
-            for (unsigned edge = 0; edge < EDGES; edge++) {
-                if (round == 0) /* no slot yet */
-                    assert_int_equal(refund_by(limiter, kind, key, edges[edge], end), 0);
-                for (unsigned w = 0; w < sizeof windows / sizeof windows[0]; w++)
-                    assert_int_equal(refund_by(limiter, kind, key, edges[edge], windows[w]), 0);
-                /* Of a key, and a policy, that others have used. */
-                assert_int_equal(refund_by(limiter, kind, ~key.hash, edges[edge], end), 0);
-                assert_int_equal(refund_by(limiter, KINDS, key, edges[edge], end), 0);
-            }
-            assert_int_equal(ask(limiter, kind, key, capacity, 0).granted, capacity);
-            assert_int_equal(ask(limiter, kind, key, 1, 0).granted, 0);
-            uint32_t back = round == 0 ? 1 : round == 1 ? UINT32_MAX : capacity + 1;
-            uint32_t given = refund_by(limiter, kind, key, back, end);
-            /* The refused request counts, too, where refusals do. */
-            const uint32_t refused = (policies[kind].flags & STINT_COUNT_REFUSED) != 0;
-            assert_int_equal(given, back == 1 ? 1 : capacity + refused);
-            assert_int_equal(refund_by(limiter, kind, key, back, end),
-                             back == 1 && capacity > 1 ? 1 : 0);
-            refund_by(limiter, kind, key, UINT32_MAX, end);
-            assert_int_equal(used_of(limiter, kind, key), 0);
-            assert_int_equal(refund_by(limiter, kind, key, UINT32_MAX, end), 0);
-        }
-    }
-    stint_close(limiter);
-}
-
 /* ---- Memory that is limited ----------------------------------------------------------------- */
 
 /* Bytes that the process has mapped. */
@@ -516,7 +274,7 @@ TEST(test_address_space_limits) {
         }
 }
 
-/* ---- Files that may not grow, files that are cut off ------------------------------------- */
+/* ---- Files that may not grow ---------------------------------------------------------------- */
 
 /* `ulimit -f`: an error, and no death (SIGXFSZ); nothing is left. A table of just that size is
  * made. (A file system without room: files/faults.c.) */
@@ -544,45 +302,4 @@ TEST_IN_DIRECTORY(test_file_size_limit) {
     }
     assert_good(child);
     assert_int_equal(entries_of_directory(), 0);
-}
-
-/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as
- * the header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
- * removed, all is well. */
-TEST_IN_DIRECTORY(test_truncated_in_use) {
-    test_time = T0;
-    struct stint_options options = shared_options(100000);
-    struct stint_limiter *limiter = NULL, *other = NULL;
-    limiter = open_with(&options);
-    uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
-    const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
-    for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        assert_int_equal(truncate(path, (off_t)cuts[i]), 0);
-        assert_int_equal(stint_open(&options, &other), -EPROTO);
-        assert_null(other);
-        assert_reason("cut off");
-        struct stat about;
-        assert_int_equal(stat(path, &about), 0);
-        assert_int_equal(about.st_size, cuts[i]);
-
-        pid_t child = forked();
-        if (child == 0) {
-            signal(SIGBUS, SIG_DFL); /* cmocka has a handler */
-            for (uint64_t key = 0; key < 1000000; key++)
-                (void)stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL);
-            _exit(0);
-        }
-        const int status = status_of(child);
-#if !defined(STINT_SANITIZERS) /* the sanitizers catch it, and abort */
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
-#else
-        (void)status;
-#endif
-    }
-    assert_int_equal(unlink(path), 0);
-    other = open_with(&options);
-    assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
-    assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
-    stint_close(other);
-    stint_close(limiter); /* has decided nothing in this process, so it gives back no lane */
 }

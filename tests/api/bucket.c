@@ -6,7 +6,6 @@
 #include "children.h"
 #include "kinds.h"
 #include "model.h"
-#include "random.h"
 #include "script.h"
 #include "told.h"
 
@@ -512,64 +511,6 @@ TEST(test_parts_of_other_limits) {
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */
 
 __extension__ typedef unsigned __int128 wide;
-
-struct grant {
-    uint64_t now;
-    uint32_t tokens;
-};
-
-static int by_now(const void *one, const void *other) {
-    const struct grant *a = one, *b = other;
-    return (a->now > b->now) - (a->now < b->now);
-}
-
-/* "what is granted, less what is given back, is at most burst + d * limit / window": in whatever
- * order they come, exactly. */
-TEST(test_every_span) {
-    enum { ASKS = 400 };
-    static const char *const rates[] = {"10/s", "3/s", "7/s", "1/min", "1000/90s", "9999/10ms"};
-    struct random random = {test_seed()};
-    uint64_t refused = 0;
-    for (uint64_t round = 0; round < test_rounds(300); round++) {
-        char text[80];
-        struct grant grants[ASKS];
-        size_t n = 0;
-        snprintf(text, sizeof text, "%s burst=%" PRIu64 " name=p",
-                 rates[random_below(&random, sizeof rates / sizeof rates[0])],
-                 1 + random_below(&random, 30));
-        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
-        const struct stint_policy policy = parsed(text);
-        const uint32_t id = add_made(limiter, &policy);
-        const uint64_t token = token_time(&policy);
-        test_time = T0 + random_below(&random, DAY);
-        for (int i = 0; i < ASKS; i++) {
-            const uint64_t late = random_below(&random, 4 * token),
-                           now = test_time - (late < 50 * SECOND ? late : 0);
-            struct stint_request request = STINT_REQUEST(id, 1, 1 + (uint32_t)(i % 7 == 0) * 3);
-            struct stint_verdict v;
-            request.flags = i % 5 == 0 ? STINT_PARTIAL : 0;
-            stint_decide(limiter, &request, now, &v);
-            refused += !v.allowed;
-            if (v.granted)
-                grants[n++] = (struct grant){v.window - v.reset_after, v.granted};
-            test_time += random_below(&random, 2 * token);
-        }
-        stint_close(limiter);
-        qsort(grants, n, sizeof grants[0], by_now);
-        for (size_t from = 0; from < n; from++) {
-            uint64_t tokens = 0;
-            for (size_t to = from; to < n; to++) {
-                tokens += grants[to].tokens;
-                const wide most = (wide)policy.burst * policy.window +
-                                  (wide)(grants[to].now - grants[from].now) * policy.limit;
-                if ((wide)tokens * policy.window > most)
-                    fail_msg("round %" PRIu64 ", %s: %" PRIu64 " in %" PRIu64 " ns", round, text,
-                             tokens, grants[to].now - grants[from].now);
-            }
-        }
-    }
-    assert_true(refused > 0);
-}
 
 /* Who asks exactly when he is told to, for a year, is granted all that the rate brings, but for
  * what T was rounded up by: "at most one part in T"; and not a ns sooner. */

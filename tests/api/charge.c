@@ -2,12 +2,8 @@
  * Copyright (c) 2026 The stint authors
  *
  * Charges and the look before a charge, where the twin does not come: of who is late, on full
- * tables, striped; and groups beside wholes. (What they do to a count, case by case: scripts of
- * features.c.) */
+ * tables, striped. (What they do to a count, case by case: scripts of features.c.) */
 #include "kinds.h"
-#include "limiter/limiter.h"
-#include "random.h"
-#include "told.h"
 
 enum {
     FIRST = STINT_FIRST_REFUSAL,
@@ -118,110 +114,4 @@ TEST(test_striped_on_a_full_table) {
         stint_close(limiter);
     }
     assert_true(partly);
-}
-
-/* ---- Groups --------------------------------------------------------------------------------- */
-
-enum { GROUPS = 12, KEYS = 3, REQUESTS = GROUPS * 6 + STINT_ALL_MAX };
-
-/* Random groups of all kinds, empty ones and such as make no sense among them. */
-static size_t pick_groups(struct random *random, const struct stint_limiter *limiter,
-                          struct stint_request *requests, size_t *sizes) {
-    static const uint32_t flags[] = {
-        0,     0, 0, 0, 0, 0, LOOK, PEEK, STINT_PARTIAL, STINT_DRAIN, LOOK, 0, 0, STINT_RESERVE,
-        CHARGE};
-    size_t groups = random_below(random, GROUPS + 1), n = 0;
-    for (size_t g = 0; g < groups; g++) {
-        size_t parts = random_below(random, 5);
-        if (random_below(random, 200) == 0 && g == 0)
-            parts = STINT_ALL_MAX + random_below(random, 3);
-        for (size_t i = 0; i < parts; i++) {
-            struct stint_request *request = &requests[n++];
-            *request = (struct stint_request){
-                .key = number_key(limiter, random_below(random, KEYS)),
-                .policy = (uint32_t)random_below(random, MINUTES),
-                .cost = random_below(random, 3) == 0 ? (uint32_t)random_below(random, 5) : 1,
-            };
-            if (i > 0 && random_below(random, 5) == 0) {
-                request->key = request[-1].key;
-                request->policy = request[-1].policy;
-            }
-            if (random_below(random, 4) == 0)
-                request->flags = flags[random_below(random, sizeof flags / sizeof flags[0])];
-            if (random_below(random, 100) == 0)
-                request->policy = MINUTES + 5;
-            if (random_below(random, 20) == 0)
-                request->limit = 1 + (uint32_t)random_below(random, 15);
-        }
-        sizes[g] = parts;
-    }
-    return groups;
-}
-
-/* Groups get the verdicts that each would get of stint_decide_all, one after the other. */
-TEST(test_groups_are_wholes) {
-    struct random random = {test_seed()};
-    uint64_t whole = 0, refused = 0;
-    for (uint64_t round = 0; round < test_rounds(150); round++) {
-        bool crowded = random_below(&random, 3) == 0;
-        enum stint_on_full on_full = (enum stint_on_full)random_below(&random, 3);
-        struct stint_limiter *limiter = open_kinds(crowded ? 8 : 1000, on_full);
-        struct stint_limiter *twin = open_kinds(crowded ? 8 : 1000, on_full);
-        struct stint_limiter *silent = open_kinds(crowded ? 8 : 1000, on_full);
-        test_time = T0 + random_below(&random, HOUR);
-        for (int i = 0; i < 60; i++) {
-            struct stint_request requests[REQUESTS];
-            struct stint_verdict got[REQUESTS], expected[REQUESTS];
-            size_t sizes[GROUPS], groups = pick_groups(&random, limiter, requests, sizes),
-                                  allowed = 0, n = 0;
-            uint64_t now = test_time;
-            if (random_below(&random, 4) == 0)
-                now -= random_below(&random, 50 * SECOND);
-            else if (random_below(&random, 2) == 0)
-                now = STINT_NOW;
-            memset(got, 0xa5, sizeof got);
-            memset(expected, 0xa5, sizeof expected);
-            for (size_t g = 0; g < groups; n += sizes[g++])
-                allowed += stint_decide_all(twin, requests + n, sizes[g], now, expected + n);
-            size_t wholes = stint_decide_groups(limiter, requests, n, sizes, groups, now, got);
-            assert_int_equal(wholes, allowed);
-            assert_int_equal(stint_decide_groups(silent, requests, n, sizes, groups, now, NULL),
-                             allowed);
-            for (size_t r = 0; r < n; r++) {
-                if (same_verdict(&got[r], &expected[r]))
-                    continue;
-                print_verdict("expected", &expected[r]);
-                print_verdict("got     ", &got[r]);
-                fail_msg("round %" PRIu64 ", call %d, request %zu: policy %" PRIu32
-                         ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32,
-                         round, i, r, requests[r].policy, requests[r].cost, requests[r].limit,
-                         requests[r].flags);
-            }
-            whole += allowed;
-            refused += groups - allowed;
-            test_time += random_below(&random, 20 * SECOND);
-        }
-        struct stint_limiter *others[2] = {limiter, silent};
-        for (int o = 0; o < 2; o++) {
-            struct stint_stats one = get_stats(twin), other = get_stats(others[o]);
-            assert_memory_equal(&one, &other, sizeof one);
-            for (uint32_t id = 0; id < MINUTES; id++) {
-                struct stint_policy_stats a = get_policy_stats(twin, id);
-                struct stint_policy_stats b = get_policy_stats(others[o], id);
-                assert_memory_equal(&a, &b, sizeof a);
-                for (uint64_t k = 0; k < KEYS; k++) {
-                    stint_key key = number_key(twin, k);
-                    struct stint_verdict looked = ask(others[o], id, key, 1, PEEK);
-                    struct stint_verdict expected = ask(twin, id, key, 1, PEEK);
-                    assert_verdict(&looked, &expected, __LINE__);
-                }
-            }
-        }
-        stint_close(limiter);
-        stint_close(twin);
-        stint_close(silent);
-    }
-    print_message("%" PRIu64 " allowed, %" PRIu64 " refused\n", whole, refused);
-    /* Requests by no policy alone refuse 1 group in 50. */
-    assert_true(whole > refused && refused > whole / 100);
 }

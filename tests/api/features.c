@@ -5,7 +5,6 @@
  * and all-or-nothing decisions mean, case by case. */
 #include "kinds.h"
 #include "limiter/limiter.h"
-#include "random.h"
 #include "script.h"
 #include "told.h"
 
@@ -385,27 +384,6 @@ TEST(test_waits_do_not_wrap) {
     stint_close(limiter);
 }
 
-/* What doc/promises.md says that smooth windows grant (SMOOTH WINDOWS), beside a bucket. */
-TEST(test_smooth_under_steady_demand) {
-    static const struct {
-        const char *text;
-        uint64_t granted; /* in 200 s */
-    } rows[] = {{"1/10s smooth", 10},   {"2/10s smooth", 21},     {"3/10s smooth", 41},
-                {"10/10s smooth", 181}, {"100/10s smooth", 1981}, {"1/10s burst=1", 20}};
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        struct stint_policy policy = parsed(rows[r].text);
-        strcpy(policy.name, rows[r].text);
-        const uint32_t id = add_made(limiter, &policy);
-        uint64_t granted = 0;
-        for (uint64_t ms = 0; ms < 200000; ms += 10)
-            granted += stint_take(limiter, id, 1, 1, T0 + ms * MS, NULL);
-        if (granted != rows[r].granted)
-            fail_msg("%s: %" PRIu64, rows[r].text, granted);
-    }
-    stint_close(limiter);
-}
-
 /* ---- Windows per key ------------------------------------------------------------------------ */
 
 /* How far counts are from all being alike. */
@@ -605,71 +583,6 @@ TEST(test_all_waits_together) {
             fail_msg("row %zu: refused after its wait", r);
     }
     stint_close(limiter);
-}
-
-/* A group that is refused, of 1 to 4 parts of 2 keys by 2 policies, with drains, counted refusals,
- * bans and overrides that end meanwhile. Returns whether it is allowed so many ns before what it
- * was told is over: the longest wait of those that refused. */
-static bool allowed_after_wait(uint64_t seed, uint64_t early, uint64_t *wait) {
-    static const char *const texts[] = {
-        "6/10s name=p overrides",          "2/s capacity=6 name=p overrides",
-        "1/s burst=6 name=p overrides",    "6/10s count-refused name=p overrides",
-        "6/10s smooth name=p overrides",   "3/s ban=10s name=p",
-        "1/s burst=6 ban=7s name=p",       "6/3s capacity=9 ban=4s after=2 within=1m name=p",
-        "6/10s start=first name=p ban=3s", "6/10s start=first count-refused name=p overrides"};
-    struct random random = {seed};
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    struct stint_request requests[4];
-    struct stint_verdict v[4];
-    uint32_t ids[2];
-
-    test_time = T0 + random_below(&random, 20 * SECOND);
-    for (uint32_t p = 0; p < 2; p++) {
-        struct stint_policy policy =
-            parsed(texts[random_below(&random, sizeof texts / sizeof texts[0])]);
-        policy.name[0] += (char)p;
-        ids[p] = add_made(limiter, &policy);
-        for (uint64_t key = 1; key <= 2; key++) {
-            if (random_below(&random, 4) == 0)
-                assert_int_equal(stint_override(limiter, ids[p], key,
-                                                (uint32_t)random_below(&random, 12),
-                                                test_time - test_time % (10 * MS) +
-                                                    (1 + random_below(&random, 200)) * 100 * MS),
-                                 0);
-            (void)ask(limiter, ids[p], key, (uint32_t)random_below(&random, 9), STINT_PARTIAL);
-        }
-    }
-    const size_t n = 1 + random_below(&random, 4);
-    static const uint32_t flags[] = {0, 0, DRAIN, TENTATIVE, PEEK};
-    for (size_t i = 0; i < n; i++)
-        requests[i] = (struct stint_request){.key = {1 + random_below(&random, 2)},
-                                             .policy = ids[random_below(&random, 2)],
-                                             .cost = 1 + (uint32_t)random_below(&random, 4),
-                                             .flags = flags[random_below(&random, 5)]};
-    const bool all = stint_decide_all(limiter, requests, n, test_time, v);
-    *wait = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!v[i].allowed && v[i].retry_after > *wait)
-            *wait = v[i].retry_after;
-    /* NEVER: not once all overrides and bans are over, either. */
-    test_time += (*wait == STINT_NEVER ? MINUTE : *wait) - early;
-    const bool allowed = all || stint_decide_all(limiter, requests, n, test_time, v);
-    stint_close(limiter);
-    return allowed;
-}
-
-/* What a refused group is told is what a look then says: at that instant it fits, and not sooner,
- * if nothing else happens. */
-TEST(test_groups_are_told_what_comes) {
-    const uint64_t first = test_seed();
-    for (uint64_t seed = first; seed < first + test_rounds(20000); seed++) {
-        uint64_t wait;
-        const bool allowed = allowed_after_wait(seed, 0, &wait);
-        if (wait == 0 ? !allowed : allowed != (wait != STINT_NEVER))
-            fail_msg("seed %" PRIu64 ": waits %" PRIu64 ", then %d", seed, wait, allowed);
-        if (wait != 0 && wait != STINT_NEVER && allowed_after_wait(seed, MS / 1000, &wait))
-            fail_msg("seed %" PRIu64 ": waits %" PRIu64 ", allowed before", seed, wait);
-    }
 }
 
 /* A shadow's ban that begins in a group is told by the later parts of the key. */

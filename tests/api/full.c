@@ -153,35 +153,6 @@ TEST(test_line_without_room_for_nothing) {
     }
 }
 
-/* Who has used least goes, and what comes in its place begins anew. */
-TEST(test_line_replace) {
-    uint32_t id;
-    struct stint_limiter *limiter = open_full_line(STINT_FULL_REPLACE, &id);
-    struct stint_verdict v = look(limiter, id, 100, 10);
-    assert_true(v.allowed);
-    assert_int_equal(v.flags, 0);
-    USED(limiter, id, 5, 3, 4, 6);
-
-    struct stint_verdict expected = {.allowed = true,
-                                     .flags = STINT_REPLACED,
-                                     .capacity = 10,
-                                     .used = 9,
-                                     .remaining = 1,
-                                     .granted = 9,
-                                     .window = T0 + MINUTE,
-                                     .reset_after = MINUTE};
-    v = take(limiter, id, 100, 9);
-    assert_verdict(&v, &expected, __LINE__);
-    assert_int_equal(take(limiter, id, 100, 1).flags, 0);
-    USED(limiter, id, 5, 0, 4, 6, 10);
-    assert_int_equal(take(limiter, id, 101, 7).flags, STINT_REPLACED);
-    USED(limiter, id, 5, 0, 0, 6, 10, 7);
-    assert_int_equal(take(limiter, id, 102, 7).flags, STINT_REPLACED);
-    USED(limiter, id, 0, 0, 0, 6, 10, 7, 7);
-    assert_table(limiter, LINE, LINE + 3, 0, 3);
-    stint_close(limiter);
-}
-
 /* In a table of as many lines as are looked at, whoever comes replaces a key that has used the
  * fewest tokens of all: few or nearly all that a slot holds. `smooth`: half of the keys are of a
  * policy whose slots hold two counts. */
@@ -493,49 +464,4 @@ TEST(test_flood) {
         flood_spares_live_keys(STINT_FULL_ADMIT, sizes[i]);
         flood_spares_live_keys(STINT_FULL_REFUSE, sizes[i]);
     }
-}
-
-/* With STINT_FULL_REPLACE the keys that used most stay, and every newcomer gets a slot. */
-TEST(test_flood_replace) {
-    static const uint64_t sizes[] = {2, 64, 2000};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        test_time = T0;
-        uint64_t heavy = sizes[i] / 4 + 1, replaced = 0;
-        struct stint_limiter *limiter = open_limiter(sizes[i], STINT_FULL_REPLACE);
-        uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
-        for (uint64_t k = 0; k < heavy; k++)
-            assert_int_equal(take(limiter, id, k, 50).flags, 0);
-        for (uint64_t k = 0; k < FLOOD; k++) {
-            struct stint_verdict v = take(limiter, id, 1000000 + k, 1);
-            assert_true(v.allowed);
-            assert_true(v.flags == 0 || v.flags == STINT_REPLACED);
-            assert_int_equal(v.used, 1);
-            replaced += v.flags == STINT_REPLACED;
-            assert_int_equal(look(limiter, id, 1000000 + k, 1).used, 1);
-        }
-        for (uint64_t k = 0; k < heavy; k++)
-            assert_false(look(limiter, id, k, 1).allowed);
-        assert_true(replaced > 0);
-        assert_table(limiter, heavy + FLOOD - replaced, heavy + FLOOD, 0, replaced);
-        const struct stint_stats stats = get_stats(limiter);
-        assert_true(stats.reach <= stats.max_reach && stats.reach >= stats.max_reach / 2);
-        stint_close(limiter);
-    }
-}
-
-/* Window after window of new keys: slots are used again, and the used ones stay within the
- * table. */
-TEST(test_stale_slots_are_reused) {
-    test_time = T0;
-    enum { SIZE = 1000 };
-    struct stint_limiter *limiter = open_limiter(SIZE, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 2, SECOND, 0, 0);
-    for (uint64_t window = 0; window < 50; window++, test_time += SECOND) {
-        for (uint64_t k = 0; k < SIZE; k++)
-            assert_int_equal(take(limiter, id, window * SIZE + k, 1).flags, 0);
-        for (uint64_t k = 0; k < SIZE; k++)
-            assert_int_equal(take(limiter, id, window * SIZE + k, 1).used, 2);
-        assert_table(limiter, SIZE, (window + 1) * SIZE, 0, 0);
-    }
-    stint_close(limiter);
 }

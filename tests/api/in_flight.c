@@ -133,26 +133,6 @@ TEST(test_scripts) {
     print_message("%zu scripts, %zu verdicts\n", sizeof scripts / sizeof scripts[0], verdicts);
 }
 
-/* What nobody would hold is refused. */
-TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
-    static const uint32_t bad[] = {DRAIN, CHARGE, LOOK, DRAIN | PEEK, DRAIN | PARTIAL};
-    const struct stint_verdict expected = {
-        .flags = STINT_BAD_REQUEST, .policy = UINT32_MAX, .retry_after = STINT_NEVER};
-    const size_t kinds = sizeof bad / sizeof bad[0];
-    for (size_t i = 0; i < kinds; i++) {
-        struct stint_verdict got = ask(limiter, id, 7, 1, bad[i]), parts[2];
-        assert_verdict(&got, &expected, __LINE__);
-        const struct stint_request whole[2] = {
-            {.key = {7}, .policy = id, .cost = 1},
-            {.key = {7}, .policy = id, .cost = 1, .flags = bad[i]}};
-        assert_false(stint_decide_all(limiter, whole, 2, T0, parts));
-        assert_verdict(&parts[1], &expected, __LINE__);
-    }
-    assert_int_equal(used_of(limiter, id, 7), 0);
-    assert_int_equal(get_stats(limiter).bad_requests, 2 * kinds);
-    assert_int_equal(get_policy_stats(limiter, id).charged, 0);
-}
-
 /* ---- What is told of it ---------------------------------------------------------------------- */
 
 static bool tell(void *context, const struct stint_entry *entry) {

@@ -195,6 +195,13 @@ TEST(test_steady_demand) {
         {"upstash/ratelimit-js#39", "1/10s smooth", 100 * MS, 2000, 10},
         {"upstash/ratelimit-js#39", "2/10s smooth", 100 * MS, 2000, 2 + 19 * 1},
         {"upstash/ratelimit-js#39", "10/10s smooth", 100 * MS, 2000, 10 + 19 * 9},
+        /* As doc/promises.md has it (SMOOTH WINDOWS), beside a bucket. */
+        {"more demand", "1/10s smooth", 10 * MS, 20000, 10},
+        {"more demand", "2/10s smooth", 10 * MS, 20000, 21},
+        {"more demand", "3/10s smooth", 10 * MS, 20000, 41},
+        {"more demand", "10/10s smooth", 10 * MS, 20000, 181},
+        {"more demand", "100/10s smooth", 10 * MS, 20000, 1981},
+        {"more demand", "1/10s burst=1", 10 * MS, 20000, 20},
         {"spring-cloud/spring-cloud-gateway#591", "1/s burst=1", 600 * MS, 12, 6},
         {"golang/go#46579", "7/s burst=1", 142857143, 1000, 1000}, /* as fast as a token comes */
         /* Five requests a token: the burst, and what comes back until the last request. */

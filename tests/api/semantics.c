@@ -338,61 +338,6 @@ static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id,
     return v;
 }
 
-/* Promise H: within the allowance the key joins its window, beyond it starts anew, whether the
- * caller lets the limiter read the clock or has read it himself. */
-TEST(test_clock_steps) {
-    static const uint64_t windows[] = {10 * MS, SECOND, MINUTE, HOUR, DAY, 366 * DAY};
-    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
-        for (int given = 0; given < 2; given++) {
-            uint64_t window = windows[i];
-            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-            uint32_t id = add_policy(limiter, "p", 1, window, (int64_t)T0, 0);
-            stint_key key = number_key(limiter, 1);
-            test_time = T0;
-            uint64_t end = T0 + window;
-            assert_true(take_one(limiter, id, key, given ? test_time : STINT_NOW).allowed);
-
-            test_time = end - window - ALLOWANCE + SECOND;
-            struct stint_verdict v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
-            assert_false(v.allowed);
-            assert_true(v.window == end);
-            assert_true(v.reset_after == window + ALLOWANCE - SECOND);
-            assert_int_equal(get_stats(limiter).clock_steps, 0);
-
-            test_time = end - window - ALLOWANCE - SECOND;
-            v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
-            assert_true(v.allowed);
-            assert_int_equal(v.used, 1);
-            assert_true(v.window > test_time && v.window <= test_time + window);
-            assert_true((v.window - T0) % window == 0 || (T0 - v.window) % window == 0);
-            assert_true(get_stats(limiter).clock_steps > 0);
-
-            /* and counts as ever from then on */
-            v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
-            assert_false(v.allowed);
-            assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
-            stint_close(limiter);
-        }
-    }
-}
-
-/* After a step back, a table that was in use gives every key its window at the new time. */
-TEST_OF(test_clock_step_of_a_used_table, 1000, STINT_FULL_REFUSE, "1/s") {
-    for (uint64_t round = 0; round < 10; round++, test_time += SECOND)
-        for (uint64_t k = 0; k < 1000; k++)
-            assert_true(
-                take_one(limiter, id, number_key(limiter, round * 1000 + k), STINT_NOW).allowed);
-    test_time = T0 - HOUR;
-    for (uint64_t k = 9000; k < 10000; k++) {
-        struct stint_verdict v = take_one(limiter, id, number_key(limiter, k), STINT_NOW);
-        assert_true(v.allowed);
-        assert_int_equal(v.flags, 0);
-        assert_true(v.window == T0 - HOUR + SECOND);
-    }
-    for (uint64_t k = 9000; k < 10000; k++)
-        assert_false(take_one(limiter, id, number_key(limiter, k), STINT_NOW).allowed);
-}
-
 /* Who is later than the window and 60 s is decided at the time of the clock, also by the first
  * request of a key, if others have shown that time. */
 TEST(test_late_without_a_slot) {
@@ -478,49 +423,4 @@ TEST(test_window_of_id_0) {
     assert_int_equal(used_of(limiter, id, key), 1);
     assert_int_equal(refund_by(limiter, id, key, 1, end), 1);
     stint_close(limiter);
-}
-
-/* A key untouched for long starts anew, but for one window (and the allowance before it) around
- * each wrap of the ticks; there it may be taken for a live one, and no later. */
-TEST(test_wrap) {
-    static const struct {
-        uint64_t after;
-        bool sure;
-    } cases[] = {
-        {MINUTE, true},
-        {500 * DAY, true},
-        {WRAP / 2 - HOUR, true},
-        {WRAP / 2, true},
-        {WRAP / 2 + HOUR, true},
-        {WRAP - DAY, true},
-        {WRAP - 3 * MINUTE, true},
-        {WRAP - 30 * SECOND, false},
-        {WRAP, false},
-        {WRAP + MINUTE, true},
-        {WRAP + DAY, true},
-        {WRAP + WRAP / 2, true},
-        {2 * WRAP - DAY, true},
-        {2 * WRAP, false},
-        {2 * WRAP + 2 * MINUTE, true},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        uint32_t id = add_policy(limiter, "p", 1, MINUTE, (int64_t)T0, 0);
-        stint_key key = number_key(limiter, 1);
-        test_time = T0;
-        assert_true(take_one(limiter, id, key, STINT_NOW).allowed);
-        test_time = T0 + cases[i].after;
-        uint64_t end = test_time + MINUTE - cases[i].after % MINUTE;
-        struct stint_verdict v = take_one(limiter, id, key, STINT_NOW);
-        if (cases[i].sure && (!v.allowed || v.window != end)) {
-            print_verdict("got", &v);
-            fail_msg("after %" PRIu64 " ns", cases[i].after);
-        }
-        assert_true(v.reset_after <= MINUTE + ALLOWANCE);
-        assert_true(v.window == test_time + v.reset_after);
-        /* "for at most one window" */
-        test_time += v.reset_after;
-        assert_true(take_one(limiter, id, key, STINT_NOW).allowed);
-        stint_close(limiter);
-    }
 }

@@ -314,24 +314,6 @@ TEST_OF(test_clock_steps_into_a_longer_month, 2, STINT_FULL_REFUSE, "3/month") {
     assert_int_equal(ask(limiter, id, 9, 1, 0).window, MARCH);
 }
 
-/* A key whose window began with its first request is frozen no longer than any other. */
-TEST(test_clock_steps_of_first_requests) {
-    static const uint64_t steps[] = {SECOND, 59 * SECOND, MINUTE, MINUTE + 20 * MS, DAY, 400 * DAY};
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        uint32_t id = add_text(limiter, "3/hour start=first");
-        test_time = T0;
-        assert_int_equal(ask(limiter, id, 5, 2, 0).window, T0 + HOUR);
-        test_time = T0 - steps[i];
-        bool stays = steps[i] <= MINUTE;
-        struct stint_verdict v = ask(limiter, id, 5, 1, 0);
-        assert_int_equal(v.window, stays ? T0 + HOUR : test_time + HOUR);
-        assert_int_equal(v.used, stays ? 3 : 1);
-        assert_int_equal(get_stats(limiter).clock_steps, !stays);
-        stint_close(limiter);
-    }
-}
-
 /* A key that lost its slot after its window: a late caller's begins after that, not in it. */
 TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
     test_time = T0 + 5 * SECOND;
