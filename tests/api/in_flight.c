@@ -3,8 +3,6 @@
  *
  * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
  * and forgotten by itself if nobody does. */
-#include <sched.h>
-
 #include "children.h"
 #include "script.h"
 #include "told.h"
@@ -210,48 +208,6 @@ TEST_OF(test_lost_refunds, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
-
-/* Four workers hold one each while the limit and the lease change. Nobody is refused, as no more
- * than four are held; and nothing is held in the end. (No lease comes back: A3.) */
-TEST(test_workers_while_the_lease_changes) {
-    enum { WORKERS = 4, CHANGES = 48 };
-    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter;
-    size_t size = stint_memory_size(&options);
-    assert_int_equal(stint_open_in(&options, shared_memory(size), size, &limiter), 0);
-    uint32_t *const done = shared_memory((WORKERS + 1) * sizeof *done), *const taken = done + 1;
-    const uint32_t id = add_text(limiter, "4/10s in-flight name=p");
-    test_time = T0;
-    pid_t workers[WORKERS];
-    for (unsigned i = 0; i < WORKERS; i++) {
-        workers[i] = forked();
-        if (workers[i] != 0)
-            continue;
-        while (__atomic_load_n(done, __ATOMIC_SEQ_CST) == 0) {
-            struct stint_verdict v;
-            if (!stint_take(limiter, id, 7, 1, STINT_NOW, &v)) {
-                __atomic_store_n(&taken[i], UINT32_MAX, __ATOMIC_SEQ_CST);
-                _exit(1);
-            }
-            stint_refund(limiter, 7, &v, v.granted);
-            __atomic_fetch_add(&taken[i], 1, __ATOMIC_SEQ_CST);
-        }
-        _exit(0);
-    }
-    for (unsigned i = 0; i < CHANGES; i++) {
-        for (unsigned j = 0; j < WORKERS; j++)
-            while (__atomic_load_n(&taken[j], __ATOMIC_SEQ_CST) < 10 * i)
-                sched_yield();
-        char lease[40];
-        snprintf(lease, sizeof lease, "%u/%us in-flight name=p", i % 3 == 2 ? 8 : 4, 15 + i);
-        assert_int_equal(stint_policies_apply(limiter, lease, 0, NULL, NULL, NULL), 0);
-    }
-    __atomic_store_n(done, 1, __ATOMIC_SEQ_CST);
-    for (unsigned i = 0; i < WORKERS; i++)
-        assert_good(workers[i]);
-    assert_int_equal(used_of(limiter, id, 7), 0);
-    stint_close(limiter);
-}
 
 /* Each of two processes gives back what the other holds. */
 TEST(test_processes_release_each_other) {

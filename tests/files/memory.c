@@ -17,7 +17,7 @@
 
 /* ---- The system, as the library sees it ----------------------------------------------------- */
 
-enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, FLOCK, LINK, CALLS };
+enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, FLOCK, CALLS };
 
 static struct {
     uint64_t calls[CALLS];
@@ -59,8 +59,6 @@ ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
 int __real_flock(int file, int operation);
 int __wrap_flock(int file, int operation);
-int __real_linkat(int from, const char *file, int to, const char *name, int flags);
-int __wrap_linkat(int from, const char *file, int to, const char *name, int flags);
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -141,10 +139,6 @@ ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
 
 int __wrap_flock(int file, int operation) {
     return refuses(FLOCK) ? -1 : __real_flock(file, operation);
-}
-
-int __wrap_linkat(int from, const char *file, int to, const char *name, int flags) {
-    return refuses(LINK) ? -1 : __real_linkat(from, file, to, name, flags);
 }
 
 static struct {
@@ -429,22 +423,6 @@ TEST(test_lock_refused) {
     }
     stint_close(first);
     assert_int_equal(unlink(options.path), 0);
-    system_reset();
-}
-
-/* A name that the system refuses is not one that another process has just given. */
-TEST(test_name_refused) {
-    skip_unless_files_are_mapped();
-    struct stint_options options = options_of(10, 0);
-    struct stint_limiter *limiter;
-
-    system_reset();
-    options.path = table_file();
-    system_calls.refused[LINK] = 1;
-    system_calls.error = EPERM;
-    assert_int_equal(stint_open(&options, &limiter), -EPERM);
-    assert_reason("cannot be given its name");
-    assert_int_equal(system_calls.calls[LINK], 1);
     system_reset();
 }
 
