@@ -49,7 +49,6 @@ struct part {
 
 /* A group that goes the long way. */
 struct group {
-    struct stint_limiter *limiter;
     const struct stint_request *requests;
     struct stint_verdict *verdicts;
     struct part *parts;
@@ -290,14 +289,15 @@ static uint64_t wait_after(struct stint_limiter *limiter, const struct stint_req
 
 /* ns from `now` until all requests of the same count as request `part` fit, one after the other,
  * each at its whole cost; `from` as for wait_after. */
-static uint64_t wait_together(const struct group *group, size_t part, uint64_t now, uint64_t from) {
+static uint64_t wait_together(struct stint_limiter *limiter, const struct group *group, size_t part,
+                              uint64_t now, uint64_t from) {
     struct together taken = {0, 0};
     uint64_t wait = 1; /* in a later window, where they were marked, all fit */
 
     for (size_t i = 0; i < group->n; i++) {
         if (!part_of_count(group, i, part))
             continue;
-        const uint64_t then = wait_after(group->limiter, &group->requests[i], now, from, &taken);
+        const uint64_t then = wait_after(limiter, &group->requests[i], now, from, &taken);
         wait = then > wait ? then : wait;
     }
     return wait;
@@ -310,7 +310,8 @@ static uint64_t decided_at(const struct stint_verdict *verdict, uint64_t now) {
 }
 
 /* The wait of a part that refuses, from `now`, when its verdict was decided. */
-static uint64_t part_wait(const struct group *group, size_t part, uint64_t now) {
+static uint64_t part_wait(struct stint_limiter *limiter, const struct group *group, size_t part,
+                          uint64_t now) {
     const struct stint_verdict *verdict = &group->verdicts[part];
     /* Else its window ended since it was judged, or an override, or others gave back. */
     bool own = verdict->window == 0 ||
@@ -325,20 +326,20 @@ static uint64_t part_wait(const struct group *group, size_t part, uint64_t now) 
             return wait_since(told->retry_after, decided_at(told, group->now), now);
         own = false;
     }
-    return own ? verdict->retry_after : wait_together(group, part, now, 0);
+    return own ? verdict->retry_after : wait_together(limiter, group, part, now, 0);
 }
 
 /* Tells the parts that refuse how long to wait, after all of them were marked: a mark may put a
  * late caller's key into a later window, drain it, count a refusal or ban the key. The longest wait
  * is until the whole fits: also the parts whose overrides end meanwhile. */
-static void all_wait(const struct group *group) {
+static void all_wait(struct stint_limiter *limiter, const struct group *group) {
     struct stint_verdict *longest = NULL;
 
     for (size_t i = 0; i < group->n; i++) {
         struct stint_verdict *verdict = &group->verdicts[i];
         if (verdict->allowed || is_void(verdict))
             continue;
-        verdict->retry_after = part_wait(group, i, decided_at(verdict, group->now));
+        verdict->retry_after = part_wait(limiter, group, i, decided_at(verdict, group->now));
         if (longest == NULL || verdict->retry_after > longest->retry_after)
             longest = verdict;
     }
@@ -349,7 +350,7 @@ static void all_wait(const struct group *group) {
         if (is_void(verdict) || (verdict->flags & STINT_OVERRIDDEN) == 0)
             continue;
         const uint64_t wait =
-            wait_together(group, i, decided_at(longest, group->now), longest->retry_after);
+            wait_together(limiter, group, i, decided_at(longest, group->now), longest->retry_after);
         if (wait > longest->retry_after && again != 0) { /* by then, others may be over, too */
             longest->retry_after = wait;
             again--;
@@ -365,21 +366,21 @@ static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
 
 /* Marks a part that refuses. It goes on telling what it was judged beside: earlier parts of its
  * key. */
-static void part_mark(const struct group *group, size_t part) {
+static void part_mark(struct stint_limiter *limiter, const struct group *group, size_t part) {
     const struct stint_request *request = &group->requests[part];
     struct stint_verdict *verdict = &group->verdicts[part];
     const struct stint_verdict judged = *verdict;
     bool beside = false; /* earlier parts of the key */
     uint64_t took;
 
-    (void)part_decide(group->limiter, request, PART_REFUSED, group->now, verdict, &took);
+    (void)part_decide(limiter, request, PART_REFUSED, group->now, verdict, &took);
     if (UNLIKELY(verdict->allowed)) { /* by a shadow since the look, or without a slot */
         verdict->allowed = false;
         verdict->flags &= ~(uint32_t)STINT_SHADOWED;
         verdict->granted = 0;
     }
     /* A policy that has replaced it since counts anew; a key without a slot has no window. */
-    if (verdict->window == 0 || policy_gone(&group->limiter->policies[request->policy]))
+    if (verdict->window == 0 || policy_gone(&limiter->policies[request->policy]))
         return;
     for (size_t i = 0; i < part; i++)
         beside |= same_count(&group->requests[i], request);
@@ -397,12 +398,12 @@ static void part_mark(const struct group *group, size_t part) {
 
 /* Tells of a part that fits what a look says of it. Whatever others have taken since it was judged,
  * it does not refuse the whole. It does after all if the table is full by now. */
-static void part_tell(const struct group *group, size_t part) {
+static void part_tell(struct stint_limiter *limiter, const struct group *group, size_t part) {
     const struct stint_request *request = &group->requests[part];
     struct stint_verdict *verdict = &group->verdicts[part];
     uint64_t would;
 
-    const bool fits = part_look(group->limiter, request, 0, group->now, verdict, &would);
+    const bool fits = part_look(limiter, request, 0, group->now, verdict, &would);
     if (is_void(verdict)) /* its policy is gone */
         return;
     verdict->flags |= group->parts[part].back;
@@ -412,13 +413,14 @@ static void part_tell(const struct group *group, size_t part) {
         verdict->allowed = true;
         verdict->retry_after = 0;
     } else if (counts(request)) {
-        decision_count(group->limiter, request->policy, verdict->flags, false);
+        decision_count(limiter, request->policy, verdict->flags, false);
     }
 }
 
 /* Refuses the whole, after what it took was given back. A part that does not fit is marked and
  * counted, but part `refused`, which was decided (n: none was). */
-static NOINLINE enum answer all_refuse(const struct group *group, size_t refused) {
+static NOINLINE enum answer all_refuse(struct stint_limiter *limiter, const struct group *group,
+                                       size_t refused) {
     for (size_t i = 0; i < group->n; i++) {
         const struct stint_request *request = &group->requests[i];
         const struct stint_verdict *verdict = &group->verdicts[i];
@@ -426,34 +428,34 @@ static NOINLINE enum answer all_refuse(const struct group *group, size_t refused
             continue;
         if (group->parts[i].how == PART_DONE || (verdict->flags & STINT_UNTRACKED) != 0)
             /* Nothing to mark: it was marked before, or the key has no slot in a full table. */
-            decision_count(group->limiter, request->policy, verdict->flags, false);
+            decision_count(limiter, request->policy, verdict->flags, false);
         else
-            part_mark(group, i);
+            part_mark(limiter, group, i);
     }
     for (size_t i = 0; i < group->n; i++)
         if (group->verdicts[i].allowed)
-            part_tell(group, i);
+            part_tell(limiter, group, i);
     if (GUARDED(PARTS_WAIT))
-        all_wait(group);
+        all_wait(limiter, group);
     return REFUSED;
 }
 
 /* Gives back what was counted of the parts that are `taken` (a bit for each), as part `refused` was
  * refused after all. (A key that is never refused is granted more than is counted.) */
-static NOINLINE enum answer all_give_back(const struct group *group, uint64_t taken,
-                                          size_t refused) {
+static NOINLINE enum answer all_give_back(struct stint_limiter *limiter, const struct group *group,
+                                          uint64_t taken, size_t refused) {
     for (size_t i = 0; i < group->n; i++) {
         struct stint_verdict *verdict = &group->verdicts[i];
         if ((taken >> i & 1) == 0)
             continue;
         group->parts[i].back = verdict->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED);
         if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
-            limiter_count(group->limiter, group->requests[i].policy, COUNT_FIRST_REFUSAL);
+            limiter_count(limiter, group->requests[i].policy, COUNT_FIRST_REFUSAL);
         const uint32_t tokens = (uint32_t)part_tokens(&group->parts[i], verdict);
         if (GUARD(PARTS_BACK, tokens != 0))
-            (void)stint_key_refund(group->limiter, group->requests[i].key.hash, verdict, tokens);
+            (void)stint_key_refund(limiter, group->requests[i].key.hash, verdict, tokens);
     }
-    return all_refuse(group, refused);
+    return all_refuse(limiter, group, refused);
 }
 
 /* Refuses requests that are no group: too many, or what the sizes of groups do not fit. */
@@ -465,15 +467,14 @@ static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_r
     return false;
 }
 
-static enum answer group_by_replacements(const struct group *group);
-static enum answer group_again(const struct group *group);
+static enum answer group_by_replacements(struct stint_limiter *limiter, const struct group *group);
+static enum answer group_again(struct stint_limiter *limiter, const struct group *group);
 
 /* Counts the parts of a group that was allowed. */
-static enum answer all_count(const struct group *group) {
+static enum answer all_count(struct stint_limiter *limiter, const struct group *group) {
     for (size_t i = 0; i < group->n; i++)
         if (counts(&group->requests[i]))
-            decision_count(group->limiter, group->requests[i].policy, group->verdicts[i].flags,
-                           true);
+            decision_count(limiter, group->requests[i].policy, group->verdicts[i].flags, true);
     return ALLOWED;
 }
 
@@ -482,8 +483,7 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
                             size_t n, uint64_t now, struct stint_verdict *verdicts, bool again) {
     struct stint_verdict own[STINT_ALL_MAX];
     struct part parts[STINT_ALL_MAX];
-    const struct group group = {limiter, requests, verdicts != NULL ? verdicts : own, parts, n,
-                                now,     again};
+    const struct group group = {requests, verdicts != NULL ? verdicts : own, parts, n, now, again};
     uint64_t taken = 0; /* a bit for each request */
     bool fit = true, last = false, looked = false;
 
@@ -494,7 +494,7 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
             (UNLIKELY(looked) && taken_before(&group, i) != 0)) {
             if (requests[i].policy < limiter->deciding &&
                 policy_gone(&limiter->policies[requests[i].policy])) {
-                const enum answer answer = group_by_replacements(&group);
+                const enum answer answer = group_by_replacements(limiter, &group);
                 if (answer != NEXT)
                     return answer;
             }
@@ -508,15 +508,15 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         last |= parts[i].last;
     }
     if (!fit) {
-        const enum answer answer = again ? NEXT : group_again(&group);
-        return again || answer != NEXT ? answer : all_refuse(&group, n);
+        const enum answer answer = again ? NEXT : group_again(limiter, &group);
+        return again || answer != NEXT ? answer : all_refuse(limiter, &group, n);
     }
     /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
             continue;
         if (UNLIKELY(!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
-            return all_give_back(&group, taken, i);
+            return all_give_back(limiter, &group, taken, i);
         taken |= UINT64_C(1) << i;
         /* A shadow's ban begins: later parts of the key are judged by it. */
         for (size_t j = i + 1; UNLIKELY((verdicts[i].flags & STINT_BANNED) != 0) && j < n; j++)
@@ -527,48 +527,47 @@ static enum answer group_at(struct stint_limiter *limiter, const struct stint_re
         if (!parts[i].last)
             continue;
         if (!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i]))
-            return all_give_back(&group, taken, i);
+            return all_give_back(limiter, &group, taken, i);
         taken |= UINT64_C(1) << i;
     }
-    return all_count(&group);
+    return all_count(limiter, &group);
 }
 
 /* The policy of a part decides nothing. If it was replaced, asks anew by the policies that are
  * there now: parts of one key must find each other, whatever ids they have. Nothing was charged or
  * counted yet. (stint_decide_all would no longer be inlined if it called itself.) */
-static NOINLINE enum answer group_by_replacements(const struct group *group) {
+static NOINLINE enum answer group_by_replacements(struct stint_limiter *limiter,
+                                                  const struct group *group) {
     struct stint_request by_now[STINT_ALL_MAX];
     bool replaced = false;
 
     for (size_t i = 0; i < group->n; i++) {
         by_now[i] = group->requests[i];
-        uint32_t id = stint_limiter_policy_now(group->limiter, by_now[i].policy);
+        uint32_t id = stint_limiter_policy_now(limiter, by_now[i].policy);
         if (id == by_now[i].policy || id == POLICY_NONE)
             continue;
         by_now[i].policy = id;
         replaced = true;
     }
-    return replaced ? group_at(group->limiter, by_now, group->n, group->now, group->verdicts,
-                               group->again)
+    return replaced ? group_at(limiter, by_now, group->n, group->now, group->verdicts, group->again)
                     : NEXT;
 }
 
 /* Asks once more, as a whole, for a group that does not fit and has buckets that refuse it
  * (stint_bucket_later). NEXT: it does not fit then, either, and nothing was done. */
-static NOINLINE enum answer group_again(const struct group *group) {
+static NOINLINE enum answer group_again(struct stint_limiter *limiter, const struct group *group) {
     struct stint_verdict told[STINT_ALL_MAX];
     uint64_t later = group->now;
 
     for (size_t i = 0; i < group->n; i++) {
-        if (group->verdicts[i].allowed || !is_bucket(group->limiter, group->requests[i].policy))
+        if (group->verdicts[i].allowed || !is_bucket(limiter, group->requests[i].policy))
             continue;
-        const uint64_t then =
-            stint_bucket_later(group->limiter, group->requests[i].key.hash, group->now);
+        const uint64_t then = stint_bucket_later(limiter, group->requests[i].key.hash, group->now);
         later = then > later ? then : later;
     }
-    const enum answer answer = later == group->now ? NEXT
-                                                   : group_at(group->limiter, group->requests,
-                                                              group->n, later, told, true);
+    const enum answer answer =
+        later == group->now ? NEXT
+                            : group_at(limiter, group->requests, group->n, later, told, true);
     if (answer != NEXT)
         memcpy(group->verdicts, told, group->n * sizeof(*told));
     return answer;
