@@ -140,16 +140,14 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
     sight->identity = identity;
     sight->cost = cost;
     sight->special = 0;
-    const uint64_t held = bucket_count(end_of(state_id(state), tick), state_used(state), now);
-    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0)) {
-        sight->next = state;
-        sight->count = held;
+    sight->count = bucket_count(end_of(state_id(state), tick), state_used(state), now);
+    sight->next = state;
+    if (UNLIKELY((state & (STATE_PENDING | STATE_REFUSED)) != 0))
         /* Else it fits, or is ahead: this thread is late, or the clock was stepped back. */
-        return (state & STATE_PENDING) == 0 && room - held < taken;
-    }
-    sight->next = bucket_state(now + held + taken);
-    sight->count = held + taken;
-    return LIKELY(!GUARD(TAKE_ROOM, held + taken > room));
+        return (state & STATE_PENDING) == 0 && room - sight->count < taken;
+    sight->count += taken;
+    sight->next = bucket_state(now + sight->count);
+    return LIKELY(!GUARD(TAKE_ROOM, sight->count > room));
 }
 
 /* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
