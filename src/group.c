@@ -660,17 +660,14 @@ static ALWAYS_INLINE void room_answer(struct stint_limiter *limiter, uint32_t po
     (void)sight_answer(limiter, policy_id, sight, now, verdict);
 }
 
-/* One token each of one to three parts (`n` is constant). What is known of them stays in registers,
- * and all adds come before the first verdict: an add waits for the stores before it. 2 parts take
- * 24 ns, by group_of_many 32 (measured as in take.c). */
+/* One token each of one to three parts, which are simple (`n` is constant). What is known of them
+ * stays in registers, and all adds come before the first verdict: an add waits for the stores
+ * before it. 2 parts take 24 ns, by group_of_many 32 (measured as in take.c). */
 static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
                                               const struct stint_request *requests, size_t n,
                                               uint64_t now, struct stint_verdict *verdicts) {
     struct sight a, b, c;
 
-    if (!part_simple(&requests[0]) || (n > 1 && !part_simple(&requests[1])) ||
-        (n > 2 && !part_simple(&requests[2])))
-        return NEXT;
     if (!part_hot(limiter, &requests[0], now, &a) ||
         (n > 1 && !part_hot(limiter, &requests[1], now, &b)) ||
         (n > 2 && !part_hot(limiter, &requests[2], now, &c)))
@@ -768,24 +765,44 @@ static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stin
            group_rest(limiter, requests, n, now, verdicts);
 }
 
+/* A group of one to three simple parts. (It is no part of decide_group, where it would make other
+ * groups save the registers that it needs.) */
+static NOINLINE bool group_simple(struct stint_limiter *limiter,
+                                  const struct stint_request *requests, size_t n, uint64_t now,
+                                  struct stint_verdict *verdicts) {
+    const bool few = n == 2   ? ANSWERS(group_of_few, limiter, requests, 2, now, verdicts)
+                     : n == 3 ? ANSWERS(group_of_few, limiter, requests, 3, now, verdicts)
+                              : ANSWERS(group_of_few, limiter, requests, 1, now, verdicts);
+    return few || group_next(limiter, requests, n, now, verdicts);
+}
+
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
-    const bool few = n == 2   ? ANSWERS(group_of_few, limiter, requests, 2, now, verdicts)
-                     : n == 3 ? ANSWERS(group_of_few, limiter, requests, 3, now, verdicts)
-                     : n == 1 ? ANSWERS(group_of_few, limiter, requests, 1, now, verdicts)
-                              : false;
-    return few || group_next(limiter, requests, n, now, verdicts);
+    const bool simple = n == 2   ? part_simple(&requests[0]) && part_simple(&requests[1])
+                        : n == 3 ? part_simple(&requests[0]) && part_simple(&requests[1]) &&
+                                       part_simple(&requests[2])
+                                 : n == 1 && part_simple(&requests[0]);
+    return simple ? group_simple(limiter, requests, n, now, verdicts)
+                  : group_next(limiter, requests, n, now, verdicts);
+}
+
+/* Fetches the lines of all parts before the first is decided, and reads the clock meanwhile. */
+static NOINLINE bool decide_fetched(struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t n, uint64_t now,
+                                    struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n && i < STINT_ALL_MAX; i++)
+        fetch_lines(&limiter->table, requests[i].key.hash);
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    return decide_group(limiter, requests, n, now, verdicts);
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                       uint64_t now, struct stint_verdict *verdicts) {
     /* The misses of two or three parts go on side by side anyway, unless the clock is read. */
-    for (size_t i = 0; (now == STINT_NOW || n > 3) && i < n && i < STINT_ALL_MAX; i++)
-        fetch_lines(&limiter->table, requests[i].key.hash);
-    if (now == STINT_NOW)
-        now = limiter_now(limiter);
-    return decide_group(limiter, requests, n, now, verdicts);
+    return now == STINT_NOW || n > 3 ? decide_fetched(limiter, requests, n, now, verdicts)
+                                     : decide_group(limiter, requests, n, now, verdicts);
 }
 
 size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_request *requests,
