@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The commonest requests in three phases, which takes and groups share. See: it fits, in the slot
- * that its key has, in the window of now. Charge: by one add, or one swap. Answer. What a see does
- * not know, or what does not fit, is left to the ways that come after. */
+ * The commonest requests in three phases, which takes, stripes and groups share. See: it fits, in
+ * the slot that its key has, in the window of now. Charge: by one add, or one swap. Answer. What a
+ * see does not know, or what does not fit, is left to the ways that come after. */
 #ifndef STINT_SEE_H
 #define STINT_SEE_H
 

@@ -13,22 +13,34 @@
  * slot near its key's home, with what is known of the policy and the request folded in. It answers,
  * or does nothing and leaves the request to the next way:
  *
- *     take_hot      one token by a plain policy: one atomic add charges           10.8 for 15.7
- *     take_new      the same where the key has no slot: a claim of one            140 for 224 *
- *                   where its first two lines are other keys': a take-over      331 for 496 *
- *     take_seen     the same where the slot has no room, or is in another window  12.6 for 25.7
- *     take_tokens   a cost, or a limit of the request's own: one swap charges     15.7 for 21.6
- *     take_bucket   tokens of a token bucket: one swap charges                    27 for 32 **
- *                   or it is empty, and marked so: nothing is written             39 for 59 **
- *     take_ruled    one token of a key that may have an override                  37.7 for 46.3
- *     stripe_take   tokens of the stripe that is the thread's own (stripes.h)     28 for 155
- *     short_as      any request, by the steps as they stand above                 27 for 94
- *     decide_long   the long way: any request, in any state of the table (stripes.c, decide.c)
+ *     take_hot        one token by a plain policy: one atomic add charges             25 for 30
+ *     take_new        the same where the key has no slot: one that was never used     184 for 225 *
+ *                     or one of its home line whose window is over                    253 for 461 *
+ *     take_seen       the same where the slot has no room, or is in another window    28 for 48
+ *     take_tokens     a cost, or a limit of the request's own: one swap charges       32 for 41
+ *     take_bucket     tokens of a token bucket: one swap charges                      43 for 53
+ *                     or it is empty, and marked so: nothing is written               49 for 73
+ *     take_ruled      one token of a key that may have an override                    52 for 79
+ *     stripe_take     tokens of the stripe that is the thread's own (stripes.h)       41 for 165
+ *     short_as        any request, by the steps as they stand above                   47 for 119
+ *     decide_long     the long way: any request, in any state of the table (stripes.c, decide.c)
+ *
+ * These are short_as with more folded in. The way that comes next is stint_decide_any, which has
+ * nothing folded in:
+ *
+ *     decide_look     a look by a plain policy                                        27 for 43
+ *                     of a key without a slot, for which the long way is next         16 for 71 **
+ *     decide_charge   a charge by a plain policy                                      40 for 56
+ *     decide_reserve  a reservation by a policy that carries over, and no more        38 for 53
+ *     decide_bucket   no flags, a token bucket: what take_bucket leaves               53 for 69
+ *     decide_windows  no flags, any policy of windows without stripes or overrides    47 for 60
+ *
+ * Groups have group_of_few and group_of_many beside these (group.c).
  *
  * The figures are ns: the request with this way, and without it, by the way that comes next. (On an
- * AMD EPYC, 2026-11-25: gcc 12 -O3, 500 keys in cache, `now` given; the least of 4,500 rounds.
- * *: on an Intel Xeon, 2026-11-26: 10 million keys out of cache, which then overlap. **: on that
- * Xeon, 1,000 keys.) */
+ * Intel Xeon, 2026-11-28: gcc 12 -O3, `bench/run run --keys 1000`, with the clock and the key's
+ * hash: take, refuse, cost-5, bucket, bucket-refused, overridden, striped, smooth, peek, charge,
+ * reserve. *: first-seen and churn, a million keys. **: `now` given, the hash known.) */
 #include "take.h"
 
 #include "claim.h"
@@ -187,37 +199,29 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
 #define KNOWN(of_policy, of_flags)                                                                 \
     ((struct known){.traits = TRAIT_EXISTS | (of_policy), .flags = true, .of_request = (of_flags)})
 
-/* A look by a plain policy: 13.5 ns, by stint_decide_any 20.5. Of a key without a slot 16, for
- * 59. */
 static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
                                  uint64_t now, struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));
 }
 
-/* A charge by a plain policy: 22 ns for 28. */
 static NOINLINE bool decide_charge(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_CHARGE));
 }
 
-/* A reservation by a policy that carries tokens over, and does nothing else: 21 ns for 26. */
 static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
 }
 
-/* A request without flags by a token bucket: 32 ns, by stint_decide_any 37. With take_bucket before
- * it 27. (Intel Xeon, 2026-11-26: `run --workload bucket --keys 1000`.) */
 static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
                                    struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, KNOWN(RULE_BUCKET, 0));
 }
 
-/* A request without flags, by any policy of windows that has one slot for a key, and no overrides:
- * smooth 27 ns for 30, start=first 36 for 41. */
 static NOINLINE bool decide_windows(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
