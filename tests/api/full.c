@@ -213,38 +213,6 @@ TEST(test_least_goes) {
     check_least_goes(true);
 }
 
-/* A: what was let through without a slot was counted nowhere, so it cannot be given back later,
- * when the key has a slot. */
-TEST(test_untracked_is_not_given_back) {
-    static const char *const kinds[] = {
-        "3/hour",           "3/hour smooth",    "3/hour start=per-key", "3/hour start=first",
-        "3/hour stripes=2", "3/hour capacity=5"};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
-        const uint32_t id = add_text(limiter, kinds[i]), capacity = i == 5 ? 5 : 3;
-        const uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
-        for (uint64_t k = 0; k < LINE; k++)
-            take(limiter, second, k, 1);
-        struct stint_verdict let_through = take(limiter, id, 100, 1);
-        assert_int_equal(let_through.flags, STINT_UNTRACKED);
-        assert_int_equal(let_through.granted, 1);
-        assert_true(let_through.window == 0);
-
-        test_time += SECOND; /* all slots are free */
-        struct stint_verdict v = take(limiter, id, 100, capacity);
-        assert_int_equal(v.flags, 0);
-        stint_key key = number_key(limiter, 100);
-        struct stint_request request = {.key = key, .policy = id, .cost = 1};
-        assert_int_equal(stint_refund(limiter, key, &let_through, 1), 0);
-        assert_true(stint_refund_all(limiter, &request, &let_through, 1) == 0);
-        assert_false(take(limiter, id, 100, 1).allowed);
-        assert_int_equal(look(limiter, id, 100, 0).used, capacity);
-        assert_int_equal(stint_refund(limiter, key, &v, 1), 1);
-        stint_close(limiter);
-    }
-}
-
 /* ---- Stripes of a full table ---------------------------------------------------------------- */
 
 /* A striped key of which no stripe has a slot, or can have one, gets the answers of a plain key. */
