@@ -60,6 +60,22 @@ struct search {
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines);
 
+/* The slot with the tag in a key's first two lines, in which nearly every key is: 1 in 25 is in the
+ * second at a load of 50%. */
+static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
+                                            uint64_t tag) {
+    struct line *home = home_of(table, hash);
+    struct slot *slot = line_find(home, tag);
+    return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
+}
+
+/* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was
+ * never used (I5). */
+static inline bool absent_near(const struct table *table, uint64_t hash) {
+    struct line *home = home_of(table, hash);
+    return (line_match(home, 0) | line_match(table_next(table, hash, home), 0)) != 0;
+}
+
 /* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
 

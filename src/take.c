@@ -9,7 +9,7 @@
  *     5  charge           slot_charge          one compare-and-swap of the slot
  *     6  verdict          decision_end         the one writer
  *
- * The steps are in decision.h, table.h (3) and judge.h (judge). A short way is these steps on a
+ * The steps are in decision.h, search.h (3) and judge.h (judge). A short way is these steps on a
  * slot near its key's home, with what is known of the policy and the request folded in. It answers,
  * or does nothing and leaves the request to the next way:
  *

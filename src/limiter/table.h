@@ -351,22 +351,6 @@ static inline struct slot *line_find(struct line *line, uint64_t tag) {
     return match == 0 ? NULL : line_slot(line, match);
 }
 
-/* The slot with the tag in a key's first two lines, in which nearly every key is: 1 in 25 is in the
- * second at a load of 50%. */
-static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
-                                            uint64_t tag) {
-    struct line *home = home_of(table, hash);
-    struct slot *slot = line_find(home, tag);
-    return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
-}
-
-/* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was
- * never used (I5). */
-static inline bool absent_near(const struct table *table, uint64_t hash) {
-    struct line *home = home_of(table, hash);
-    return (line_match(home, 0) | line_match(table_next(table, hash, home), 0)) != 0;
-}
-
 /* Fetches the line after a home line, whose miss would stop the processor. It goes to the
  * second-level cache only: the first-level cache has few misses under way at once, and out of cache
  * a decision takes 2 ns less so. */

@@ -7,7 +7,7 @@
 #include "directory.h"
 #include "limiter/limiter.h"
 #include "policy/policy.h"
-#include "slot.h"
+#include "search.h"
 
 /* ---- What is told ---------------------------------------------------------------------------- */
 
