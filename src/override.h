@@ -14,7 +14,7 @@
  *                 2^28 <= used < BARRED  never refused
  *                 BARRED <= used         refused everything
  *     refused 0   used < 2^28            refused in so many windows: strikes, no override. 0: it
- *                                        was lifted, and says nothing
+ *                                        was lifted
  *                 2^28 <= used           banned
  *                 used & BY_SHADOW       strikes, or a ban, while the policy was a shadow: void
  *                                        where it is none

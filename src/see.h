@@ -214,7 +214,7 @@ static ALWAYS_INLINE bool sight_swap(const struct sight *sight) {
 
 /* ---- Answer ---------------------------------------------------------------------------------- */
 
-/* Of a window. All but the counts is constant, so the compiler folds what is computed from it. */
+/* Of a window. */
 static ALWAYS_INLINE enum answer sight_answer(struct stint_limiter *limiter, uint32_t policy_id,
                                               const struct sight *sight, uint64_t now,
                                               struct stint_verdict *verdict) {

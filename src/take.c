@@ -435,7 +435,6 @@ static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, u
                                   : take_by_traits(limiter, policy, key, 1, now, verdict);
 }
 
-/* One token by the long way. */
 static NOINLINE bool take_long(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = 1};

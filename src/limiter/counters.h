@@ -72,7 +72,6 @@ uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row
 /* Adds one to a rare count of a policy: an atomic add, to a line that all threads share. */
 void stint_limiter_count_rare(const struct stint_limiter *limiter, uint32_t id, uint32_t rare);
 
-/* A rare count of a policy. */
 static inline uint64_t limiter_rare(const struct stint_limiter *limiter, uint32_t id,
                                     uint32_t rare) {
     return atomic_load_relaxed(&limiter->rare[id].count[rare]);
