@@ -448,7 +448,8 @@ static NOINLINE enum answer all_give_back(struct stint_limiter *limiter, const s
         struct stint_verdict *verdict = &group->verdicts[i];
         if ((taken >> i & 1) == 0)
             continue;
-        group->parts[i].back = verdict->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED);
+        group->parts[i].back =
+            verdict->flags & (STINT_FIRST_REFUSAL | STINT_SHADOWED | STINT_REPLACED);
         if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
             limiter_count(limiter, group->requests[i].policy, COUNT_FIRST_REFUSAL);
         const uint32_t tokens = (uint32_t)part_tokens(&group->parts[i], verdict);

@@ -1376,3 +1376,31 @@ TEST(test_what_fits_beside_a_refusal) {
         stint_close(limiter);
     }
 }
+
+/* The shadow that let a part through is gone, and another has taken the last token of the other
+ * part. */
+static void unshadow(void) {
+    change_text(meanwhile.limiter, 0, "9/hour name=s");
+    (void)ask(meanwhile.limiter, 1, 1, 1, 0);
+}
+
+TEST(test_first_refusal_of_a_shadow_given_back) {
+    unsigned first_refusals = 0;
+    for (EACH_STEP(step)) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        const uint32_t id = add_text(limiter, "1/hour shadow name=s");
+        const struct stint_request group[] = {STINT_REQUEST(id, 1, 2),
+                                              STINT_REQUEST(add_text(limiter, "1/day"), 1, 1)};
+        struct stint_verdict v[2];
+        meanwhile_begin(limiter, unshadow, step);
+        const bool all = stint_decide_all(limiter, group, 2, T0, v);
+        stint_test_step = NULL;
+        const uint32_t marks = v[0].flags & (FIRST | STINT_SHADOWED);
+        if (v[0].allowed && marks != 0 && marks != (FIRST | STINT_SHADOWED))
+            fail_msg("step %" PRIu64 ": flags %#x", step, (unsigned)v[0].flags);
+        first_refusals += !all && v[0].allowed && (v[0].flags & FIRST) != 0;
+        stint_close(limiter);
+    }
+    assert_true(first_refusals != 0);
+}
