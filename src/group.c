@@ -406,14 +406,15 @@ static void part_tell(struct stint_limiter *limiter, const struct group *group, 
     const bool fits = part_look(limiter, request, 0, group->now, verdict, &would);
     if (is_void(verdict)) /* its policy is gone */
         return;
-    verdict->flags |= group->parts[part].back;
-    if (fits)
+    if ((verdict->flags & STINT_UNTRACKED) != 0) {
+        if (!fits && counts(request))
+            decision_count(limiter, request->policy, verdict->flags, false);
         return;
-    if ((verdict->flags & STINT_UNTRACKED) == 0) {
+    }
+    verdict->flags |= group->parts[part].back;
+    if (!fits) {
         verdict->allowed = true;
         verdict->retry_after = 0;
-    } else if (counts(request)) {
-        decision_count(limiter, request->policy, verdict->flags, false);
     }
 }
 
