@@ -359,11 +359,6 @@ static void all_wait(struct stint_limiter *limiter, const struct group *group) {
     }
 }
 
-static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
-    return policy_id < limiter->deciding &&
-           (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
-}
-
 /* Marks a part that refuses. It goes on telling what it was judged beside: earlier parts of its
  * key. */
 static void part_mark(struct stint_limiter *limiter, const struct group *group, size_t part) {
@@ -553,6 +548,11 @@ static NOINLINE enum answer group_by_replacements(struct stint_limiter *limiter,
     }
     return replaced ? group_at(limiter, by_now, group->n, group->now, group->verdicts, group->again)
                     : NEXT;
+}
+
+static bool is_bucket(const struct stint_limiter *limiter, uint32_t policy_id) {
+    return policy_id < limiter->deciding &&
+           (policy_word(&limiter->policies[policy_id]) & RULE_BUCKET) != 0;
 }
 
 /* Asks once more, as a whole, for a group that does not fit and has buckets that refuse it

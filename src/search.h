@@ -61,12 +61,16 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
                              uint32_t lines);
 
 /* The slot with the tag in a key's first two lines, in which nearly every key is: 1 in 25 is in the
- * second at a load of 50%. */
-static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
-                                            uint64_t tag) {
-    struct line *home = home_of(table, hash);
+ * second at a load of 50%. `home`: the first. */
+static ALWAYS_INLINE struct slot *slot_near_home(const struct table *table, uint64_t hash,
+                                                 struct line *home, uint64_t tag) {
     struct slot *slot = line_find(home, tag);
     return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
+}
+
+static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
+                                            uint64_t tag) {
+    return slot_near_home(table, hash, home_of(table, hash), tag);
 }
 
 /* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was

@@ -56,9 +56,7 @@ static ALWAYS_INLINE bool see_hot(const struct policy *policy, uint64_t now, str
 static ALWAYS_INLINE void see_near(const struct stint_limiter *limiter, uint32_t policy_id,
                                    uint64_t key, struct line *home, struct sight *sight) {
     sight->tag = table_tag(&limiter->table, key, policy_id);
-    sight->slot = line_find(home, sight->tag);
-    if (UNLIKELY(sight->slot == NULL))
-        sight->slot = line_find(table_next(&limiter->table, key, home), sight->tag);
+    sight->slot = slot_near_home(&limiter->table, key, home, sight->tag);
 }
 
 /* Whether the slot that was found shows room for one token. */
