@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "trail.h"
 #include "users.h"
 
 /* ---- The table ---- */
@@ -265,7 +266,12 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
         return notation_error(arguments->command->name, what, arguments->policy, wrong);
     if (!arguments->add)
         return other_policy(arguments, limiter, &policy, id);
+    const bool there = (policy.name[0] != '\0' || name_policy(&policy)) &&
+                       stint_policy_find(limiter, policy.name, id) == 0;
     error = stint_policy_add(limiter, &policy, id);
+    if (error == 0 && !there)
+        trail(&(struct arguments){.command = arguments->command, .file = arguments->file},
+              policy.name, NULL, arguments->policy);
     if (error == 0)
         return EXIT_GOOD;
     int code = failure(arguments, "POLICY '%s': %s", arguments->policy, reason());

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * stint make, apply, resize: tables as they are set up. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "common.h"
 #include "plan.h"
 #include "report.h"
+#include "trail.h"
 
 static struct stint_options options_of(const struct arguments *arguments) {
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -20,6 +22,23 @@ static struct stint_options options_of(const struct arguments *arguments) {
     options.labels = arguments->labels;
     options.mode = arguments->mode;
     return options;
+}
+
+/* What a table has room for, for the log. NULL: it cannot be read. */
+static const char *room_said(const struct arguments *arguments, char said[120]) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct stint_limiter *limiter;
+
+    options.path = arguments->file;
+    options.flags = STINT_READ_ONLY;
+    if (stint_attach(&options, &limiter) != 0)
+        return NULL;
+    (void)stint_stats_get(limiter, &stats);
+    stint_close(limiter);
+    snprintf(said, 120, "%" PRIu64 " entries, %u policies, %" PRIu64 " labels, %u shards",
+             stats.max_entries, (unsigned)stats.max_policies, stats.labels, (unsigned)stats.shards);
+    return said;
 }
 
 /* ---- Policies ---- */
@@ -47,11 +66,10 @@ static const char *name_of(const char *path) {
 }
 
 /* Tells what a new or a changed policy hardly means. */
-static void note_policy(void *context, const struct stint_change *change) {
+static void note_policy(const struct stint_change *change) {
     struct stint_policy policy = STINT_POLICY_INIT;
     char note[512], name[2 * STINT_NAME_SIZE];
 
-    (void)context;
     if (change->text != NULL && change->kind != STINT_POLICY_UNCHANGED &&
         stint_policy_parse(change->text, &policy, NULL) == 0 &&
         stint_policy_note(&policy, note, sizeof(note)) > 0)
@@ -59,7 +77,15 @@ static void note_policy(void *context, const struct stint_change *change) {
                 printable(name, sizeof(name), change->name, strlen(change->name)), note);
 }
 
+/* Of a table that is made with policies. */
+static void made_policy(void *context, const struct stint_change *change) {
+    note_policy(change);
+    if (change->kind != STINT_POLICY_UNCHANGED)
+        trail(context, change->name, change->was, change->text);
+}
+
 struct told {
+    const struct arguments *arguments;
     struct report *report;
     bool removes;            /* a policy */
     const struct plan *plan; /* of a dry run; else NULL */
@@ -128,7 +154,9 @@ static void tell_change(void *context, const struct stint_change *change) {
     struct report *report = told->report;
     const char *kind = kinds[change->kind];
 
-    note_policy(NULL, change);
+    note_policy(change);
+    if (change->kind != STINT_POLICY_UNCHANGED && told->plan == NULL)
+        trail(told->arguments, change->name, change->was, change->text);
     told->removes |= change->kind == STINT_POLICY_REMOVED;
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
@@ -154,7 +182,8 @@ static int apply_text(const struct arguments *arguments, struct stint_limiter *l
     const char *wrong = NULL;
     struct report report;
     struct plan plan = {.of = NULL};
-    struct told told = {.report = &report, .plan = arguments->dry_run ? &plan : NULL};
+    struct told told = {
+        .arguments = arguments, .report = &report, .plan = arguments->dry_run ? &plan : NULL};
     char *said;
     size_t size;
     FILE *out = must_have(open_memstream(&said, &size));
@@ -208,13 +237,17 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
                          const char *text, bool told) {
     struct stint_limiter *limiter;
     const char *wrong = NULL;
+    const bool there = access(arguments->file, F_OK) == 0;
+    char said[120];
 
     if ((options->path == NULL ? stint_open(options, &limiter)
                                : attach_writer(arguments, stint_open, options, &limiter)) != 0)
         return failure(arguments, "%s", reason());
+    if (told && !there)
+        trail(arguments, NULL, NULL, room_said(arguments, said));
     int error = text == NULL ? 0
                              : stint_policies_apply(limiter, text, 0, &wrong,
-                                                    told ? note_policy : NULL, NULL);
+                                                    told ? made_policy : NULL, (void *)arguments);
     int code =
         error == 0 ? EXIT_GOOD : wrong_text(arguments, name_of(arguments->policies), text, wrong);
     stint_close(limiter);
@@ -292,9 +325,14 @@ static int tell_options(const struct arguments *arguments) {
 int tool_resize(const struct arguments *arguments) {
     struct stint_options options = options_of(arguments);
 
+    char texts[2][120];
+
     options.path = NULL;
     tell_lock(arguments);
+    const char *was = room_said(arguments, texts[0]);
     const int error = stint_resize(arguments->file, &options);
+    if (error == 0)
+        trail(arguments, NULL, was, room_said(arguments, texts[1]));
     if (error == -EBUSY) /* the library names one at most, and none that only inherited the table */
         return failure(arguments, "%s (stint status names all that have it open)", reason());
     return error != 0 ? failure(arguments, "%s", reason()) : tell_options(arguments);

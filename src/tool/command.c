@@ -18,6 +18,7 @@
 #include "common.h"
 
 enum {
+    REASON_MAX = 200,  /* bytes */
     VALUES_FROM = 256, /* what getopt_long returns for the option 0 of the table */
     HELP_COLUMN = 24,
 };
@@ -64,7 +65,8 @@ static const struct {
     [OPTION_FOR] = {"for", "TIME", 0, "how long: 90s, 10m, 1h, 7d"},
     [OPTION_UNTIL] = {"until", "TIME", 0, "UTC: 2026-12-31, 2026-12-31T18:00, or @seconds"},
     [OPTION_CLEAR] = {"clear", NULL, 0, "end it"},
-    [OPTION_NOTE] = {"note", "TEXT", 0, "who sets it, and why: overrides and key show it"},
+    [OPTION_REPLACE] = {"replace", NULL, 0, "in place of another limit that was set by hand"},
+    [OPTION_REASON] = {"reason", "TEXT", 0, "why: the system's log keeps it, with who and what"},
     [OPTION_LABEL] = {"label", "NAME=VALUE", 0, "add to each sample; may be given several times"},
     [OPTION_NO_SCAN] = {"no-scan", NULL, 0, "without the gauges that look at every slot"},
     [OPTION_NO_EOF] = {"no-eof", NULL, 0, "without \"# EOF\": more follows"},
@@ -152,6 +154,7 @@ static bool read_network(const char *text, struct network *network) {
     bits = most;
     if (most == 0 || (text[length] == '/' && !parse_count(text + length + 1, 0, most, &bits)))
         return false;
+    network->text = text;
     network->bits = (unsigned)bits + 128 - most;
     return true;
 }
@@ -214,8 +217,8 @@ static bool read_until(const char *text, uint64_t *ns) {
     return good;
 }
 
-/* What is no text becomes none in JSON, and a line break none of what lists show. */
-static bool read_note(const char *text) {
+/* What is no text becomes none in JSON. */
+static bool read_reason(const char *text) {
     const size_t length = strlen(text);
     json_t *json = json_string(text);
 
@@ -223,7 +226,7 @@ static bool read_note(const char *text) {
     for (size_t i = 0; i < length; i++)
         if (iscntrl((unsigned char)text[i]))
             return false;
-    return json != NULL && length >= 1 && length <= STINT_NOTE_SIZE;
+    return json != NULL && length >= 1 && length <= REASON_MAX;
 }
 
 static bool read_mode(const char *text, uint32_t *mode) {
@@ -312,7 +315,6 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         arguments->only_policy = value;
         return NULL;
     case OPTION_PREFIX:
-        arguments->in_network = true;
         return read_network(value, &arguments->network)
                    ? NULL
                    : "a network such as 192.0.2.0/24 or 2001:db8::/32";
@@ -360,9 +362,12 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_CLEAR:
         arguments->clear = true;
         return NULL;
-    case OPTION_NOTE:
-        arguments->note = value;
-        return read_note(value) ? NULL : "1 to 120 bytes of UTF-8, without control characters";
+    case OPTION_REPLACE:
+        arguments->replace = true;
+        return NULL;
+    case OPTION_REASON:
+        arguments->reason = value;
+        return read_reason(value) ? NULL : "1 to 200 bytes of UTF-8, without control characters";
     case OPTION_LABEL:
         return read_label(value, arguments) ? NULL : "NAME=VALUE, 16 of them at most";
     case OPTION_NO_SCAN:
@@ -442,24 +447,32 @@ static int read_options(struct arguments *arguments, int argc, char **argv, bool
     return EXIT_GOOD;
 }
 
-/* One of the options of a limit that may stand behind it, and its value: the last two of `left`
- * operands. OPTIONS_COUNT, and nothing is read: it is none of these. */
-static int read_behind(struct arguments *arguments, int left, char **last, size_t *option) {
-    static const char *const words[] = {"--for", "--until", "--note"};
-    static const size_t options[] = {OPTION_FOR, OPTION_UNTIL, OPTION_NOTE, OPTIONS_COUNT};
+/* One of the options of a limit that may stand behind it: the last of `left` operands.
+ * OPTIONS_COUNT, and nothing is read: it is none of these. */
+static int read_behind(struct arguments *arguments, int *left, char **end, size_t *option) {
+    static const char *const words[] = {"--for", "--until", "--reason"};
+    static const size_t options[] = {OPTION_FOR, OPTION_UNTIL, OPTION_REASON, OPTIONS_COUNT};
     char shown[80];
 
-    *option = left > 2 ? options[parse_word(last[-2], words, 3)] : OPTIONS_COUNT;
-    const char *wanted =
-        *option == OPTIONS_COUNT ? NULL : read_option(arguments, *option, last[-1]);
+    if (*left > 1 && strcmp(end[-1], "--replace") == 0) {
+        arguments->replace = true;
+        *option = OPTION_REPLACE;
+        *left -= 1;
+        return EXIT_GOOD;
+    }
+    *option = *left > 2 ? options[parse_word(end[-2], words, 3)] : OPTIONS_COUNT;
+    if (*option == OPTIONS_COUNT)
+        return EXIT_GOOD;
+    *left -= 2;
+    const char *wanted = read_option(arguments, *option, end[-1]);
     return wanted == NULL
                ? EXIT_GOOD
-               : usage_error(arguments->command->name, "%s '%s': not %s", last[-2],
-                             printable(shown, sizeof(shown), last[-1], strlen(last[-1])), wanted);
+               : usage_error(arguments->command->name, "%s '%s': not %s", end[-2],
+                             printable(shown, sizeof(shown), end[-1], strlen(end[-1])), wanted);
 }
 
 /* The options of a limit that stand behind it, and then the limit: the last operands, which are no
- * key's, whatever that looks like. A note stands behind the time. */
+ * key's, whatever that looks like. --replace and a reason stand behind the time. */
 static int read_limit(struct arguments *arguments, int *argc, char **argv) {
     const char *name = arguments->command->name;
     const bool told = arguments->span != 0 || arguments->until != 0 || arguments->clear;
@@ -469,18 +482,14 @@ static int read_limit(struct arguments *arguments, int *argc, char **argv) {
         arguments->clear = true;
         left--;
     } else if (!told) {
-        size_t option = OPTION_NOTE;
-        while (code == EXIT_GOOD && option == OPTION_NOTE) {
-            code = read_behind(arguments, left, argv + optind + left, &option);
-            left -= option == OPTIONS_COUNT ? 0 : 2;
-        }
+        size_t option = OPTION_REASON;
+        while (code == EXIT_GOOD && (option == OPTION_REASON || option == OPTION_REPLACE))
+            code = read_behind(arguments, &left, argv + optind + left, &option);
         if (code != EXIT_GOOD)
             return code;
     }
     if (arguments->clear + (arguments->span != 0) + (arguments->until != 0) != 1)
         return usage_error(name, "one of --for, --until and --clear is needed");
-    if (arguments->clear && arguments->note != NULL)
-        return usage_error(name, "--note goes with a LIMIT, not with --clear");
     if (!arguments->clear) {
         char shown[80], *value = argv[optind + left - 1];
         if (left < 2)

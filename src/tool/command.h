@@ -53,7 +53,8 @@ enum option_name {
     OPTION_FOR,
     OPTION_UNTIL,
     OPTION_CLEAR,
-    OPTION_NOTE,
+    OPTION_REPLACE,
+    OPTION_REASON,
     OPTION_LABEL,
     OPTION_NO_SCAN,
     OPTION_NO_EOF,
@@ -75,18 +76,18 @@ struct arguments {
     size_t key_count;
 
     bool json, quiet, banned, hex, hash, address, id, name, partial, add, dry_run, prune, no_scan,
-        no_eof, clear;
+        no_eof, clear, replace;
     enum top_by { BY_USED, BY_REFUSED, BY_POLICY } by; /* the last two: of keys that were refused */
     unsigned prefix4, prefix6;
-    struct network {             /* --prefix */
+    struct network { /* --prefix */
+        const char *text;
         unsigned char bytes[16]; /* IPv4 as IPv6 has it */
         unsigned bits;
     } network;
-    bool in_network;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_entries, number, count, interval_ns;
     uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
-    const char *note;                                      /* --note */
+    const char *reason;                                    /* --reason */
     const char *policies;                                  /* --policies: a file */
     const char *only_policy;                               /* --policy */
     const char *metric_labels[2 * METRICS_LABELS_MAX + 1]; /* as stint_metrics_options.labels */

@@ -7,6 +7,7 @@
 #include "common.h"
 #include "key_form.h"
 #include "report.h"
+#include "trail.h"
 
 enum access { READS, WRITES };
 
@@ -249,18 +250,26 @@ static int nothing(const struct decision *decision) {
                    decision->rule.name, forms, *by_hand == '\0' ? "" : ". But ", by_hand);
 }
 
+/* What the verdict tells of a key's count, for the log. */
+static void said_of(const struct decision *decision, char said[40]) {
+    snprintf(said, 40, "%u used%s", (unsigned)decision->verdict.used,
+             (decision->verdict.flags & STINT_BANNED) != 0 ? ", banned" : "");
+}
+
 int tool_reset(const struct arguments *arguments) {
     struct decision decision;
-    char by_hand[160];
+    char by_hand[160], was[40], is[40];
 
     if (arguments->banned)
         return reset_banned(arguments);
-    if (arguments->only_policy != NULL || arguments->in_network)
+    if (arguments->only_policy != NULL || arguments->network.text != NULL)
         return usage_error(arguments->command->name, "--policy and --prefix go with --banned");
     int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)
         return code;
+    decide(&decision, STINT_PEEK, 0);
+    said_of(&decision, was);
     if (!stint_reset(decision.limiter, decision.policy, decision.key)) {
         code = nothing(&decision);
         stint_close(decision.limiter);
@@ -269,5 +278,7 @@ int tool_reset(const struct arguments *arguments) {
     if (*barred(&decision, by_hand) != '\0')
         fprintf(stderr, "stint: note: %s\n", by_hand);
     decide(&decision, STINT_PEEK, 0);
+    said_of(&decision, is);
+    trail(arguments, decision.rule.name, was, is);
     return end(&decision, EXIT_GOOD);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * stint top, overrides, bans, dump: the keys of a table, slot by slot. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,13 +10,13 @@
 #include "entries.h"
 #include "report.h"
 #include "screen.h"
+#include "trail.h"
 
-/* An entry with name and note of its own: the callback's are gone when it returns. */
+/* An entry with a name of its own: the callback's is gone when it returns. */
 struct kept {
     struct stint_entry entry;
     uint64_t rank; /* what keys are ordered by */
     char label[STINT_LABEL_SIZE];
-    char note[STINT_NOTE_SIZE + 1];
 };
 
 struct listing {
@@ -248,8 +249,6 @@ static void keep(struct listing *listing, const struct stint_entry *entry, uint6
     *kept = (struct kept){.entry = *entry, .rank = its_rank};
     if (entry->label_length != 0)
         memcpy(kept->label, entry->label, entry->label_length);
-    if (entry->note != NULL)
-        snprintf(kept->note, sizeof(kept->note), "%s", entry->note);
 }
 
 /* The label of an entry that was kept, which has moved since. */
@@ -464,9 +463,9 @@ static bool limit_entry(void *context, const struct stint_entry *entry) {
     if (!wanted(listing, entry) || (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ||
         ((entry->flags & STINT_ENTRY_BAN) != 0) != listing->bans)
         return true;
-    if (arguments->in_network && entry->label == NULL)
+    if (arguments->network.text != NULL && entry->label == NULL)
         listing->unnamed++;
-    else if (!arguments->in_network ||
+    else if (arguments->network.text == NULL ||
              in_network(&arguments->network, entry->label, entry->label_length))
         keep(listing, entry, entry->end);
     return true;
@@ -499,9 +498,6 @@ static void print_limits(struct report *report, struct listing *listing) {
         if (!report_is_text(report))
             report_truth(report, "refused", refused(entry));
         report_text(report, "label", entry->label, entry->label_length);
-        if (!listing->bans)
-            report_text(report, "note", entry->note == NULL ? NULL : listing->kept[i].note,
-                        strlen(listing->kept[i].note));
     }
     report_table_end(report);
 }
@@ -561,6 +557,7 @@ int reset_banned(const struct arguments *arguments) {
     struct listing listing;
     struct report report;
     uint64_t count = 0;
+    char bans[64];
     int code;
 
     if (arguments->hex || arguments->hash || arguments->address || arguments->id || arguments->name)
@@ -576,6 +573,9 @@ int reset_banned(const struct arguments *arguments) {
             stint_reset(listing.limiter, listing.kept[i].entry.policy, listing.kept[i].entry.key);
     if (code == EXIT_GOOD && count == 0)
         code = failure(arguments, "no key is banned");
+    snprintf(bans, sizeof(bans), "banned: %" PRIu64 " keys", count);
+    if (count != 0)
+        trail(arguments, arguments->only_policy, bans, NULL);
     if (code == EXIT_GOOD && !arguments->quiet) {
         report_begin(&report, stdout, arguments->json ? REPORT_LINE : REPORT_TEXT);
         report_count(&report, arguments->json ? "reset" : "bans_lifted", count);

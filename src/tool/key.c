@@ -12,7 +12,6 @@
 /* What there is by one policy. What there is not has the end 0. */
 struct by_policy {
     struct stint_entry count, limit, strikes; /* limit: an override or a ban */
-    char note[STINT_NOTE_SIZE + 1];           /* of the override; empty: none */
 };
 
 struct asked {
@@ -24,7 +23,6 @@ struct asked {
     struct stint_entry any;       /* one of the entries, for what all have of the label */
     char label[STINT_LABEL_SIZE]; /* that of `any` is gone when it was told */
     size_t entries;
-    bool noted;           /* an override has a note */
     uint64_t first, last; /* refusals, ns; 0: none is known */
 };
 
@@ -51,10 +49,6 @@ static bool keep(void *context, const struct stint_entry *entry) {
     *((entry->flags & STINT_ENTRY_STRIKES) != 0    ? &of->strikes
       : (entry->flags & STINT_ENTRY_OVERRIDE) != 0 ? &of->limit
                                                    : &of->count) = *entry;
-    if (entry->note != NULL) {
-        snprintf(of->note, sizeof(of->note), "%s", entry->note);
-        asked->noted = true;
-    }
     return true;
 }
 
@@ -100,8 +94,6 @@ static void print_policy(struct report *report, const struct asked *asked, uint3
     print_time(report, "again_at",
                !refused || verdict.retry_after >= STINT_NEVER - 1 ? 0 : now + verdict.retry_after);
     report_count(report, "strikes", of->strikes.used);
-    if (!report_is_text(report) || asked->noted)
-        report_text(report, "note", of->note[0] == '\0' ? NULL : of->note, strlen(of->note));
 }
 
 static void print_key(struct report *report, const struct asked *asked) {

@@ -72,7 +72,8 @@ static const struct command commands[] = {
     {.name = "reset",
      .run = tool_reset,
      .operands = "FPK",
-     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(BANNED) | OPTION(POLICY) | OPTION(PREFIX),
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(BANNED) | OPTION(POLICY) | OPTION(PREFIX) |
+                OPTION(REASON),
      .failed = EXIT_FAILED,
      .summary = "let a key begin anew",
      .about =
@@ -81,15 +82,15 @@ static const struct command commands[] = {
     {.name = "override",
      .run = tool_override,
      .operands = "FPKL",
-     .options =
-         OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) | OPTION(NOTE),
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) |
+                OPTION(REPLACE) | OPTION(REASON),
      .failed = EXIT_FAILED,
      .summary = "give a key another limit for a while, or ban it",
      .about =
          "Gives a key a limit of its own, for a time or until one; 0 refuses everything,\n"
          "268435456 never refuses. --clear ends it, and a ban; LIMIT is then left out. The\n"
          "policy needs the option `overrides`. --for, --until and --clear may also stand behind\n"
-         "LIMIT, and --note behind such a time."},
+         "LIMIT, and --replace and --reason behind such a time."},
     {.name = "top",
      .run = tool_top,
      .operands = "F",
@@ -142,7 +143,7 @@ static const struct command commands[] = {
      .run = tool_make,
      .operands = "F",
      .options = OPTION(ENTRIES) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) |
-                OPTION(MODE) | OPTION(POLICIES),
+                OPTION(MODE) | OPTION(POLICIES) | OPTION(REASON),
      .failed = EXIT_FAILED,
      .summary = "make a table",
      .about = "Makes a table, with policies if some are given. One that is there with the same\n"
@@ -150,7 +151,7 @@ static const struct command commands[] = {
     {.name = "apply",
      .run = tool_apply,
      .operands = "FT",
-     .options = OPTION(JSON) | OPTION(DRY_RUN) | OPTION(PRUNE),
+     .options = OPTION(JSON) | OPTION(DRY_RUN) | OPTION(PRUNE) | OPTION(REASON),
      .failed = EXIT_FAILED,
      .summary = "make the policies those of a file",
      .about =
@@ -160,7 +161,7 @@ static const struct command commands[] = {
      .run = tool_resize,
      .operands = "F",
      .options = OPTION(JSON) | OPTION(ENTRIES) | OPTION(LABELS) | OPTION(MAX_POLICIES) |
-                OPTION(SHARDS) | OPTION(MODE),
+                OPTION(SHARDS) | OPTION(MODE) | OPTION(REASON),
      .failed = EXIT_FAILED,
      .summary = "move all keys into a larger or smaller table",
      .about =

@@ -8,61 +8,79 @@
 #include "common.h"
 #include "key_form.h"
 #include "report.h"
+#include "trail.h"
+
+/* What limit a key has. */
+struct own {
+    bool there, ban;
+    uint64_t limit, until;
+};
 
 struct asked {
     uint32_t policy;
     stint_key key;
-    char note[STINT_NOTE_SIZE + 1]; /* empty: none */
-    bool used;                      /* somebody uses the key */
-    char forms[FORMS_SIZE];         /* others in which somebody has; empty: there are none */
+    struct own was, is;
+    bool used;              /* somebody uses the key */
+    char forms[FORMS_SIZE]; /* others in which somebody has; empty: there are none */
 };
 
-/* Reads the note that the key has now. */
-static bool read_note(void *context, const struct stint_entry *entry) {
+static bool keep_was(void *context, const struct stint_entry *entry) {
     struct asked *asked = context;
 
-    if (entry->note != NULL && entry->policy == asked->policy)
-        snprintf(asked->note, sizeof(asked->note), "%s", entry->note);
+    if (entry->policy == asked->policy && (entry->flags & STINT_ENTRY_OVERRIDE) != 0)
+        asked->was =
+            (struct own){true, (entry->flags & STINT_ENTRY_BAN) != 0, entry->limit, entry->end};
     return true;
 }
 
-/* Tells what the key has now. */
-static void tell(const struct arguments *arguments, const struct stint_limiter *limiter,
-                 const struct asked *asked) {
-    const size_t note = strlen(asked->note);
-    uint32_t limit = 0;
-    uint64_t until = 0;
-    const bool there = stint_override_get(limiter, asked->policy, asked->key, &limit, &until) == 0;
-    struct report report;
+enum { SAID_SIZE = 96 };
+
+static const char *own_said(char said[SAID_SIZE], const struct own *own) {
     char text[40], count[32];
+
+    if (!own->there)
+        return "the policy's limit";
+    snprintf(said, SAID_SIZE, "%s until %s",
+             own->ban                        ? "banned"
+             : own->limit == 0               ? "refused everything"
+             : own->limit == STINT_LIMIT_MAX ? "never refused"
+                                             : grouped(count, own->limit),
+             time_text(text, own->until, ' ', " UTC"));
+    return said;
+}
+
+static void print_own(struct report *report, const struct own *own, const char *limit,
+                      const char *until) {
+    if (own->there) {
+        report_count(report, limit, own->limit);
+        report_count(report, until, own->until);
+    } else {
+        report_text(report, limit, NULL, 0);
+        report_text(report, until, NULL, 0);
+    }
+}
+
+/* Tells what the key has now, and what it had. */
+static void tell(const struct arguments *arguments, const struct asked *asked) {
+    struct report report;
+    char was[SAID_SIZE], is[SAID_SIZE];
 
     if (arguments->quiet)
         return;
     if (arguments->json) {
         report_begin(&report, stdout, REPORT_LINE);
         report_key(&report, "key", asked->key);
-        report_truth(&report, "overridden", there);
-        if (there) {
-            report_count(&report, "limit", limit);
-            report_count(&report, "until", until);
-        } else {
-            report_text(&report, "limit", NULL, 0);
-            report_text(&report, "until", NULL, 0);
-        }
-        report_text(&report, "note", note == 0 ? NULL : asked->note, note);
+        report_truth(&report, "overridden", asked->is.there);
+        print_own(&report, &asked->is, "limit", "until");
+        report_truth(&report, "was_banned", asked->was.ban);
+        print_own(&report, &asked->was, "was_limit", "was_until");
         report_truth(&report, "known", asked->used);
         report_end(&report);
         return;
     }
-    if (!there)
-        puts("the policy's limit");
-    else if (limit == 0)
-        printf("refused everything until %s\n", time_text(text, until, ' ', " UTC"));
-    else if (limit == STINT_LIMIT_MAX)
-        printf("never refused until %s\n", time_text(text, until, ' ', " UTC"));
-    else
-        printf("%s until %s\n", grouped(count, limit), time_text(text, until, ' ', " UTC"));
-    if (!asked->used && *asked->forms == '\0' && there)
+    printf("%s%s%s\n", own_said(is, &asked->is), asked->was.there ? "; it was " : "",
+           asked->was.there ? own_said(was, &asked->was) : "");
+    if (!asked->used && *asked->forms == '\0' && asked->is.there)
         puts("nobody uses this key now: do servers have it in this form?");
 }
 
@@ -82,6 +100,30 @@ static int until_check(const struct arguments *arguments, uint64_t now) {
     return EXIT_GOOD;
 }
 
+/* Sets or ends what was asked for, and keeps what the key had and has. */
+static int change(const struct arguments *arguments, struct stint_limiter *limiter,
+                  struct asked *asked, uint64_t until) {
+    char was[SAID_SIZE], is[SAID_SIZE];
+    uint32_t limit = 0;
+
+    if (stint_each_of(limiter, asked->key, keep_was, asked) != 0)
+        return failure(arguments, "%s", reason());
+    if (!arguments->clear && !arguments->replace && asked->was.there && !asked->was.ban &&
+        asked->was.limit != arguments->limit)
+        return failure(arguments, "the key has another limit: %s. --replace takes its place",
+                       own_said(was, &asked->was));
+    const int error = arguments->clear ? stint_override_clear(limiter, asked->policy, asked->key)
+                                       : stint_override(limiter, asked->policy, asked->key,
+                                                        arguments->limit, until);
+    if (error != 0)
+        return failure(arguments, "%s%s", reason(), asked->forms);
+    asked->is.there =
+        stint_override_get(limiter, asked->policy, asked->key, &limit, &asked->is.until) == 0;
+    asked->is.limit = limit;
+    trail(arguments, arguments->policy, own_said(was, &asked->was), own_said(is, &asked->is));
+    return EXIT_GOOD;
+}
+
 static int override(const struct arguments *arguments, struct stint_limiter *limiter) {
     struct asked asked = {0};
     int code = attach_policy(arguments, limiter, &asked.policy);
@@ -96,18 +138,11 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
     asked.used = key_used(limiter, UINT32_MAX, asked.key);
     if (!asked.used)
         key_forms(arguments, limiter, asked.policy, asked.key, asked.forms);
-    const uint64_t until = arguments->until != 0 ? arguments->until : now + arguments->span;
-    int error = arguments->clear ? stint_override_clear(limiter, asked.policy, asked.key)
-                                 : stint_override_note(limiter, asked.policy, asked.key,
-                                                       arguments->limit, until, arguments->note);
-    if (error == 0)
-        error = stint_each_of(limiter, asked.key, read_note, &asked);
-    if (error != 0)
-        return failure(arguments, "%s%s", reason(), asked.forms);
-    if (arguments->note != NULL && strcmp(arguments->note, asked.note) != 0)
-        return failure(arguments, "the limit was set, but the key does not have this note: another "
-                                  "process has set a limit of the key meanwhile");
-    tell(arguments, limiter, &asked);
+    code = change(arguments, limiter, &asked,
+                  arguments->until != 0 ? arguments->until : now + arguments->span);
+    if (code != EXIT_GOOD)
+        return code;
+    tell(arguments, &asked);
     if (!all_written())
         return unwritten(arguments, "the answer");
     /* A server that has the key in another form goes by that: this changed nothing for it. */

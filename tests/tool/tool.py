@@ -14,8 +14,10 @@ import os
 import pty
 import random
 import re
+import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -32,6 +34,7 @@ STINT = SERVER = KILLED = ""
 SOURCE = Path(__file__).resolve().parents[2]
 YEAR = "366d" # a window that does not end while a test runs, but for one day in 366
 KILLED_CODE = 100
+OWN_LOG = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs none /dev && ln -s "$0" /dev/log && exec "$@"']
 
 
 def stint(*arguments, stdin="", **options):
@@ -603,7 +606,7 @@ class Deciding(Tool):
         self.assertEqual((code, out[:14]), (0, "refused: 0 of "))
         self.assertRegex(err, "^stint: note: " + told)
         self.assertRegex(self.fails(1, "nothing to forget", "reset", self.table, "p", "k"), " But " + told)
-        self.good("override", "-q", "--for=1h", self.table, "p", "k", "7")
+        self.good("override", "-q", "--replace", "--for=1h", self.table, "p", "k", "7")
         self.assertNotIn(" But ", self.fails(1, "nothing to forget", "reset", self.table, "p", "k"))
 
     def test_override(self):
@@ -613,13 +616,13 @@ class Deciding(Tool):
         verdict = self.json("peek", self.table, "p", "k", code=1)
         self.assertEqual((verdict["capacity"], verdict["flags"]), (0, ["overridden"]))
         self.assertIn("by a limit of its own", self.good("take", self.table, "p", "k", code=1))
-        told = self.json("override", "--for=7d", self.table, "p", "k", "5")
+        told = self.json("override", "--replace", "--for=7d", self.table, "p", "k", "5")
         self.assertEqual((told["overridden"], told["limit"]), (True, 5))
         self.good("take", "--cost=5", self.table, "p", "k")
         day = time.time() // 86400 * 86400 + 2 * 86400
         for text in (f"@{day:.0f}", time.strftime("%Y-%m-%d", time.gmtime(day)),
                      time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
-            told = self.json("override", "--until", text, self.table, "p", "k", "268435456")
+            told = self.json("override", "--replace", "--until", text, self.table, "p", "k", "268435456")
             self.assertEqual(told["until"], day * 10**9)
         self.assertIn("never refused", self.good("override", "--for=10m", self.table, "p", "k", "268435456"))
         [top] = self.json("top", self.table)["top"]
@@ -632,8 +635,8 @@ class Deciding(Tool):
         told = self.json("override", "--clear", self.table, "p", "k")
         self.assertEqual((told["overridden"], told["limit"], told["until"]), (False, None, None))
         # What looks like an option may be a key, where it stands for one.
-        self.good("override", "-q", "--note=n", self.table, "p", "--", "--note", "3", "--for", "1h")
-        self.good("override", "--clear", self.table, "p", "--", "--note")
+        self.good("override", "-q", "--reason=n", self.table, "p", "--", "--reason", "3", "--for", "1h")
+        self.good("override", "--clear", self.table, "p", "--", "--reason")
         self.good("override", "-q", self.table, "p", "--", "--clear", "3", "--for", "1h")
         self.assertEqual(self.json("peek", self.table, "p", "--", "--clear")["capacity"], 3)
         self.good("override", "--clear", self.table, "p", "--", "--clear")
@@ -650,29 +653,71 @@ class Deciding(Tool):
             self.fails(2, why, "override", self.table, "p", *wrong)
         self.fails(2, "--until", "override", "--until=never", self.table, "p", "k", "1")
 
-    def test_note(self):
-        """It is kept as it was given, shown so that no terminal takes it for commands, and gone with its limit."""
-        note = 'J\u00f6rg: "ticket \\1", until March'
-        self.make(f"2/{YEAR} overrides name=p", "5/h overrides name=q")
-        told = self.json("override", self.table, "p", "k", "9", "--for", "1h", "--note", note)
-        self.assertEqual((told["limit"], told["note"]), (9, note))
-        self.good("override", "-q", "--note=" + "w" * 120, self.table, "q", "other", "3", "--until", f"@{time.time() + 60:.0f}")
-        self.good("override", "-q", self.table, "q", "k", "4", "--for", "1h")
-        self.assertEqual([row["note"] for row in self.json("overrides", self.table)["overrides"]], ["w" * 120, note, None])
-        self.assertEqual([row["note"] for row in self.json("key", self.table, "k")["policies"]], [note, None])
-        for said in self.good("overrides", self.table), self.good("key", self.table, "k"):
-            self.assertIn('J\\xc3\\xb6rg: "ticket \\1", until March', said)
-        self.assertIn("w" * 120, self.good("overrides", self.table))
-        self.assertIsNone(self.json("override", self.table, "p", "k", "9", "--for", "1h")["note"])
-        self.assertNotIn("note", self.good("key", self.table, "k"))
-        for wrong in "", "w" * 121, "two\nlines", "\033[2J", "\x7f", "\udcff":
-            self.fails(2, "not 1 to 120 bytes of UTF-8", "override", "--for=1h", "--note", wrong, self.table, "p", "k", "1")
-        self.fails(2, "--note goes with a LIMIT", "override", "--clear", "--note=n", self.table, "p", "k")
-        self.fails(2, "is needed", "override", self.table, "p", "k", "1", "--note", "n")
-        full = next(str(number) for number in range(200) if
-                    stint("override", "-q", "--for=1h", "--note=n", self.table, "q", str(number), "1")[0] != 0)
-        self.fails(1, "all places for the note are taken", "override", "--for=1h", "--note=n", self.table, "q", full, "1")
-        self.assertEqual(self.json("peek", self.table, "q", full)["capacity"], 5)
+    def logged(self, *arguments, code=0):
+        """What a command that runs as ann's, with a system's log of its own, writes there."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+            log.bind(self.path("log"))
+            done = subprocess.run([*OWN_LOG, self.path("log"), STINT, *map(str, arguments)], stdin=subprocess.DEVNULL, timeout=60,
+                                  env={**os.environ, "SUDO_USER": "ann"}, capture_output=True, check=False)
+            self.assertEqual(done.returncode, code, done.stderr)
+            os.unlink(self.path("log"))
+            log.setblocking(False)
+            lines = list(iter(lambda: log.recv(4096).decode() if select.select([log], [], [], 0)[0] else None, None))
+        told = [re.fullmatch(r'<37>.* stint\[\d+\]: (.*) user="ann" uid=\d+ file="(.*?)"(.*)', line).groups() for line in lines]
+        self.assertEqual([file for _, file, _ in told], [os.path.realpath(self.table)] * len(told))
+        return [command + re.sub(r"\d{4}-\d\d-\d\d [\d:.]+ UTC", "THEN", rest) for command, _, rest in told]
+
+    @unittest.skipUnless(subprocess.run([*OWN_LOG, "/", "true"], capture_output=True, check=False).returncode == 0,
+                         "no mount namespaces")
+    def test_the_log(self):
+        """It is told each change: what was there, what there is now, and why."""
+        text = self.write("text", f"2/{YEAR} overrides name=p\n1/{YEAR} ban=300d name=b\n")
+        notation = '2/366 days name=\\"p\\" overrides', '1/366 days name=\\"b\\" ban=300d'
+        none, room = "the policy's limit", "1000 entries, 64 policies, 0 labels, 1 shards"
+        logged = self.logged
+        self.assertEqual(logged("make", "--entries=1k", "--policies", text, self.table),
+                         [f'make: is="{room}"', f'make: policy="p" is="{notation[0]}"', f'make: policy="b" is="{notation[1]}"'])
+        self.assertEqual(logged("make", "--entries=1k", "--policies", text, self.table), [])
+        self.assertEqual(logged("override", self.table, "p", 'k"\n', "9", "--for", "1h", "--reason", "J\u00f6rg: \\1", "--replace"),
+                         [f'override: policy="p" key="k\\"\\x0a" was="{none}" is="9 until THEN" reason="J\\xc3\\xb6rg: \\\\1"'])
+        self.assertEqual(logged("override", self.table, "p", 'k"\n', "8", "--for", "1h", code=1), [])
+        self.assertEqual(logged("override", "--for=2h", "--replace", "--address=24,48", self.table, "p", "192.0.2.7", "x", "0"),
+                         [f'override: policy="p" key="--address=24,48 192.0.2.7 x" was="{none}" is="refused everything until THEN"'])
+        self.assertEqual(logged("override", self.table, "p", 'k"\n', "--clear"),
+                         [f'override: policy="p" key="k\\"\\x0a" was="9 until THEN" is="{none}"'])
+        for code in 0, 1:
+            self.assertEqual(logged("take", "--id", self.table, "b", "7", code=code), [])
+        self.assertEqual(logged("reset", "--id", self.table, "b", "7"),
+                         ['reset: policy="b" key="--id 7" was="1 used, banned" is="0 used"'])
+        self.assertEqual(logged("reset", self.table, "b", "7", code=1), [])
+        for code in 0, 1:
+            self.assertEqual(logged("take", self.table, "b", "k", code=code), [])
+        self.assertEqual(logged("reset", "--banned", "--policy=b", "--reason=r", self.table),
+                         ['reset: policy="b" was="banned: 1 keys" reason="r"'])
+        self.assertEqual(logged("take", "--add", self.table, f"5/{YEAR}", "k"), ['take: policy="5/366 days" is="5/366d"'])
+        self.assertEqual(logged("take", "--add", self.table, f"5/{YEAR}", "k"), [])
+        for options, lines in ((["--dry-run"], []), ([], [f'apply: policy="b" was="{notation[1]}"',
+                                                         'apply: policy="5/366 days" was="5/366 days name=\\"5/366 days\\""'])):
+            self.assertEqual(logged("apply", "--prune", *options, self.table, self.write("text", f"2/{YEAR} overrides name=p\n")), lines)
+        self.assertEqual(logged("resize", "--entries=2k", self.table), [f'resize: was="{room}" is="{room.replace("1", "2", 1)}"'])
+        for wrong in "", "w" * 201, "two\nlines", "\033[2J", "\x7f", "\udcff":
+            self.fails(2, "not 1 to 200 bytes of UTF-8", "override", "--for=1h", "--reason", wrong, self.table, "p", "k", "1")
+
+    def test_replaced(self):
+        """Another limit that was set by hand gives way to --replace alone; who bans again, or for longer, is not asked."""
+        self.make("1/366d overrides ban=300d name=p")
+        self.good("override", "-q", self.table, "p", "k", "500", "--for", "1h")
+        self.assertRegex(self.good("override", self.table, "p", "k", "500", "--for", "2h"),
+                         r"^500 until \S+ \S+ UTC; it was 500 until \S+ \S+ UTC\n")
+        for limit in "0", "499":
+            self.fails(1, "the key has another limit: 500 until 2", "override", "--for=1h", self.table, "p", "k", limit)
+        self.assertEqual(self.json("peek", self.table, "p", "k")["capacity"], 500)
+        told = self.json("override", "--replace", "--for=1h", self.table, "p", "k", "0")
+        self.assertEqual((told["limit"], told["was_limit"], told["was_banned"]), (0, 500, False))
+        self.good("override", "-q", "--clear", self.table, "p", "k")
+        for code in 0, 1:
+            self.good("take", "-q", self.table, "p", "k", code=code)
+        self.assertIn("; it was banned until 2", self.good("override", "--for=1h", self.table, "p", "k", "7"))
 
     def test_full(self):
         self.make(f"2/{YEAR} name=p", keys=1)
@@ -1844,7 +1889,7 @@ class Incidents(Tool):
     def an_attacker_is_not_refused(self):
         for _ in range(7):
             self.good("take", "-q", "--address=24", self.table, "permin", "198.51.100.66")
-        self.good("override", "-q", "--for=8h", "--note=partner, bob", "--address=24", self.table, "permin",
+        self.good("override", "-q", "--for=8h", "--address=24", self.table, "permin",
                   "198.51.100.66", "268435456")
 
     def a_wrong_limit_or_ban_was_rolled_out(self):
@@ -1853,7 +1898,7 @@ class Incidents(Tool):
         for key in "203.0.113.9", "203.0.113.10":
             self.banned(key, policy="login")
             self.good("reset", "-q", self.table, "login", key)
-            self.good("override", "-q", "--for=8h", "--note=rollout 12", self.table, "permin", key, "0")
+            self.good("override", "-q", "--for=8h", self.table, "permin", key, "0")
 
     def the_clock_was_wrong(self):
         server = Server(self, self.table, 2 * 86400)
@@ -1876,7 +1921,7 @@ class Incidents(Tool):
     def recipes(self):
         for key in "alice", "bob":
             self.banned(key, policy="login")
-        self.good("override", "-q", "--for=8h", "--note=ticket 4711, ann", self.table, "permin", "192.0.2.5", "1000")
+        self.good("override", "-q", "--for=8h", self.table, "permin", "192.0.2.5", "1000")
 
     def test_each_line(self):
         page = (SOURCE / "doc" / "troubleshooting.md").read_text()
