@@ -55,6 +55,19 @@ static bool address_read(struct address *address, const char *text) {
     return address->is_v4 || inet_pton(AF_INET6, text, &address->v6.sin6_addr) == 1;
 }
 
+/* ADDRESS/BITS. */
+static bool network_read(struct address *address, const char *text, uint64_t *bits) {
+    char host[INET6_ADDRSTRLEN];
+    const size_t length = strcspn(text, "/");
+
+    if (text[length] == '\0' || length >= sizeof(host))
+        return false;
+    memcpy(host, text, length);
+    host[length] = '\0';
+    return address_read(address, host) &&
+           parse_count(text + length + 1, 1, address->is_v4 ? 32 : 128, bits);
+}
+
 static const void *address_of(const struct address *address) {
     return address->is_v4 ? (const void *)&address->v4 : &address->v6;
 }
@@ -166,6 +179,7 @@ static int read_rest(const struct arguments *arguments, const struct stint_limit
 int key_read(const struct arguments *arguments, struct stint_limiter *limiter, stint_key *key) {
     const char *name = arguments->command->name, *first = arguments->keys[0], *wanted = NULL;
     struct address address;
+    uint64_t bits;
 
     if (arguments->name)
         return key_of_name(arguments, limiter, key);
@@ -178,7 +192,9 @@ int key_read(const struct arguments *arguments, struct stint_limiter *limiter, s
             wanted = "one key of 16 hexadecimal digits";
     } else if (arguments->address) {
         if (!address_read(&address, first))
-            wanted = "an IPv4 or IPv6 address";
+            wanted = network_read(&address, first, &bits)
+                         ? "an address: its bits stand with --address, as in --address=24"
+                         : "an IPv4 or IPv6 address";
         else
             *key = stint_key_address(limiter, address_of(&address), arguments->prefix4,
                                      arguments->prefix6);
@@ -204,8 +220,7 @@ static bool look(void *context, const struct stint_entry *entry) {
     struct look *asked = context;
 
     asked->used |= (entry->flags & ban) != by_hand &&
-                   (asked->policy == UINT32_MAX || entry->policy == asked->policy ||
-                    (entry->flags & STINT_ENTRY_LABEL) != 0);
+                   (asked->policy == UINT32_MAX || entry->policy == asked->policy);
     return true;
 }
 
@@ -213,6 +228,71 @@ bool key_used(struct stint_limiter *limiter, uint32_t policy, stint_key key) {
     struct look asked = {.policy = policy};
 
     return stint_each_of(limiter, key, look, &asked) == 0 && asked.used;
+}
+
+/* A text in all forms that a first KEY may have. */
+struct forms {
+    const struct stint_limiter *limiter;
+    void (*told)(void *context, stint_key key, const char *option, const char *text);
+    void *context;
+};
+
+/* `option` has the command take the text for that key; empty: none. */
+static void tell_form(const struct forms *forms, stint_key key, const char *option,
+                      const char *text) {
+    forms->told(forms->context, key, option, text);
+}
+
+/* An address, by however many bits, and its bytes. */
+static void tell_address(const struct forms *forms, const struct address *address) {
+    const unsigned char *bytes =
+        address->is_v4 ? (const void *)&address->v4.sin_addr : (const void *)&address->v6.sin6_addr;
+    const size_t length = address->is_v4 ? 4 : 16;
+    char text[INET6_ADDRSTRLEN], hex[33], option[32];
+
+    (void)inet_ntop(address->is_v4 ? AF_INET : AF_INET6, bytes, text, sizeof(text));
+    for (size_t i = 0; i < length; i++)
+        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+    tell_form(forms, stint_key_of(forms->limiter, bytes, length), "--hex", hex);
+    tell_form(forms, stint_key_of(forms->limiter, text, strlen(text)), "", text);
+    for (unsigned bits = 8 * (unsigned)length; bits > 0; bits--) {
+        snprintf(option, sizeof(option), address->is_v4 ? "--address=%u" : "--address=32,%u", bits);
+        tell_form(forms,
+                  stint_key_address(forms->limiter, address_of(address), address->is_v4 ? bits : 0,
+                                    address->is_v4 ? 0 : bits),
+                  option, text);
+    }
+}
+
+/* Bytes in hexadecimal may be those of an address. */
+static bool address_of_hex(struct address *address, const char *bytes, size_t length) {
+    *address = (struct address){
+        .v4.sin_family = AF_INET, .v6.sin6_family = AF_INET6, .is_v4 = length == 4};
+    if (length != 4 && length != 16)
+        return false;
+    memcpy(length == 4 ? (void *)&address->v4.sin_addr : &address->v6.sin6_addr, bytes, length);
+    return true;
+}
+
+static void tell_forms(const struct forms *forms, const char *text) {
+    char *bytes = must_have(strdup(text));
+    struct address address;
+    stint_key key;
+    size_t length;
+
+    tell_form(forms, stint_key_of(forms->limiter, text, strlen(text)), "", text);
+    if (key_of_id(forms->limiter, text, &key))
+        tell_form(forms, key, "--id", text);
+    if (key_of_hash(text, &key))
+        tell_form(forms, key, "--hash", text);
+    if (address_read(&address, text))
+        tell_address(forms, &address);
+    if (bytes_of_hex(bytes, &length)) {
+        tell_form(forms, stint_key_of(forms->limiter, bytes, length), "--hex", text);
+        if (address_of_hex(&address, bytes, length))
+            tell_address(forms, &address);
+    }
+    free(bytes);
 }
 
 struct search {
@@ -225,12 +305,14 @@ struct search {
     size_t length;
 };
 
-/* Adds a form of the first KEY, if the table has the key that it makes with the others. `option` is
- * what has the command take `first` as that. */
-static void try_form(struct search *search, stint_key key, const char *option, const char *first) {
+/* Adds a form, if the table has the key that it makes with the other KEYs. */
+static void add_form(void *context, stint_key key, const char *option, const char *text) {
+    struct search *search = context;
     const struct arguments *arguments = search->arguments;
     char shown[80];
 
+    if (arguments->key_count != 1 && strcmp(option, "--hash") == 0)
+        return;
     for (size_t i = 1; i < arguments->key_count; i++)
         (void)key_of_bytes(search->limiter, arguments->keys[i], arguments->hex, &key, &key);
     for (size_t i = 0; i < search->count; i++)
@@ -241,67 +323,90 @@ static void try_form(struct search *search, stint_key key, const char *option, c
     search->length += (size_t)snprintf(search->said + search->length, FORMS_SIZE - search->length,
                                        "%s%s%s%s", search->count == 1 ? ". It is there as: " : ", ",
                                        option, *option == '\0' ? "the text " : " ",
-                                       printable(shown, sizeof(shown), first, strlen(first)));
+                                       printable(shown, sizeof(shown), text, strlen(text)));
     search->tried[search->count++] = key;
-}
-
-/* An address, by however many bits, and its bytes. */
-static void try_address(struct search *search, const struct address *address) {
-    const unsigned char *bytes =
-        address->is_v4 ? (const void *)&address->v4.sin_addr : (const void *)&address->v6.sin6_addr;
-    const size_t length = address->is_v4 ? 4 : 16;
-    char text[INET6_ADDRSTRLEN], hex[33], option[32];
-
-    (void)inet_ntop(address->is_v4 ? AF_INET : AF_INET6, bytes, text, sizeof(text));
-    for (size_t i = 0; i < length; i++)
-        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-    try_form(search, stint_key_of(search->limiter, bytes, length), "--hex", hex);
-    try_form(search, stint_key_of(search->limiter, text, strlen(text)), "", text);
-    for (unsigned bits = 8 * (unsigned)length; bits > 0; bits--) {
-        snprintf(option, sizeof(option), address->is_v4 ? "--address=%u" : "--address=32,%u", bits);
-        try_form(search,
-                 stint_key_address(search->limiter, address_of(address), address->is_v4 ? bits : 0,
-                                   address->is_v4 ? 0 : bits),
-                 option, text);
-    }
-}
-
-/* Bytes in hexadecimal may be those of an address. */
-static void try_hex(struct search *search, const char *text) {
-    struct address address = {.v4.sin_family = AF_INET, .v6.sin6_family = AF_INET6};
-    char *bytes = must_have(strdup(text));
-    size_t length;
-
-    if (bytes_of_hex(bytes, &length)) {
-        try_form(search, stint_key_of(search->limiter, bytes, length), "--hex", text);
-        address.is_v4 = length == 4;
-        if (length == 4)
-            memcpy(&address.v4.sin_addr, bytes, 4);
-        else if (length == 16)
-            memcpy(&address.v6.sin6_addr, bytes, 16);
-        if (length == 4 || length == 16)
-            try_address(search, &address);
-    }
-    free(bytes);
 }
 
 const char *key_forms(const struct arguments *arguments, struct stint_limiter *limiter,
                       uint32_t policy, stint_key key, char said[FORMS_SIZE]) {
     struct search search = {arguments, limiter, policy, {key}, 1, said, 0};
-    const char *first = arguments->keys[0];
-    struct address address;
-    stint_key other;
 
     *said = '\0';
-    if (arguments->name)
+    if (!arguments->name)
+        tell_forms(&(struct forms){limiter, add_form, &search}, arguments->keys[0]);
+    return said;
+}
+
+/* ---- The form of a policy's keys ---- */
+
+/* What the names of other addresses tell of how a policy has them. */
+struct others {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    bool is_v4;
+    stint_key key;             /* whose option is sought */
+    char option[32];           /* empty, too, if none is found */
+    char asked[32], other[32]; /* of the KEY; of one that has another */
+    bool found, same;
+    unsigned seen;
+};
+
+static void match(void *context, stint_key key, const char *option, const char *text) {
+    struct others *others = context;
+
+    (void)text;
+    if (others->found || !stint_key_equal(key, others->key))
+        return;
+    others->found = true;
+    snprintf(others->option, sizeof(others->option), "%s", option);
+}
+
+/* Finds the option by which the text is the key. */
+static bool find_option(struct others *others, const char *text, stint_key key) {
+    others->key = key;
+    others->found = false;
+    tell_forms(&(struct forms){others->limiter, match, others}, text);
+    return others->found;
+}
+
+static bool compare_form(void *context, const struct stint_entry *entry) {
+    enum { ENOUGH = 16 };
+    char text[STINT_LABEL_SIZE + 1];
+    struct others *others = context;
+    struct address address;
+
+    if (entry->policy != others->policy || entry->label == NULL)
+        return true;
+    snprintf(text, sizeof(text), "%.*s", (int)entry->label_length, entry->label);
+    text[strcspn(text, "/")] = '\0';
+    if (!address_read(&address, text) || address.is_v4 != others->is_v4 ||
+        !find_option(others, text, entry->key))
+        return true;
+    others->same = strcmp(others->option, others->asked) == 0;
+    if (!others->same)
+        strcpy(others->other, others->option);
+    return !others->same && ++others->seen < ENOUGH;
+}
+
+const char *key_form_of_others(const struct arguments *arguments, struct stint_limiter *limiter,
+                               uint32_t policy, stint_key key, char said[FORMS_SIZE]) {
+    struct others others = {.limiter = limiter, .policy = policy};
+    const char *first = arguments->keys[0];
+    struct address address;
+    uint64_t bits;
+
+    *said = '\0';
+    if (arguments->name || arguments->key_count != 1)
         return said;
-    try_form(&search, stint_key_of(limiter, first, strlen(first)), "", first);
-    if (key_of_id(limiter, first, &other))
-        try_form(&search, other, "--id", first);
-    if (arguments->key_count == 1 && key_of_hash(first, &other))
-        try_form(&search, other, "--hash", first);
-    if (address_read(&address, first))
-        try_address(&search, &address);
-    try_hex(&search, first);
+    if (!arguments->hex && network_read(&address, first, &bits))
+        snprintf(said, FORMS_SIZE, ". A network is asked for as: --address=%s%u %.*s",
+                 address.is_v4 ? "" : "32,", (unsigned)bits, (int)strcspn(first, "/"), first);
+    if (*said != '\0' || !address_read(&address, first) || !find_option(&others, first, key))
+        return said;
+    strcpy(others.asked, others.option);
+    others.is_v4 = address.is_v4;
+    if (attach_each(limiter, true, compare_form, &others) == 0 && !others.same && others.seen != 0)
+        snprintf(said, FORMS_SIZE, ". Others are there as: %s",
+                 *others.other == '\0' ? "a text" : others.other);
     return said;
 }

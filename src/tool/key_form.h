@@ -17,12 +17,17 @@ enum { FORMS_SIZE = 512 };
 int key_read(const struct arguments *arguments, struct stint_limiter *limiter, stint_key *key);
 
 /* Whether the table has more of a key by a policy than a limit that was set by hand. UINT32_MAX: by
- * any policy. */
+ * any policy, or a name. */
 bool key_used(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
 /* Looks for a key that nobody uses in other forms than it is asked for. Returns `said`: those that
  * are used, as the end of a sentence; empty: there are none. */
 const char *key_forms(const struct arguments *arguments, struct stint_limiter *limiter,
                       uint32_t policy, stint_key key, char said[FORMS_SIZE]);
+
+/* Looks at what a policy has of other addresses, by their names, for one that it has nothing of.
+ * Returns `said`: in which form they are, if none is in that of the key; a network is none. */
+const char *key_form_of_others(const struct arguments *arguments, struct stint_limiter *limiter,
+                               uint32_t policy, stint_key key, char said[FORMS_SIZE]);
 
 #endif

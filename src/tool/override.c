@@ -20,7 +20,7 @@ struct asked {
     uint32_t policy;
     stint_key key;
     struct own was, is;
-    bool used;              /* somebody uses the key */
+    bool used;              /* somebody uses the key by the policy */
     char forms[FORMS_SIZE]; /* others in which somebody has; empty: there are none */
 };
 
@@ -61,7 +61,9 @@ static void print_own(struct report *report, const struct own *own, const char *
 }
 
 /* Tells what the key has now, and what it had. */
-static void tell(const struct arguments *arguments, const struct asked *asked) {
+static void tell(const struct arguments *arguments, const struct stint_limiter *limiter,
+                 const struct asked *asked) {
+    struct stint_policy policy = STINT_POLICY_INIT;
     struct report report;
     char was[SAID_SIZE], is[SAID_SIZE];
 
@@ -80,8 +82,11 @@ static void tell(const struct arguments *arguments, const struct asked *asked) {
     }
     printf("%s%s%s\n", own_said(is, &asked->is), asked->was.there ? "; it was " : "",
            asked->was.there ? own_said(was, &asked->was) : "");
-    if (!asked->used && *asked->forms == '\0' && asked->is.there)
+    if (!asked->used && asked->is.there)
         puts("nobody uses this key now: do servers have it in this form?");
+    if (asked->is.there && stint_policy_get(limiter, asked->policy, &policy) == 0 &&
+        (policy.flags & STINT_SHADOW) != 0)
+        puts("the policy is a shadow, and refuses nobody");
 }
 
 /* Whether a time that was given may be one; else says why not. */
@@ -135,21 +140,21 @@ static int override(const struct arguments *arguments, struct stint_limiter *lim
         code = until_check(arguments, now);
     if (code != EXIT_GOOD)
         return code;
-    asked.used = key_used(limiter, UINT32_MAX, asked.key);
-    if (!asked.used)
-        key_forms(arguments, limiter, asked.policy, asked.key, asked.forms);
+    asked.used = key_used(limiter, asked.policy, asked.key);
+    if (!asked.used &&
+        *key_forms(arguments, limiter, asked.policy, asked.key, asked.forms) == '\0' &&
+        !arguments->clear)
+        key_form_of_others(arguments, limiter, asked.policy, asked.key, asked.forms);
+    /* A server that has the key in another form goes by that: this would change nothing for it. */
+    if (!arguments->clear && *asked.forms != '\0')
+        return failure(arguments, "nothing was set: nobody uses the key in this form%s",
+                       asked.forms);
     code = change(arguments, limiter, &asked,
                   arguments->until != 0 ? arguments->until : now + arguments->span);
     if (code != EXIT_GOOD)
         return code;
-    tell(arguments, &asked);
-    if (!all_written())
-        return unwritten(arguments, "the answer");
-    /* A server that has the key in another form goes by that: this changed nothing for it. */
-    return arguments->clear || *asked.forms == '\0'
-               ? EXIT_GOOD
-               : failure(arguments, "it was set, but nobody uses the key in this form%s",
-                         asked.forms);
+    tell(arguments, limiter, &asked);
+    return all_written() ? EXIT_GOOD : unwritten(arguments, "the answer");
 }
 
 int tool_override(const struct arguments *arguments) {

@@ -396,8 +396,8 @@ class Keys(Tool):
         return err.strip().partition(". It is there as: ")[2].split(", ")
 
     def test_forms(self):
-        """Who asks for a key in a form that nobody uses is told in which it is used; and a ban of that form
-        does not look like one."""
+        """Who asks for a key in a form that nobody uses by that policy is told in which it is used; and nobody is
+        banned in another form than the policy has."""
         self.make("9/366d overrides name=p", "9/366d name=other", options=("--labels=10",))
         used = (["--hex"], "c0000207"), (["--address=24"], "192.0.2.9"), (["--address=32,48"], "2001:db8::1"), \
             (["--id"], "77"), ([], "0123456789abcdef"), ([], "192.0.2.99"), ([], "alice", "login")
@@ -429,12 +429,12 @@ class Keys(Tool):
                 else:
                     self.assertEqual(self.forms("note: nobody uses this key now", 0, "peek", *asked), found)
                     self.assertEqual(stint("peek", "-q", *asked), (0, "", ""))
-                    # Also if it is set again.
                     for quiet in [], ["-q"]:
-                        self.assertEqual(self.forms("it was set, but nobody uses the key in this form", 1, "override",
+                        self.assertEqual(self.forms("nothing was set: nobody uses the key in this form", 1, "override",
                                                     *quiet, "--for=1h", *asked, "0"), found)
-                self.assertEqual(json.loads(stint("peek", "--json", *asked)[1])["capacity"], 0)
-                self.good("override", "--clear", *asked)
+                self.assertEqual(json.loads(stint("peek", "--json", *asked)[1])["capacity"], 0 if found == [""] else 9)
+                if found == [""]:
+                    self.good("override", "--clear", *asked)
                 for message, command in ("nothing to forget", ["reset"]), ("no override", ["override", "--clear"]):
                     self.assertEqual(self.forms(message, 1, *command, *asked), found)
                 self.assertEqual(self.forms("has nothing of the key", 1, "key", *option, self.table, *parts), found)
@@ -444,6 +444,22 @@ class Keys(Tool):
         for option, *parts in used:
             self.good("override", "-q", "--for=1h", *option, self.table, "p", *parts, "3")
             self.assertTrue(self.json("peek", *option, self.table, "p", *parts)["known"])
+        # Other addresses of the policy tell, too, in which form it has them, if they have names.
+        self.make("1/366d overrides name=nets", "1/366d overrides name=texts", options=("--labels=10",))
+        for policy, options, address in ("nets", ["--address=24,48"], "192.0.2.7"), ("texts", [], "2001:db8::1"):
+            for code in 0, 1:
+                self.good("take", "-q", *options, self.table, policy, address, code=code)
+        for code, told, *asked in (
+                (1, "Others are there as: --address=24", self.table, "nets", "203.0.113.9"),
+                (1, "Others are there as: --address=24", "--address", self.table, "nets", "203.0.113.9"),
+                (1, "Others are there as: a text", "--address=32,64", self.table, "texts", "2001:db8:9::"),
+                (1, "A network is asked for as: --address=24 203.0.113.0", self.table, "nets", "203.0.113.0/24"),
+                (1, "A network is asked for as: --address=32,48 2001:db8::", self.table, "p", "2001:db8::/48"),
+                (2, "in --address=24", "--address", self.table, "nets", "203.0.113.0/24"),
+                (0, "", "--address=24", self.table, "nets", "203.0.113.9"), (0, "", self.table, "texts", "2001:db8:9::"),
+                (0, "", self.table, "nets", "2001:db8:9::"), (0, "", self.table, "texts", "alice")):
+            got, _, err = stint("override", "--for=1h", *asked, "0")
+            self.assertEqual((got, told in err), (code, True), (asked, err))
 
     def test_names(self):
         """--name takes what lists show, for whatever a key is asked."""
@@ -718,6 +734,8 @@ class Deciding(Tool):
         for code in 0, 1:
             self.good("take", "-q", self.table, "p", "k", code=code)
         self.assertIn("; it was banned until 2", self.good("override", "--for=1h", self.table, "p", "k", "7"))
+        self.good("take", "-q", "--add", self.table, "1/d shadow overrides name=shadow", "k")
+        self.assertIn("\nthe policy is a shadow, and refuses nobody\n", self.good("override", "--for=1h", self.table, "shadow", "k", "0"))
 
     def test_full(self):
         self.make(f"2/{YEAR} name=p", keys=1)
