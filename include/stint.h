@@ -84,7 +84,7 @@ struct stint_options {
                             * 3 policies on a quarter more; an override, a ban and strikes take one
                             * more each. 1 .. 2^40; required */
     uint32_t shards;       /* a power of two, at most 2^16 and at most max_entries; 0: chosen */
-    uint32_t max_policies; /* ids of policies; 0: 64; at most 65,535 */
+    uint32_t max_policies; /* ids of policies; 0: 64; at most 4,096 */
     uint32_t on_full;      /* enum stint_on_full */
     uint32_t flags;        /* enum stint_options_flags */
     const char *path;      /* NULL: private memory. Else a file, which processes share, and which
@@ -158,7 +158,7 @@ enum stint_options_flags {
 #define STINT_WINDOW_MAX      31622400000000000ULL /* ns: 366 days */
 #define STINT_LIMIT_MAX       268435456U           /* tokens: 2^28 */
 #define STINT_ENTRIES_MAX     1099511627776ULL     /* 2^40 */
-#define STINT_POLICIES_MAX    65535U
+#define STINT_POLICIES_MAX    4096U
 #define STINT_SHARDS_MAX      65536U
 #define STINT_BAN_AFTER_MAX   65535U    /* windows */
 #define STINT_ALL_MAX         64        /* requests that stint_decide_all decides as one */

@@ -140,10 +140,10 @@ struct header {
     uint64_t smooth;       /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
     uint64_t latest_begin; /* no slot's window begins after this tick */
     /* The search for slots that need latest_begin where it is (search.c, latest_sweep). */
-    uint64_t swept;      /* lines */
-    uint64_t swept_from; /* latest when it began */
-    uint64_t strays;     /* slots found */
-    uint64_t refilled;   /* times that a policy was added under an id that had been another's */
+    uint64_t swept;                                       /* lines */
+    uint64_t swept_from;                                  /* latest when it began */
+    uint64_t strays;                                      /* slots found */
+    uint64_t reserved;                                    /* 0 */
     _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX]; /* 0: nobody's, or lane 0 */
 };
 
@@ -213,7 +213,7 @@ struct stint_limiter {
     /* Set-up and monitoring. */
     struct counters *rare; /* of policies; NULL: a copy of a table of layout 4 */
     struct memory memory;
-    struct names *names; /* of policies (policy.c) */
+    uint64_t forks; /* stint_limiter_process_lock, when the lock of private memory was made */
     /* A read-only handle's twin, in which requests may name all policies. Looks use it, which store
      * nothing. Else NULL. */
     struct stint_limiter *looking;

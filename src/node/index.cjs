@@ -557,7 +557,7 @@ function open(file, options = {}) {
     if (maxEntries !== undefined) whole(maxEntries, 'maxEntries', ENTRIES_MAX, 1);
     if (!Object.hasOwn(ON_FULL, onFull))
         throw wrong(`onFull ${shown(onFull)}: one of ${Object.keys(ON_FULL).join(', ')}`);
-    whole(maxPolicies, 'maxPolicies', 65535);
+    whole(maxPolicies, 'maxPolicies', 4096);
     whole(mode, 'mode', 0o777);
     const text = policies === undefined ? '' : policiesText(policies);
     const absolute = file === null ? null : path.resolve(file);

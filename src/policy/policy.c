@@ -337,12 +337,10 @@ static void generation_next(struct stint_limiter *limiter, uint32_t id) {
     half_write(&limiter->records[id].generation, limiter->records[id].generation + 1);
 }
 
-/* Tells all handles of an id that was free, whose version is written. */
+/* Counts an id that was free, whose version is written. */
 static void id_count(struct stint_limiter *limiter, uint32_t id) {
     if (id == limiter_policy_count(limiter))
         word_write(&limiter->header->policy_count, id + 1);
-    else
-        stint_names_refilled(limiter, id);
 }
 
 /* Makes the companion of a policy, under a free id or one of a companion that is gone. Its traits
@@ -448,8 +446,7 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
         ids.companion = limiter_companion(limiter, old);
     /* It cannot change, but of a bucket, and tells most policies apart at once. */
     const tick_t length = policy->burst != 0 ? 0 : longest_of(policy);
-    const bool all = (ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE)) ||
-                     !stint_names_had(limiter, name);
+    const bool all = ids.id != POLICY_NONE && (!rules || ids.companion != POLICY_NONE);
     for (uint32_t id = 0; !all && id < limiter_policy_count(limiter); id++) {
         if (ids.id == POLICY_NONE && (length == 0 || limiter->policies[id].length == length) &&
             was_named(limiter, id, name, false) &&
@@ -467,7 +464,6 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
 /* Says that no id is left for what a policy needs, and how ids become free. */
 static int no_room(const struct stint_limiter *limiter, const char *what) {
     const bool file = limiter->memory.file >= 0;
-    char holders[HOLDERS_SIZE] = "";
     unsigned gone = 0;
 
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
@@ -477,12 +473,11 @@ static int no_room(const struct stint_limiter *limiter, const char *what) {
                                  file ? "stint_resize gives the table more of them"
                                       : "open a limiter with more of them");
     return stint_failed_with(
-        ENOSPC, "%s. %u of %u are of removed and replaced policies. These %s%s", what, gone,
+        ENOSPC, "%s. %u of %u are of removed and replaced policies. These %s", what, gone,
         (unsigned)limiter->max_policies,
         file ? "are free again when a process opens the table's file and nobody else has it open: "
-               "end all that have, and then start one. It is open in "
-             : "stay taken, as the table has no file: open it anew",
-        file ? stint_memory_file_holders(limiter->memory.file, holders) : "");
+               "end all that have (`stint status` tells), and then start one"
+             : "stay taken, as the table has no file: open it anew");
 }
 
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -718,39 +713,38 @@ void stint_policies_free(struct stint_limiter *limiter) {
         stint_limiter_counters_clear(limiter, id);
         id_free(limiter, id);
     }
-    stint_names_forget(limiter); /* of readers */
+}
+
+/* Whether this process inherited the table by a fork, in private memory, since the last call. Then
+ * a thread of the parent may have had the table's lock. The caller has a new one. */
+static bool lock_inherited(struct stint_limiter *limiter) {
+    const uint64_t forks = stint_limiter_process_lock();
+    const bool inherited = !limiter->memory.shared && limiter->forks != forks;
+
+    if (inherited) {
+        stint_limiter_lock_make(&limiter->header->lock);
+        (void)pthread_mutex_trylock(&limiter->header->lock); /* new, so it is free */
+    }
+    limiter->forks = forks;
+    stint_limiter_process_unlock();
+    return inherited;
 }
 
 int stint_policies_lock(struct stint_limiter *limiter) {
     int error = stint_limiter_whole(limiter);
 
     if (error == 0)
-        error = stint_names_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
+        error = lock_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
     if (error != EOWNERDEAD)
         return error;
     error = stint_policies_check(limiter);
     if (error == 0) {
         stint_policies_repair(limiter);
-        stint_names_forget(limiter);
         (void)pthread_mutex_consistent(&limiter->header->lock);
     } else { /* the lock is of no more use, and says so from now on */
         error = stint_limiter_unlock(limiter, error);
     }
     return error;
-}
-
-int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
-    if (limiter == NULL || name == NULL)
-        return stint_failed(EINVAL, "limiter or name is NULL");
-    const uint32_t found = stint_names_find(limiter, name);
-    const int error = stint_limiter_whole(limiter); /* else a cut amid a change leaves a name */
-    if (error != 0)
-        return error;
-    if (found == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that name");
-    if (id != NULL)
-        *id = found;
-    return 0;
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,

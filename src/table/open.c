@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "limiter/counters.h"
 #include "note.h"
 #include "override.h"
-#include "policy/names.h"
 #include "policy/policy.h"
 #include "slot.h"
 #include "sys/memory.h"
@@ -503,9 +503,9 @@ static int handle_make(const struct stint_options *options, const struct shape *
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     if (memory->mapping != NULL)
         memory->mapping->deciding = &limiter[handles - 1].deciding;
-    limiter->names = stint_names_make(made->max_policies);
-    if (limiter->names == NULL || !stint_limiter_lanes_open(limiter)) {
-        free(limiter->names);
+    limiter->forks = stint_limiter_process_lock();
+    stint_limiter_process_unlock();
+    if (!stint_limiter_lanes_open(limiter)) {
         free(limiter);
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
@@ -521,7 +521,6 @@ static int handle_make(const struct stint_options *options, const struct shape *
 /* Gives the handle back; the memory is the caller's. */
 static void handle_free(struct stint_limiter *limiter) {
     stint_limiter_lanes_close(limiter);
-    free(limiter->names);
     free(limiter);
 }
 

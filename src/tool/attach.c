@@ -322,7 +322,7 @@ const char *entry_kind(const struct stint_entry *entry) {
 /* ---- Texts ---- */
 
 int attach_text(const struct arguments *arguments, const char *path, char **text) {
-    enum { TEXT_MAX = 64 << 20 }; /* 65,535 policies are far less */
+    enum { TEXT_MAX = 64 << 20 }; /* 4,096 policies are far less */
     bool standard_input = strcmp(path, "-") == 0;
     FILE *file = standard_input ? stdin : fopen(path, "re");
     size_t room = 4096, length = 0, got;

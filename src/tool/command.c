@@ -337,7 +337,7 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
                    : "1 to 16777216 (a table that has names keeps room for them)";
     case OPTION_MAX_POLICIES:
         return read_count(value, 1, STINT_POLICIES_MAX, &arguments->max_policies) ? NULL
-                                                                                  : "1 to 65535";
+                                                                                  : "1 to 4096";
     case OPTION_SHARDS:
         return read_count(value, 1, STINT_SHARDS_MAX, &arguments->shards) ? NULL : "1 to 65536";
     case OPTION_MODE:

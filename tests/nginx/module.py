@@ -941,8 +941,8 @@ class Mistakes(Case):
             *((f"entries=1k labels={wrong}", f'invalid number of labels "labels={wrong}": '
                "it must be 1 to 16777216, with an optional k or m") for wrong in ("0", "-1", "17m", "x", "")),
             *((f"entries=1k policies={wrong}", f'invalid number of policies "policies={wrong}": '
-               "it must be 1 to 65535")
-              for wrong in ("0", "-1", "65536", "1k", "")))
+               "it must be 1 to 4096")
+              for wrong in ("0", "-1", "4097", "1k", "")))
         self.check("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z entries=1k; #!", "",
                    ("", 'the shared memory zone "z" is already declared for a different use'))
         self.check("stint_zone z entries=1k;\nstint_zone z entries=1k; #!", "",
