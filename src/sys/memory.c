@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -125,8 +124,7 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     return error != 0 ? error : stint_memory_prefault(memory, flags);
 }
 
-/* The name of a new file before it takes the place of another, or, without /proc, before it has its
- * own. The holder of the other's lock uses it, or of its own. */
+/* The name of a new file before it takes the place of another, whose lock its maker has. */
 #define NEW_NAME ".%s.resize"
 
 static const char *name_of_path(const char *path) {
@@ -134,26 +132,9 @@ static const char *name_of_path(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Writes the name of a new file beside a path. Returns false if it is too long. */
-static bool name_beside(const char *path, char given[NAME_MAX + 1]) {
-    return (size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name_of_path(path)) <= NAME_MAX;
-}
-
-/* A new file has its last name, or is removed. */
-static void beside_end(struct memory *memory, bool removed) {
-    char given[NAME_MAX + 1];
-
-    if (removed && name_beside(memory->beside, given))
-        (void)unlinkat(memory->directory, given, 0);
-    (void)close(memory->directory);
-    memory->beside = NULL;
-}
-
 void stint_memory_free(struct memory *memory) {
     size_t kept = 0;
 
-    if (memory->beside != NULL)
-        beside_end(memory, true);
     /* Of a lost table the first page stays. It has the lock for set-up. If that became zeros while
      * a thread held it, the C library's list of what the thread holds leads there for ever. */
     if (memory->mapping != NULL && stint_mapping_forget(memory->mapping))
@@ -169,63 +150,33 @@ void stint_memory_free(struct memory *memory) {
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* Others that have a lock of the file, as far as the system tells. */
-struct holders {
-    long found[HOLDERS_TOLD]; /* the first ones */
-    unsigned count;
-};
-
-static struct holders holders_find(int file) {
-    struct holders holders = {.count = 0};
+/* Another process that has a lock of the file, as far as the system tells; else 0. */
+static long holder_find(int file) {
     struct stat ours;
     char line[256], inode[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
     FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
+    long found = 0;
 
     if (locks == NULL)
-        return holders;
+        return 0;
     (void)snprintf(inode, sizeof(inode), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
                    (unsigned long)ours.st_ino);
-    while (fgets(line, sizeof(line), locks) != NULL) {
+    while (found == 0 && fgets(line, sizeof(line), locks) != NULL) {
         if (strstr(line, ": FLOCK ") == NULL || (at = strstr(line, inode)) == NULL)
             continue;
         *at = '\0';
         const char *blank = strrchr(line, ' ');
         const pid_t process = blank == NULL ? 0 : (pid_t)strtol(blank, NULL, 10);
         /* One that took the lock, and left it to its children, may be gone. */
-        if (process <= 0 || process == getpid() || (kill(process, 0) != 0 && errno != EPERM))
-            continue;
-        bool again = false; /* it has the table open twice */
-        for (unsigned i = 0; i < holders.count && i < HOLDERS_TOLD; i++)
-            again |= holders.found[i] == (long)process;
-        if (again)
-            continue;
-        if (holders.count < HOLDERS_TOLD)
-            holders.found[holders.count] = (long)process;
-        holders.count++;
+        if (process > 0 && process != getpid() && (kill(process, 0) == 0 || errno == EPERM))
+            found = process;
     }
     (void)fclose(locks);
-    return holders;
+    return found;
 }
 
 int stint_memory_file_held(int file, const char *does) {
-    const struct holders holders = holders_find(file);
-    return stint_failed_held(holders.count == 0 ? 0 : holders.found[0], does);
-}
-
-const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]) {
-    const struct holders holders = holders_find(file);
-    size_t length = (size_t)snprintf(said, HOLDERS_SIZE, "this process");
-
-    for (unsigned i = 0; i < holders.count && i < HOLDERS_TOLD; i++)
-        length += (size_t)snprintf(said + length, HOLDERS_SIZE - length, "%s %ld",
-                                   i > 0                ? ","
-                                   : holders.count == 1 ? " and process"
-                                                        : " and processes",
-                                   holders.found[i]);
-    if (holders.count > HOLDERS_TOLD)
-        (void)snprintf(said + length, HOLDERS_SIZE - length, " and %u more",
-                       holders.count - HOLDERS_TOLD);
-    return said;
+    return stint_failed_held(holder_find(file), does);
 }
 
 /* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
@@ -342,73 +293,11 @@ static int open_directory(const char *path, int flags) {
     return open(directory, flags | O_CLOEXEC, 0600);
 }
 
-#ifndef RENAME_NOREPLACE /* musl */
-#define RENAME_NOREPLACE 1
-#endif
-
-/* Opens the directory that a path's file is in. Returns its descriptor, or -errno. `given` receives
- * the name there of a new file before it takes that one's place. */
-static int open_beside(const char *path, char given[NAME_MAX + 1]) {
-    if (!name_beside(path, given))
-        return stint_failed_with(ENAMETOOLONG,
-                                 "the name of a table that is resized, or made without /proc, may "
-                                 "have %d bytes: rename it",
-                                 (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
-    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
-    return directory >= 0 ? directory : failed_file("the directory of the table cannot be opened");
-}
-
 /* The link that names a file of this process. */
 #define LINK_SIZE 64
 static const char *file_link(const struct memory *memory, char link[LINK_SIZE]) {
     (void)snprintf(link, LINK_SIZE, "/proc/self/fd/%d", memory->file);
     return link;
-}
-
-/* Opens what has NEW_NAME in a directory, or makes it. Returns -1 with errno set if it cannot. */
-static int open_given(int directory, const char *given, bool *made) {
-    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    const int file = openat(directory, given, flags | O_CREAT | O_EXCL, 0600);
-
-    *made = file >= 0;
-    if (file >= 0 || errno != EEXIST)
-        return file;
-    return openat(directory, given, flags);
-}
-
-/* Makes a new file that has NEW_NAME beside a path, and locks it. Who has the lock of the file of
- * that name may remove it: a killed process has left it. */
-static int file_make_named(struct memory *memory, const char *path) {
-    char given[NAME_MAX + 1];
-    int error = 0, directory = open_beside(path, given);
-    bool made = false, named = false;
-
-    if (directory < 0)
-        return directory;
-    for (unsigned tries = 0; error == 0 && !(named && made); tries++) {
-        named = false;
-        stint_memory_free(memory);
-        *memory = (struct memory){
-            .file = open_given(directory, given, &made), .shared = true, .alone = true};
-        if (memory->file >= 0 && flock(memory->file, LOCK_EX | LOCK_NB) == 0)
-            error = file_named(memory, directory, given, &named);
-        else if (errno != EWOULDBLOCK && errno != EINTR && errno != ENOENT)
-            error = failed_file("no table can be made there");
-        else if (tries == SET_UP_TRIES)
-            error = stint_memory_file_held(memory->file,
-                                           "has been making the table for 10 s: is it stopped?");
-        else
-            set_up_pause();
-        if (named && !made)
-            (void)unlinkat(directory, given, 0);
-    }
-    if (made) {
-        memory->beside = path;
-        memory->directory = directory;
-    } else {
-        (void)close(directory);
-    }
-    return error;
 }
 
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
@@ -419,7 +308,7 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
         return failed_file("no table can be made there");
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
     if (access(file_link(memory, link), F_OK) != 0)
-        error = file_make_named(memory, path);
+        error = failed_file("no table can be made without /proc, by which its file gets its name");
     else if (flock(file, LOCK_EX | LOCK_NB) != 0)
         error = failed_file(NO_LOCK);
     if (error == 0 && fchmod(memory->file, (mode_t)mode) != 0) /* whatever the umask */
@@ -434,24 +323,11 @@ static int file_name(const struct memory *memory, int directory, const char *nam
     return linkat(AT_FDCWD, file_link(memory, link), directory, name, AT_SYMLINK_FOLLOW);
 }
 
-/* Gives the file its path, instead of the name that it has beside that. */
-static int file_name_last(struct memory *memory, const char *path) {
-    char given[NAME_MAX + 1];
-
-    (void)name_beside(path, given);
-    if (syscall(SYS_renameat2, memory->directory, given, memory->directory, name_of_path(path),
-                RENAME_NOREPLACE) != 0)
-        return -1;
-    beside_end(memory, false);
-    return 0;
-}
-
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
     /* The file system knows that nothing else was written. */
     if (msync(memory->start, written, MS_SYNC) != 0)
         return failed_file("the table cannot be written to the disk");
-    if ((memory->beside != NULL ? file_name_last(memory, path)
-                                : file_name(memory, AT_FDCWD, path)) == 0)
+    if (file_name(memory, AT_FDCWD, path) == 0)
         return 0;
     return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
 }
@@ -481,9 +357,9 @@ static int file_rename(struct memory *memory, const struct memory *old, int dire
     bool named;
 
     /* A file cannot be linked over another, which a process that was killed has left. */
-    if (memory->beside == NULL && unlinkat(directory, given, 0) != 0 && errno != ENOENT)
+    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
         return failed_file("what a resize before this one has left cannot be removed");
-    if (memory->beside == NULL && file_name(memory, directory, given) != 0)
+    if (file_name(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
     int error = file_named(old, directory, name, &named);
     if (error == 0 && !named)
@@ -493,8 +369,6 @@ static int file_rename(struct memory *memory, const struct memory *old, int dire
         error = failed_file("the new table cannot be put in the place of the old one");
     if (error != 0)
         (void)unlinkat(directory, given, 0);
-    else if (memory->beside != NULL)
-        beside_end(memory, false);
     return error;
 }
 
@@ -508,9 +382,13 @@ int stint_memory_file_replace(struct memory *memory, const struct memory *old, u
         error = failed_file("the new table cannot be written to the disk");
     if (error != 0)
         return error;
-    int directory = open_beside(path, given);
+    if ((size_t)snprintf(given, sizeof(given), NEW_NAME, name_of_path(path)) > NAME_MAX)
+        return stint_failed_with(ENAMETOOLONG,
+                                 "the name of a table that is resized may have %d bytes: rename it",
+                                 (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
+    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
     if (directory < 0)
-        return directory;
+        return failed_file("the directory of the table cannot be opened");
     error = file_rename(memory, old, directory, given, name_of_path(path));
     if (error == 0)
         (void)fsync(directory); /* done, even if only the disk does not know yet */

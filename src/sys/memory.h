@@ -44,10 +44,7 @@ struct memory {
     bool shared; /* other processes may use it */
     bool alone;  /* nobody else does before stint_memory_file_share */
     bool read_only;
-    bool copy;          /* what is written does not come into the file */
-    const char *beside; /* of a new file that has a name already: the path that it is beside; NULL:
-                         * it has none, or its last */
-    int directory;      /* and where */
+    bool copy;               /* what is written does not come into the file */
     struct mapping *mapping; /* of the file; NULL: none */
 };
 
@@ -70,20 +67,14 @@ int stint_memory_file_open(struct memory *memory, const char *path, bool read_on
  * system tells: "process 1234", or "another process". Then it says what that process does. */
 int stint_memory_file_held(int file, const char *does);
 
-/* Names all that have, and this one: "this process and processes 12, 34 and 5 more". Returns
- * `said`. */
-#define HOLDERS_TOLD 8
-#define HOLDERS_SIZE (64 + HOLDERS_TOLD * 12)
-const char *stint_memory_file_holders(int file, char said[HOLDERS_SIZE]);
-
 /* Reads the first bytes of the file. */
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
-/* Makes a file beside `path`, of just this mode, with all its blocks reserved, and locks it. It has
- * no name; or without /proc, by which it could be given one, a name beside the path. */
+/* Makes a file without a name for `path`, of just this mode, with all its blocks reserved, and locks
+ * it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
 /* Brings the first bytes of the file that was made, all that was written, to the disk. Then gives

@@ -110,48 +110,27 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
 
 /* ---- Without /proc --------------------------------------------------------------------------- */
 
-/* An empty root: this process has no /proc, by which a file without a name could be given one. */
-static bool bare;
-
-static bool proc_hide(void) {
-    return !bare || small_file_system_mount_at("/proc", "size=4k");
-}
-
-static void proc_show(void) {
-    if (bare)
-        EXPECT(umount2("/proc", MNT_DETACH) == 0);
-}
-
-/* Makes tables in a process without /proc, one of them where a process was killed before, and
- * another, by which its bytes were not written to, has the lock for a while. */
+/* A file without a name gets one by /proc alone: without, no table is made, and one stays as it is. */
 static int make_bare(void) {
-    struct stint_options options = table_options(), same = STINT_OPTIONS_INIT;
+    const struct stint_options options = table_options();
+    struct stint_options same = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter = NULL;
-    char beside[PATH_MAX + 32], linked[PATH_MAX + 32];
     same.clock = test_clock;
-    snprintf(beside, sizeof beside, "%s/.table.resize", directory);
-    snprintf(linked, sizeof linked, "%s/linked", directory);
-    if (!proc_hide())
+    make_table();
+    if (!small_file_system_mount_at("/proc", "size=4k"))
         return NO_MOUNT;
-    make_table();
-    EXPECT(entries_of_directory() == 1 && stint_resize(path, &same) == 0);
-    EXPECT(entries_of_directory() == 1 && unlink(path) == 0);
-    file_write(beside, (struct bytes){(unsigned char *)"left", 4});
-    EXPECT(link(beside, linked) == 0);
-    make_table();
+    EXPECT(stint_resize(path, &same) == -ENOENT && strstr(stint_reason(), "without /proc") != NULL);
+    EXPECT(entries_of_directory() == 1);
     EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
-    EXPECT(entries_of_directory() == 2);
-    const struct bytes left = file_read(linked);
-    EXPECT(left.size == 4 && memcmp(left.start, "left", 4) == 0);
-    EXPECT(unlink(linked) == 0);
     stint_close(limiter);
+    EXPECT(unlink(path) == 0);
+    EXPECT(stint_open(&options, &limiter) == -ENOENT);
+    EXPECT(strstr(stint_reason(), "without /proc") != NULL && entries_of_directory() == 0);
     return 0;
 }
 
 TEST_IN_DIRECTORY(test_without_proc) {
-    bare = true;
     small_file_system_test(make_bare);
-    bare = false;
 }
 
 /* ---- Each system call fails ------------------------------------------------------------------ */
@@ -286,11 +265,10 @@ static bool trap_calls(void) {
 /* Makes the operation with its system calls watched. */
 static int operate_watched(enum operation operation, struct stint_limiter **limiter) {
     operation_prepare(operation, limiter);
-    EXPECT(proc_hide() && trap_calls());
+    EXPECT(trap_calls());
     watched = true;
     const int result = operate(operation, limiter);
     watched = false;
-    proc_show();
     return result;
 }
 
@@ -344,28 +322,13 @@ static void run_fault(enum operation operation, struct fault given) {
                  strerror(fault.error), told->result, (unsigned)status);
 }
 
-/* Whether a child can be without /proc. */
-static bool proc_can_hide(void) {
-    pid_t child = forked();
-    bare = true;
-    if (child == 0)
-        _exit(proc_hide() ? GOOD : BAD);
-    bare = false;
-    return status_of(child) == 0;
-}
-
-/* Checks each system call of each operation, on a table that is there for all but CREATE; and of
- * those that make a file, without /proc, too. */
+/* Checks each system call of each operation, on a table that is there for all but CREATE. */
 static void check_each_call(void (*check)(enum operation operation, unsigned at)) {
     if (emulated("seccomp"))
         skip();
-    const int rounds = proc_can_hide() ? 2 : 1;
     told = shared_memory(sizeof *told);
-    for (int i = 0; i < rounds * OPERATIONS; i++) {
-        const enum operation operation = (enum operation)(i % OPERATIONS);
-        bare = i >= OPERATIONS;
-        if (bare && operation != CREATE && operation != RESIZE)
-            continue;
+    for (int i = 0; i < OPERATIONS; i++) {
+        const enum operation operation = (enum operation)i;
         if (operation != CREATE)
             make_table();
         run_fault(operation, (struct fault){0});
@@ -373,11 +336,10 @@ static void check_each_call(void (*check)(enum operation operation, unsigned at)
         assert_int_equal(told->result, 0);
         for (unsigned at = 1; at <= calls; at++)
             check(operation, at);
-        print_message("%s%s: %u calls\n", names[operation], bare ? " without /proc" : "", calls);
+        print_message("%s: %u calls\n", names[operation], calls);
         if (operation != CREATE)
             assert_int_equal(unlink(path), 0);
     }
-    bare = false;
     munmap(told, sizeof *told);
 }
 
@@ -437,7 +399,7 @@ static void watched_child(enum operation operation, bool beside) {
 static void other_child(enum operation operation) {
     struct stint_options options = table_options();
     struct stint_limiter *limiter = NULL;
-    EXPECT(proc_hide() && stint_open(&options, &limiter) == 0);
+    EXPECT(stint_open(&options, &limiter) == 0);
     if (operation != CREATE)
         EXPECT(table_right(limiter));
     EXPECT(policy_added(limiter, added_policy()) >= 0);
