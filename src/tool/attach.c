@@ -347,6 +347,8 @@ int attach_text(const struct arguments *arguments, const char *path, char **text
         return failure(arguments, "%s: %s", standard_input ? "standard input" : path, why);
     }
     bytes[length] = '\0';
+    if (strncmp(bytes, BYTE_ORDER_MARK, 3) == 0)
+        memmove(bytes, bytes + 3, length - 2);
     *text = bytes;
     return EXIT_GOOD;
 }

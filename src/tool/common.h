@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define BYTE_ORDER_MARK "\xEF\xBB\xBF" /* what some editors put before a text */
+
 /* Exit codes. */
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 

@@ -296,14 +296,16 @@ static const char *const time_names[] = {
 enum {
     CLIENTS = sizeof(client_names) / sizeof(client_names[0]),
     TIMES = sizeof(time_names) / sizeof(time_names[0]),
+    WORDS_MAX = 24, /* before the time, a prefix among them */
 };
 
 /* What the lines of a sample are. */
 struct votes {
     size_t of[LOG_UNKNOWN];
     size_t clients[CLIENTS], times[TIMES]; /* JSON that has the field */
-    size_t first, second;                  /* brackets: which word is the only plain address */
-    size_t quoted;                         /* brackets with two quoted fields behind the request */
+    size_t words[WORDS_MAX + 1]; /* brackets: which word is the client's address; 0: not known */
+    size_t lost;                 /* brackets with so many words that the client is not the first */
+    size_t quoted;               /* brackets with two quoted fields behind the request */
 };
 
 static void vote_json(struct votes *votes, struct text line) {
@@ -324,9 +326,32 @@ static void vote_json(struct votes *votes, struct text line) {
                            log_time_value(values[CLIENTS + i].raw, &time_ns) == NULL;
 }
 
+/* Which of the words before the time is the client's address: the first or the second if it is the
+ * only one of these, else the third from the right, behind a prefix. None is in quotes: anybody may
+ * have written what is. 0: none. `lost`: there is no address, but a prefix. */
+static unsigned client_word(struct text before, bool *lost) {
+    bool address[WORDS_MAX + 1] = {false}, any = false;
+    unsigned count = 0;
+    struct text word;
+
+    while (count < WORDS_MAX && text_field(before, 1, &word)) {
+        address[++count] = is_address(word);
+        any |= address[count];
+        if (!take_word(&before, &word))
+            break;
+    }
+    *lost = !any && count > 4;
+    if (address[1])
+        return address[2] ? 0 : 1;
+    if (count > 4 && address[count - 2])
+        return count - 2;
+    return address[2] ? 2 : 0;
+}
+
 static void vote(struct votes *votes, struct text line) {
     struct text brackets, word, before, after;
     uint64_t time_ns;
+    bool lost;
 
     if (!text_field(line, 1, &word))
         return;
@@ -336,11 +361,8 @@ static void vote(struct votes *votes, struct text line) {
         votes->of[LOG_BRACKETS]++;
         before = (struct text){line.bytes, (size_t)(brackets.bytes - line.bytes)};
         after = behind(line, brackets);
-        bool first = is_address(word); /* not in quotes: anybody may have written those */
-        take_word(&before, &word);
-        bool second = text_field(before, 1, &word) && is_address(word);
-        votes->first += first && !second;
-        votes->second += second && !first;
+        votes->words[client_word(before, &lost)]++;
+        votes->lost += lost;
         votes->quoted += third_quoted(after, &word);
     } else if (log_time_haproxy(line, &brackets, &time_ns) == NULL) {
         votes->of[LOG_HAPROXY]++;
@@ -360,7 +382,7 @@ static size_t first_of(const size_t *counts, size_t n) {
 
 struct log_form log_form_find(const struct text *lines, size_t count) {
     struct log_form form = {.kind = LOG_UNKNOWN};
-    struct votes votes = {.first = 0};
+    struct votes votes = {.quoted = 0};
     size_t most = 0;
 
     for (size_t i = 0; i < count; i++)
@@ -372,10 +394,17 @@ struct log_form log_form_find(const struct text *lines, size_t count) {
         most = votes.of[kind] > most ? votes.of[kind] : most;
     }
     if (form.kind == LOG_BRACKETS) {
-        form.client = votes.second > votes.first ? 2 : 1;
-        form.name = form.client == 2          ? "vhost_combined, or like it"
-                    : 2 * votes.quoted > most ? "combined"
-                                              : "common";
+        form.client = 1;
+        for (unsigned i = 2; i <= WORDS_MAX; i++)
+            form.client = votes.words[i] > votes.words[form.client] ? i : form.client;
+        if (2 * votes.lost > most)
+            form.client = 0;
+        const bool combined = 2 * votes.quoted > most;
+        form.name = form.client > 2
+                        ? combined ? "combined, behind a prefix" : "common, behind a prefix"
+                    : form.client == 2 ? "vhost_combined, or like it"
+                    : combined         ? "combined"
+                                       : "common";
     } else if (form.kind == LOG_HAPROXY) {
         form.name = "HAProxy's httplog";
     } else if (form.kind == LOG_JSON) {

@@ -25,7 +25,7 @@ enum log_kind {
 struct log_form {
     enum log_kind kind;
     const char *name;        /* for people: "combined" */
-    unsigned client;         /* LOG_BRACKETS: which word is the client's address, 1 or 2 */
+    unsigned client;         /* LOG_BRACKETS: which word is the client's address; 0: not known */
     const char *client_name; /* LOG_JSON: the field that has it; NULL: none is known */
     const char *time_name;   /* LOG_JSON */
 };

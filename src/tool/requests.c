@@ -19,9 +19,10 @@ const char log_options_help[] =
     "                           Known: common, combined and vhost_combined, also with fields in\n"
     "                           quotes before the time; HAProxy's httplog; JSON, one object a\n"
     "                           line, with the fields that Caddy, Traefik, nginx and Envoy use\n"
-    "  --key PART[,PART..]    what is limited [client]: client, user, host, method, path, status\n"
-    "                           or agent; a field's number, counted from 1 as awk does; of JSON\n"
-    "                           a field's name, such as request.host\n"
+    "  --key PART[,PART..]    what is limited [client]: client; method, path or status; user or\n"
+    "                           agent, of common and combined; host, of vhost_combined; a field's\n"
+    "                           number, counted from 1 as awk does; of JSON a field's name, such\n"
+    "                           as request.host\n"
     "  --address[=PREFIXES]   the first PART is an IP address, by its first bits [32,64]\n"
     "  --time clf|epoch|none  how the time is written [recognised]\n"
     "                           clf    [17/May/2015:10:05:03 +0000]\n"
@@ -260,13 +261,15 @@ struct sample {
     struct buffer bytes;
     struct text lines[SAMPLE_LINES];
     size_t ends[SAMPLE_LINES], count;
-    bool ended; /* there is no line more */
 };
 
 /* A line that is too long has no bytes. */
 static enum access_log_outcome next_line(struct access_log *log, struct text *line) {
     enum access_log_outcome outcome = access_log_next(log, line);
 
+    if (outcome == LOG_LINE && log->lines == 1 && line->length >= 3 &&
+        memcmp(line->bytes, BYTE_ORDER_MARK, 3) == 0)
+        *line = (struct text){line->bytes + 3, line->length - 3};
     if (outcome == LOG_TOO_LONG)
         *line = (struct text){NULL, 0};
     return outcome == LOG_TOO_LONG ? LOG_LINE : outcome;
@@ -290,6 +293,56 @@ static enum access_log_outcome take_sample(struct access_log *log, struct sample
     return outcome;
 }
 
+/* Whether a line of the sample has a field of this name. */
+static bool has_field(const struct sample *sample, const char *name) {
+    struct json_part value = {.found = false};
+    const char *why;
+
+    for (size_t i = 0; i < sample->count && !value.found; i++)
+        if (sample->lines[i].bytes != NULL)
+            (void)json_line_find(sample->lines[i], &name, &value, 1, &why);
+    return value.found;
+}
+
+/* Which logs have a part, if those of this form have not; else NULL. */
+static const char *elsewhere(const struct log_form *form, enum log_part_kind kind) {
+    if (kind == PART_HOST && (form->kind != LOG_BRACKETS || form->client != 2))
+        return "vhost_combined has it";
+    if ((kind == PART_USER || kind == PART_AGENT) && form->kind != LOG_BRACKETS)
+        return kind == PART_USER ? "common and combined have it" : "combined has it";
+    return NULL;
+}
+
+/* Whether a part of the key can be in the file. Returns an exit code. */
+static int check_part(const struct log_options *options, const struct log_file *file,
+                      const struct sample *sample, const struct log_part *part) {
+    const char *path = printed_path(file->path), *others = elsewhere(&file->form, part->kind);
+    const bool json = file->form.kind == LOG_JSON;
+
+    if (part->kind == PART_CLIENT &&
+        (json ? file->form.client_name == NULL
+              : file->form.kind == LOG_BRACKETS && file->form.client == 0)) {
+        fprintf(stderr, "stint %s: %s: %s\n", options->command, path,
+                json ? "no field is known to have the client. Name it: --key FIELD"
+                     : "no word before the time is an address, so which is the client? Name it by "
+                       "its number: --key N");
+        return EXIT_FAILED;
+    }
+    if (json ? part->kind == PART_FIELD : part->kind == PART_NAME)
+        return usage_error(options->command, "--key '%s': %s is %s, where fields have %s",
+                           part->name, path, file->form.name,
+                           json ? "names, and no numbers"
+                                : "numbers. Names are client, user, host, method, path, "
+                                  "status and agent");
+    if (json && part->kind != PART_CLIENT && !has_field(sample, part->name))
+        return usage_error(options->command,
+                           "--key '%s': %s is %s, and its first lines have no such field",
+                           part->name, path, file->form.name);
+    return json || others == NULL ? EXIT_GOOD
+                                  : usage_error(options->command, "--key '%s': %s is %s; %s",
+                                                part->name, path, file->form.name, others);
+}
+
 /* Finds out how the file is read, and whether it can be for these keys. Returns an exit code. */
 static int find_form(const struct log_options *options, struct log_file *file,
                      const struct sample *sample) {
@@ -301,13 +354,12 @@ static int find_form(const struct log_options *options, struct log_file *file,
     if (file->form.kind == LOG_UNKNOWN) { /* each line says why it is none of the usual */
         file->form.kind = LOG_BRACKETS;
         file->form.name = sample->count == 0 ? "empty" : "unknown";
+        file->form.client = 1;
     }
     if (options->time != LOG_UNKNOWN && options->time != file->form.kind)
-        file->form = (struct log_form){.kind = options->time, .name = names[options->time]};
-    if (file->form.client == 0)
-        file->form.client = 1;
-    bool json = file->form.kind == LOG_JSON;
-    if (json && file->form.time_name == NULL) {
+        file->form =
+            (struct log_form){.kind = options->time, .name = names[options->time], .client = 1};
+    if (file->form.kind == LOG_JSON && file->form.time_name == NULL) {
         fprintf(stderr,
                 "stint %s: %s: no field is known to have the time. Known are ts, StartUTC, "
                 "StartLocal, msec, time_iso8601, time_local, time, start_time, @timestamp and "
@@ -315,22 +367,10 @@ static int find_form(const struct log_options *options, struct log_file *file,
                 options->command, path);
         return EXIT_FAILED;
     }
-    for (size_t i = 0; i < options->part_count; i++) {
-        const struct log_part *part = &options->parts[i];
-        if (json && part->kind == PART_CLIENT && file->form.client_name == NULL) {
-            fprintf(stderr,
-                    "stint %s: %s: no field is known to have the client. Name it: --key FIELD\n",
-                    options->command, path);
-            return EXIT_FAILED;
-        }
-        if (json ? part->kind == PART_FIELD : part->kind == PART_NAME)
-            return usage_error(options->command, "--key '%s': %s is %s, where fields have %s",
-                               part->name, path, file->form.name,
-                               json ? "names, and no numbers"
-                                    : "numbers. Names are client, user, host, method, path, "
-                                      "status and agent");
-    }
-    return EXIT_GOOD;
+    int code = EXIT_GOOD;
+    for (size_t i = 0; i < options->part_count && code == EXIT_GOOD; i++)
+        code = check_part(options, file, sample, &options->parts[i]);
+    return code;
 }
 
 static int failed(const struct requests *requests, const struct access_log *log,
@@ -457,6 +497,41 @@ static int check(const struct requests *requests) {
     return EXIT_FAILED;
 }
 
+/* Whether it may be the name of a client: an address, or what comes again. */
+static bool is_client(const struct text name, uint32_t count) {
+    unsigned char address[16];
+    char copy[INET6_ADDRSTRLEN + 4];
+
+    if (count > 1 || name.length >= sizeof(copy))
+        return count > 1;
+    memcpy(copy, name.bytes, name.length);
+    copy[name.length] = '\0';
+    copy[strcspn(copy, " /")] = '\0';
+    return inet_pton(AF_INET, copy, address) == 1 || inet_pton(AF_INET6, copy, address) == 1;
+}
+
+/* Says if the keys hardly look like clients. */
+static void doubt(const struct requests *requests) {
+    enum { LOOKED_AT = 1000, FEW = 10 };
+    const uint32_t keys = requests->keys.count < LOOKED_AT ? requests->keys.count : LOOKED_AT;
+    uint32_t *counts = must_have(calloc(keys + 1, sizeof(*counts))), clients = 0;
+    const struct text first = log_key_name(&requests->keys, 0);
+    char shown[80];
+
+    for (size_t i = 0; i < requests->count; i++)
+        if (requests->all[i].key < keys)
+            counts[requests->all[i].key]++;
+    for (uint32_t key = 0; key < keys; key++)
+        clients += is_client(log_key_name(&requests->keys, key), counts[key]);
+    if (keys > FEW && clients * 2 < keys)
+        fprintf(stderr,
+                "stint %s: note: most keys are no addresses, and do not come again: is '%s' a "
+                "client? --key says what is one\n",
+                requests->options->command,
+                printable(shown, sizeof(shown), first.bytes, first.length));
+    free(counts);
+}
+
 int requests_read(const struct log_options *options, struct requests *requests) {
     int code = EXIT_GOOD;
 
@@ -471,8 +546,10 @@ int requests_read(const struct log_options *options, struct requests *requests) 
         code = check(requests);
     if (code == EXIT_GOOD && requests->late != 0)
         qsort(requests->all, requests->count, sizeof(*requests->all), by_time);
-    if (code == EXIT_GOOD)
+    if (code == EXIT_GOOD) {
         count_networks(requests);
+        doubt(requests);
+    }
     return code;
 }
 

@@ -16,6 +16,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -603,6 +604,60 @@ class Formats(Replay):
     def quoted(value):
         return value if " " not in value or value.startswith('"') else f'"{value}"'
 
+    def test_behind_a_prefix(self):
+        """Of what stands before a line nothing is the client, though it be an address; or no client is known."""
+        stamp = "2026-03-02T08:00:00.123456789Z"
+        lines = {name: Path(f"{TESTS}/data/logs/{name}.log").read_text().splitlines(True) for name in ("common", "combined")}
+        for prefix, (name, text) in itertools.product(
+                ("Mar  2 08:00:00 web1 nginx[12]: ", "<190>Mar 12 08:00:00 203.0.113.1 nginx: ", f"<190>1 {stamp} 203.0.113.1 n 1 - - ",
+                 f"{stamp} stdout F ", "web-1  | ", "\ufeff"), lines.items()):
+            with self.subTest(prefix=prefix, name=name):
+                log, keys = self.keys(self.write("".join(prefix * (prefix != "\ufeff" or not n) + line
+                                                         for n, line in enumerate(text))))
+                self.assertEqual(log["files"][0]["format"], name + ", behind a prefix" * (prefix != "\ufeff"))
+                self.assertEqual((log["keys"], keys), (3, {"192.0.2.7": 2, "2001:db8::17": 2}))
+        hosts = self.write("".join("Mar  2 08:00:00 web1 nginx: " + re.sub("^[^ ]+", "example.org", line) for line in lines["common"]))
+        code, out, err = replay("--limit=1/s", hosts)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("no word before the time is an address, so which is the client? Name it by its number: --key N", err)
+        self.assertEqual(self.keys(hosts, "--key=6")[1], {"example.org": 5})
+
+    def test_keys_that_are_no_clients(self):
+        for repeated in 9, 10:
+            path = self.write("".join(f"id{n} - - [02/Mar/2026:08:00:00 +0000] x\n" for n in
+                                      [*range(20), *range(repeated)]))
+            code, _, err = replay("--limit=1/s", path)
+            self.assertEqual((code, "note: most keys are no addresses, and do not come again: is 'id0' a client?" in err),
+                             (0, repeated == 9))
+
+    @unittest.skipUnless(shutil.which("jq"), "there is no jq")
+    def test_recipes(self):
+        """Those of doc/which-limit.md, on what the servers write."""
+        page = (TESTS.parent / "doc" / "which-limit.md").read_text()
+        commands_ = next(block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "alb.log" in block).splitlines()
+        client = ["192.0.2.7", "198.51.100.9", "192.0.2.7"]
+        clf = [f'{name} - - [02/Mar/2026:08:0{n}:00 +0000] "GET / HTTP/1.1" 200 17' for n, name in enumerate(client)]
+        write = {
+            "pod.log": lambda n, name: f'2026-03-02T08:00:00.1Z stdout F {{"ts":{1772438400 + 60 * n},"client":"{name}"}}',
+            "docker-json.log": lambda n, name: json.dumps({"log": clf[n] + "\n", "stream": "stdout"}),
+            "journal": lambda n, name: f"{1772438400 + 60 * n}.000000 web1 nginx[12]: {clf[n]}",
+            "alb.log": lambda n, name: f'https 2026-03-02T08:0{n}:00.000000Z app/lb/1 {name}:2817 10.0.0.1:80 0.0 "GET"',
+            "cloudfront.log": lambda n, name: f"2026-03-02\t08:0{n}:00\tLAX1\t392\t{name}\tGET",
+            "iis.log": lambda n, name: f"2026-03-02 08:0{n}:00 10.0.0.1 GET / - 443 - {name} curl/8 - 200"}
+        heads = {"cloudfront.log": "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method\n",
+                 "iis.log": "#Software: IIS\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip\n"}
+        for file, line in write.items():
+            (self.directory / file).write_text(heads.get(file, "") + "".join(line(n, name) + "\n" for n, name in enumerate(client)))
+        for name, text in ("stint", f'exec {os.path.abspath(STINT)} "$@"'), ("journalctl", "cat journal"):
+            (self.directory / name).write_text(f"#!/bin/sh\n{text}\n")
+            (self.directory / name).chmod(0o755)
+        self.assertEqual(len(commands_), len(write))
+        for command in commands_:
+            out = subprocess.run(command, shell=True, cwd=self.directory, timeout=60, check=True, capture_output=True, text=True,
+                                 env={**os.environ, "PATH": f"{self.directory}:{os.environ['PATH']}"}).stdout
+            self.assertIn("Lines         3, all readable\nTime          2026-03-02 08:00:00 to 2026-03-02 08:02:00 UTC", out, command)
+            self.assertRegex(out, r"Keys          2 by .*; the first is 192\.0\.2\.7\n", command)
+
     def test_agents(self):
         for name, part in ("combined", "agent"), ("caddy", "request.headers.User-Agent"):
             path = f"{TESTS}/data/logs/{name}.log"
@@ -673,9 +728,16 @@ class Formats(Replay):
             self.assertIn(message, err)
         path = self.write('{"ts":1772438400,"from":"a"}\n')
         self.assertEqual(self.report("--limit=1/s", "--key=from", path)["log"]["first_key"], "a")
-        code, _, err = replay("--limit=1/s", "--key=2", path)
-        self.assertEqual(code, 2)
-        self.assertIn("is JSON, where fields have names, and no numbers", err)
+        json_, combined, haproxy = path, f"{TESTS}/data/logs/combined.log", f"{TESTS}/data/logs/haproxy.log"
+        for key, path, message in (
+                ("2", json_, "JSON, where fields have names, and no numbers"),
+                ("user", json_, "JSON, and its first lines have no such field"),
+                ("host", combined, "combined; vhost_combined has it"), ("host", haproxy, "HAProxy's httplog; vhost_combined has it"),
+                ("user", haproxy, "HAProxy's httplog; common and combined have it"),
+                ("agent", haproxy, "HAProxy's httplog; combined has it")):
+            code, _, err = replay("--limit=1/s", "--key", key, path)
+            self.assertEqual(code, 2)
+            self.assertIn(f"--key '{key}': {path} is {message}\n", err)
 
 
 class Failures(Replay):
