@@ -18,7 +18,7 @@
 
 #include <stint.h>
 
-enum { REPORT_WIDEST = STINT_NOTE_SIZE }; /* columns of bytes that are shown */
+enum { REPORT_WIDEST = 4 * STINT_LABEL_SIZE }; /* columns of bytes that are shown: all of a name */
 
 enum report_form {
     REPORT_TEXT,
