@@ -38,7 +38,20 @@ static ngx_conf_enum_t ngx_http_stint_on_full[] = {
     {ngx_null_string, 0},
 };
 
-static ngx_conf_num_bounds_t ngx_http_stint_status_bounds = {ngx_conf_check_num_bounds, 400, 599};
+/* A load balancer takes 502 to 504 for a node that failed. */
+static char *ngx_http_stint_check_status(ngx_conf_t *cf, void *post, void *data) {
+    const ngx_int_t *status = data;
+
+    if (*status >= NGX_HTTP_BAD_GATEWAY && *status <= NGX_HTTP_GATEWAY_TIME_OUT) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"stint_status %i\": a load balancer may take refusals for failures, "
+                           "repeat them elsewhere and take out this server; 429 says what they are",
+                           *status);
+    }
+    return ngx_conf_check_num_bounds(cf, post, data);
+}
+
+static ngx_conf_num_bounds_t ngx_http_stint_status_bounds = {ngx_http_stint_check_status, 400, 599};
 
 /* As ngx_conf_set_enum_slot, whose error does not tell the words. */
 static char *ngx_http_stint_word(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {

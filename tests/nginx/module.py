@@ -408,6 +408,10 @@ class Cost(Case):
                 ("20/minute reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a '
                  """number of requests, which is here the policy's "burst=" in"""),
                 ("20/minute reserve=5", "delay=8ms", None),
+                ("20/minute", "; stint_status 502", '"stint_status 502": a load balancer may take refusals for failures, repeat '
+                 "them elsewhere and take out this server; 429 says what they are in"),
+                ("20/minute", "; stint_status 504", '"stint_status 504": a load balancer'),
+                ("20/minute", "; stint_status 501", None), ("20/minute", "; stint_status 505", None),
                 ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z entries=1k; stint_policy z {http} name=p;",
