@@ -1,349 +1,404 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A sticky fleet: three nginx nodes with stint's module behind HAProxy, and behind nginx, with the
-configurations of this directory, over real HTTP on this host. Nodes stay, die, return, flap and leave;
-every key's requests are counted.
+"""A sticky fleet: three nodes behind HAProxy, nginx and Varnish, by the files of doc/nodes, over real HTTP in
+a network of their own. Nodes stay, die, return, leave and are deployed to; every client's requests are counted.
 
-    fleet.py MODULE_SO [TEST...]
+    fleet.py MODULE_SO STINT [TEST...]
 
-STINT_TEST_SEED=N repeats the order of the requests of an earlier run.
+STINT_TEST_SEED=N repeats what an earlier run drew.
 """
 import collections
-import http.client
+import itertools
 import os
-import queue
 import random
-import signal
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 
-from balancers import Application, Haproxy, NginxBalancer, Node, ask
-from servers import HAPROXY, NGINX, stop_all, until
+from hosts import NODES, Haproxy, Host, NginxBalancer, Node, Varnish, ask, enter, run, stand_in_for_ssh, until
 
-MODULE = "ngx_http_stint_module.so"
+MODULE, STINT = "ngx_http_stint_module.so", "stint"
 SEED = int(os.environ.get("STINT_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+RANDOM = random.Random(SEED)
 
-LIMIT = 20
-EXTRA = 4  # requests of a key above its limit
-KEYS = [f"key-{i}" for i in range(48)]
-THREADS = 6
+LIMIT = 5
+EXTRA = 2  # requests of a client above its limit
+THREADS = 4
+ANSWERS = (200, 429)
 
 # A window that does not end while a test runs. Windows are aligned to the epoch.
 WEEK = 7 * 86400
 WEEKS = next(weeks for weeks in (52, 51, 50) if -time.time() % (weeks * WEEK) > 3600)
-POLICY = f"{LIMIT}/{WEEKS}w name=client"
+LIMITS = [(f"{limit} name={name}", f"{LIMIT}/{WEEKS}w name={name}")
+          for limit, name in (("100/minute", "client"), ("100/minute", "guest"), ("10/hour", "login"))]
 
-ANSWERS = (200, 429)
+APPLICATION = "events {} http { access_log off; server { listen 127.0.0.1:9000; return 200; } }"
+DEPLOY = ("nginx -c /run/nginx.conf -s quit; while [ -e /run/nginx.pid ]; do sleep 0.1; done; "
+          "nginx -c /run/nginx.conf")
+
+
+class Client:
+    """One whom the nodes count as one: a `key`; or an address, or network of IPv6: as `guest`, without a key,
+    or at `login`, whatever its key."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+
+    def request(self):
+        """Path, fields and address. What does not count is another each time."""
+        any_ = RANDOM.randrange(1, 250)
+        if self.kind == "key":
+            return "/", [("X-Api-Key", self.name)], RANDOM.choice([f"203.0.113.{any_}", f"2001:db8:ffff:{any_:x}::1"])
+        return ("/" if self.kind == "guest" else "/login",
+                [("X-Api-Key", f"any-{any_}")] if self.kind == "login" and any_ % 2 else [],
+                f"{self.name}:{any_ % 3:x}::{any_:x}" if ":" in self.name else self.name)
+
+    def ask(self, *more):
+        path, fields, source = self.request()
+        return ask("2001:db8::1" if ":" in source else "10.0.0.1", path, [*fields, *more], source)[0]
+
+    def __repr__(self):
+        return f"{self.kind} {self.name}"
+
+
+NUMBERS = itertools.count(1)
+
+
+def clients():
+    """Of all kinds; no test has seen them before."""
+    def v4():
+        number = next(NUMBERS)
+        return f"198.18.{number // 250}.{number % 250 + 1}"
+
+    def v6():
+        number = next(NUMBERS)
+        return f"2001:db8:{number % 3 * number:x}:{number:x}"
+
+    return ([Client("key", f"key-{next(NUMBERS)}") for _ in range(8)] +
+            [Client(kind, address()) for kind in ("guest", "login") for address in (v4, v6) for _ in range(3)])
 
 
 class Traffic:
-    """Requests of many keys, in an order drawn from the seed, by several connections at once. A
-    request that fails (the node died under it) is asked again, as a client would."""
+    """Requests of all clients over and over, several at once, as long as `with` lasts."""
 
-    def __init__(self, port, keys, each):
-        self.port = port
-        self.asked = queue.SimpleQueue()
-        self.length = len(keys) * each
-        order = list(keys) * each
-        random.Random(SEED).shuffle(order)
-        for key in order:
-            self.asked.put(key)
-        self.admitted = collections.Counter()
-        self.nodes = collections.defaultdict(set)  # that answered a key
+    def __init__(self, everybody):
+        self.everybody = everybody
+        self.admitted, self.answered = collections.Counter(), collections.Counter()
         self.failed = collections.Counter()  # by status
-        self.answered = 0
-        self.lock = threading.Lock()
-        self.wrong = []
+        self.lock, self.end = threading.Lock(), threading.Event()
         self.threads = [threading.Thread(target=self.run) for _ in range(THREADS)]
-        for thread in self.threads:
-            thread.start()
 
     def run(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        patience = time.monotonic() + 120
-        try:
-            while time.monotonic() < patience:
-                try:
-                    key = self.asked.get_nowait()
-                except queue.Empty:
+        for _ in range(5000):  # it ends in any case
+            for client in RANDOM.sample(self.everybody, len(self.everybody)):
+                if self.end.is_set():
                     return
-                if not self.one(connection, key):
-                    self.asked.put(key)
-                    time.sleep(0.02)
-            self.wrong.append("120 s were not enough")
-        except BaseException as error:
-            self.wrong.append(repr(error))
-            raise
-        finally:
-            connection.close()
-
-    def one(self, connection, key):
-        try:
-            status, node = ask(self.port, [("X-Api-Key", key)], connection=connection)
-        except (http.client.HTTPException, ConnectionError):
-            connection.close()
-            status, node = 0, None
-        with self.lock:
-            if status not in ANSWERS:
-                self.failed[status] += 1
-                return False
-            self.answered += 1
-            self.nodes[key].add(node)
-            self.admitted[key] += status == 200
-            return True
-
-    def part_done(self, part):
-        """Waits until this part of all requests was answered."""
-        until(lambda: self.answered >= part * self.length or self.wrong, "answers")
-
-    def end(self):
-        for thread in self.threads:
-            thread.join()
-        if self.wrong:
-            raise AssertionError(self.wrong)
-        return self
-
-
-class Fleet(unittest.TestCase):
-    """Three nodes and one balancer. The tests of all balancers are in Sticky."""
-
-    balancer_kind = None
-
-    def started(self, server):
-        self.addCleanup(server.close)
-        return server.start()
-
-    def setUp(self):
-        self.application = self.started(Application())
-        self.nodes = [self.started(Node(MODULE, self.application, POLICY)) for _ in range(3)]
-        self.balancer = self.started(self.balancer_kind(self.nodes))
-        self.total = collections.Counter()  # admitted, by key
+                status = client.ask()
+                with self.lock:
+                    self.admitted[client] += status == 200
+                    self.answered[client] += status in ANSWERS
+                    if status not in ANSWERS:
+                        self.failed[status] += 1
+            time.sleep(0.01)
 
     def spend(self):
-        """Every key asks for more than its limit. Returns when all were answered."""
-        traffic = Traffic(self.balancer.port, KEYS, LIMIT + EXTRA).end()
+        """Waits until everybody was answered more often than his limit."""
+        before = self.answered.copy()
+        until(lambda: all(self.answered[client] - before[client] >= LIMIT + EXTRA + THREADS
+                          for client in self.everybody), "answers", 60)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class Fleet:
+    """Three nodes and one balancer, whose kind the classes below name."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.application = Host()
+        cls.application.file("/run/nginx.conf").write_text(APPLICATION)
+        cls.application.run("nginx -c /run/nginx.conf")
+        cls.nodes = [Node(number, MODULE, LIMITS) for number in (1, 2, 3)]
+        cls.balancer = cls.kind()
+        for host in [*cls.nodes, cls.balancer]:
+            host.start()
+        cls.balancer.sees(3)
+        cls.ssh = stand_in_for_ssh({"10.0.0.1": cls.balancer, **{node.address: node for node in cls.nodes}})
+
+    @classmethod
+    def tearDownClass(cls):
+        for host in [*cls.nodes, cls.balancer, cls.application]:
+            host.close()
+        shutil.rmtree(cls.ssh)
+
+    def setUp(self):
+        self.everybody = clients()
+        self.total = collections.Counter()
+
+    def spend(self):
+        """Everybody asks for more than his limit."""
+        with Traffic(self.everybody) as traffic:
+            traffic.spend()
         self.total += traffic.admitted
         return traffic
 
-    def one(self, key, balancer=None):
-        """One request, which must be answered. Returns the node that did."""
-        status, node = ask((balancer or self.balancer).port, [("X-Api-Key", key)])
-        self.assertIn(status, ANSWERS)
-        self.total[key] += status == 200
-        return node
+    def home(self, client):
+        """The node that an operator finds."""
+        _, fields, source = client.request()
+        return self.balancer.home(fields if client.kind == "key" else [("X-Client", source)])
 
-    def homes(self, node=None):
-        """The node of each key, every node having some; and the keys of this one."""
-        homes = {key: self.one(key) for key in KEYS}
-        self.assertEqual(set(homes.values()), {each.port for each in self.nodes})
-        return homes, [key for key in KEYS if node and homes[key] == node.port]
+    def homes(self):
+        return {client: self.home(client) for client in self.everybody}
 
-    def check_homes(self, traffic):
-        """Each key got its limit, and from one node."""
-        for key in KEYS:
-            self.assertEqual((key, traffic.admitted[key], len(traffic.nodes[key])), (key, LIMIT, 1))
+    def of(self, node):
+        """Whose node it is."""
+        return {client for client, home in self.homes().items() if home == node.address}
 
-    def assert_totals(self, moved, limits):
-        """Keys that were moved got so many limits, the others one."""
-        self.assertEqual(self.total, {key: (limits if key in moved else 1) * LIMIT for key in KEYS})
+    def check(self, moved, limits):
+        """Clients that moved got so many limits, the others one."""
+        self.assertEqual({client: self.total[client] for client in self.everybody},
+                         {client: (limits if client in moved else 1) * LIMIT for client in self.everybody})
 
-    def assert_bounds(self, moved, limits):
-        """Keys that were moved got one limit to so many, the others one."""
-        for key in KEYS:
-            self.assertGreaterEqual((key, self.total[key]), (key, LIMIT))
-            self.assertLessEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
+    def script(self, text, **environment):
+        status, said = run(["sh", "-ec", text],
+                           {**os.environ, "PATH": f"{self.ssh}:{os.environ['PATH']}", **environment})
+        self.assertEqual(status, 0, said)
+        return said
 
-
-class Sticky:
-    def test_with_stable_nodes_each_key_gets_exactly_its_limit(self):
+    def test_nodes_that_stay(self):
+        """Everybody gets exactly his limit, from a node of his own."""
         traffic = self.spend()
         self.assertEqual(traffic.failed, {})
-        self.check_homes(traffic)
-        self.assertEqual(set.union(*traffic.nodes.values()), {node.port for node in self.nodes})
-
-    def test_a_node_dies_and_returns_under_load(self):
-        """Whatever happens to the requests that are under way: no key of another node gets more than
-        its limit, and no key of this one more than two limits, as the node forgets nothing."""
-        dead = self.nodes[1]
-        homes, moved = self.homes(dead)
-        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
-        traffic.part_done(0.2)
-        dead.kill()
-        traffic.part_done(0.5)
-        dead.start()
-        self.total += traffic.end().admitted
-        self.assert_bounds(moved, 2)
-        for key in set(KEYS) - set(moved):
-            self.assertEqual((key, traffic.nodes[key]), (key, {homes[key]}))
-
-    def test_a_node_that_crashes_again_and_again(self):
-        """Only its keys move. They get one limit at the other node, and no more, as its zone is a file."""
-        self.crashes(self.nodes[2], forgets=0)
-
-    def test_a_node_that_crashes_again_and_again_and_forgets(self):
-        """They get one limit more for each time that it returns."""
-        node = self.nodes[2]
-        node.kill()
-        node.forgetful().start()
-        self.back(node)
-        self.crashes(node, forgets=1)
-
-    def crashes(self, crashing, forgets, flaps=3):
-        homes, moved = self.homes(crashing)
-        self.spend()
-        self.assert_totals(moved, 1)
-        for flap in range(flaps):
-            crashing.kill()
-            self.balancer.sees(crashing, up=False)
-            nodes = self.spend().nodes
-            self.assert_totals(moved, 2 + forgets * flap)
-            for key in KEYS:
-                self.assertEqual((key, len(nodes[key])), (key, 1))
-                self.assertEqual((key, nodes[key] != {homes[key]}), (key, key in moved))
-            crashing.start()
-            self.back(crashing, moved[0])
-            nodes = self.spend().nodes
-            self.assert_totals(moved, 2 + forgets * (flap + 1))
-            self.assertEqual(nodes, {key: {home} for key, home in homes.items()})
+        self.check([], 1)
+        self.assertEqual(set(self.homes().values()), {node.address for node in self.nodes})
+        self.assertEqual(ask("10.0.0.1")[1].get("X-Node"), None)
 
     def test_a_reload_of_the_nodes_moves_and_forgets_nothing(self):
-        traffic = Traffic(self.balancer.port, KEYS, 2 * LIMIT)
-        for part, node in zip((0.2, 0.4, 0.6), self.nodes):
-            traffic.part_done(part)
-            node.reload(ending=False)
-        traffic.end()
-        self.check_homes(traffic)
+        with Traffic(self.everybody) as traffic:
+            for node in self.nodes:
+                traffic.spend()
+                node.run("nginx -c /run/nginx.conf -s reload")
+            traffic.spend()
+        self.total += traffic.admitted
+        self.check([], 1)
 
-    def test_a_second_key_in_the_request_buys_nothing(self):
-        """Of two keys the first is hashed and counted, or the request is refused. What has another name
-        is no key."""
-        statuses = collections.Counter()
-        for i in range(LIMIT):
-            for headers in ([("X-Api-Key", "one"), ("X-Api-Key", f"other-{i}")],
-                            [("X-Api-Key", "one"), ("x-api-key", f"other-{i}")],
-                            [("X-Api-Key", "one"), ("X_Api_Key", f"other-{i}")],
-                            [("X_Api_Key", f"other-{i}"), ("X-Api-Key", "one")]):
-                statuses[ask(self.balancer.port, headers)[0]] += 1
-        self.assertEqual(statuses[200], LIMIT)
-        self.assertEqual(statuses[429] + statuses[400], 3 * LIMIT)
+    def test_a_node_dies_and_returns(self):
+        """Only its clients move. They get one limit at the other node, and no more if it returns as it was; one
+        more if it has forgotten."""
+        node = self.nodes[1]
+        moved = self.of(node)
+        homes = self.homes()
+        with Traffic(self.everybody) as traffic:
+            traffic.spend()
+            for limits in (2, 2, 3):
+                node.kill()
+                self.balancer.sees(2)
+                traffic.spend()
+                if limits == 3:
+                    node.file("/run/stint/clients").unlink()
+                node.start()
+                self.balancer.sees(3)
+                until(lambda: self.homes() == homes, "all to be at home")
+                traffic.spend()
+                self.total = traffic.admitted.copy()
+                self.check(moved, limits)
 
-    def test_nobody_without_a_key(self):
-        for headers in ([], [("X-Api-Key", "")], [("X-Api-Key", " ")]):
-            self.assertEqual(ask(self.balancer.port, headers), (401, None))
+    def test_a_rolling_deploy(self):
+        """No request fails, and nobody gets more than two limits."""
+        with Traffic(self.everybody) as traffic:
+            traffic.spend()
+            said = self.script(f"{NODES}/rolling-deploy '{DEPLOY}'", **self.deploy)
+            traffic.spend()
+        self.assertEqual(said.split("\n")[-2], "10.0.0.13 is done")
+        self.assertEqual(traffic.failed, {})
+        for client in self.everybody:
+            self.assertIn(traffic.admitted[client], range(LIMIT, 2 * LIMIT + 1), client)
+
+    def test_a_node_is_removed_and_added(self):
+        """And the order of the lines does not matter."""
+        node, homes = self.nodes[2], self.homes()
+        moved = self.of(node)
+        self.spend()
+        self.balancer.restart(*self.balancer.without(node))
+        self.assertEqual({client for client in self.everybody if self.home(client) != homes[client]}, moved)
+        self.spend()
+        self.balancer.restart(*self.balancer.turned())
+        self.assertEqual(self.homes(), homes)
+        self.spend()
+        self.check(moved, 2)
+        self.balancer.restart()
+
+    def test_what_else_a_request_says_buys_nothing(self):
+        key, guest, login = Client("key", "one"), Client("guest", "192.0.2.1"), Client("login", "192.0.2.1")
+        admitted = collections.Counter()
+        for i in range(2 * LIMIT):
+            for more in (("X-Api-Key", f"other-{i}"), ("x-api-key", f"other-{i}"), ("X_Api_Key", f"other-{i}"),
+                         ("X-Hashed-By", "ip"), ("X-Forwarded-For", f"192.0.2.{i + 2}")):
+                admitted["key"] += key.ask(more) == 200
+            for more in (("X-Api-Key", ""), ("X-Api-Key", " "), ("X-Hashed-By", "key"),
+                         ("X-Forwarded-For", f"192.0.2.{i + 2}"), ("X-Real-IP", f"192.0.2.{i + 2}")):
+                admitted["guest"] += guest.ask(more) == 200
+                admitted["login"] += login.ask(more) == 200
+            for path in ("/%6cogin", "//login", "/x/../login"):
+                admitted["login"] += ask("10.0.0.1", path, [("X-Api-Key", f"other-{i}")], "192.0.2.1")[0] == 200
+        self.assertEqual(admitted, {"key": LIMIT, "guest": LIMIT, "login": LIMIT})
 
     def test_nobody_but_the_balancer_reaches_a_node(self):
         """Nor uses up the limit of others by trying."""
-        for _ in range(LIMIT):
-            status, _ = ask(self.nodes[0].port, [("X-Api-Key", KEYS[0])], source="127.0.0.2")
-            self.assertEqual(status, 403)
+        for client in self.everybody:
+            for node in self.nodes:
+                self.assertEqual(ask(node.address, "/", [("X-Api-Key", client.name), ("X-Hashed-By", "key")],
+                                     "192.0.2.1", port=8080)[0], 403)
         self.spend()
-        self.assert_totals([], 1)
+        self.check([], 1)
 
-    def test_balancers_agree(self):
-        """On the nodes of keys, in whatever order they list the nodes, and if one of them has left."""
-        homes, _ = self.homes()
-        other = self.started(self.balancer_kind(self.nodes, *self.another_order))
-        fewer = self.started(self.balancer_kind(self.nodes, *self.without_node1))
-        for key in KEYS:
-            self.assertEqual((key, self.one(key, other)), (key, homes[key]))
-            if homes[key] != self.nodes[0].port:
-                self.assertEqual((key, self.one(key, fewer)), (key, homes[key]))
+    def test_logs_and_fail2ban_name_the_client(self):
+        client = self.everybody[-1]
+        while client.ask() == 200:
+            pass
+        node = next(node for node in self.nodes if node.address == self.home(client))
+        log = node.file("/var/log/nginx/error.log")
+        self.assertIn(f"client: {client.name}", log.read_text())
+        self.assertIn(f"\n{client.name}", node.file("/var/log/nginx/access.log").read_text())
+        if shutil.which("fail2ban-regex"):
+            found = subprocess.run(["fail2ban-regex", "--out", "ip", str(log),
+                                    str(NODES.parents[1] / "src" / "nginx" / "fail2ban-filter.conf")],
+                                   stdout=subprocess.PIPE, text=True, check=False).stdout
+            self.assertIn(client.name, found)
+            self.assertNotIn("10.0.0.1\n", found)
 
-    def test_what_is_not_consistent_moves_far_more(self):
-        """So the tests above can tell the difference."""
-        before, after = (self.started(self.balancer_kind(self.nodes, *self.not_consistent, *edit))
-                         for edit in ([], self.without_node1))
-        keys = [f"many-{i}" for i in range(240)]
-        homes = {key: self.one(key, before) for key in keys}
-        moved = [key for key in keys
-                 if homes[key] != self.nodes[0].port and self.one(key, after) != homes[key]]
-        self.assertGreater(len(moved), len(keys) / 5)
-
-
-@unittest.skipUnless(HAPROXY, "there is no haproxy")
-class BehindHaproxy(Sticky, Fleet):
-    balancer_kind = Haproxy
-    lines = [f"    server node{i} 10.0.0.1{i}:8080 id {i}\n" for i in (1, 2, 3)]
-    another_order = [("".join(lines), lines[2] + lines[0] + lines[1])]
-    without_node1 = [(lines[0], "")]
-    not_consistent = [("    hash-type consistent\n", "")]
-
-    def back(self, node, key=None):
-        """Waits until the balancer sends the key, or any, to the node again."""
-        self.balancer.sees(node, up=True)
-
-    def test_checks_that_flap(self):
-        """The node is well and forgets nothing, so two nodes count: twice the limit at most, however
-        often its keys come and go."""
-        node, flaps = self.nodes[0], 4
-        sick = node.directory / "sick"
-        node.kill()
-        node.edit(("return 204;", f"if (-e {sick}) {{ return 503; }} return 204;"))
-        node.start()
-        self.balancer.sees(node, up=True)
-        homes, moved = self.homes(node)
-        self.spend()
-        self.assert_totals(moved, 1)
-        for _ in range(flaps):
-            for up in (False, True):
-                traffic = Traffic(self.balancer.port, KEYS, LIMIT // 4)  # across the change
-                sick.unlink() if up else sick.touch()
-                self.balancer.sees(node, up)
-                self.total += traffic.end().admitted
-                nodes = self.spend().nodes
-                for key in moved:
-                    self.assertEqual((key, nodes[key] == {node.port}), (key, up))
-                self.assert_totals(moved, 2)
-
-    def test_a_node_leaves_by_request_and_returns(self):
-        """No request fails; its keys get at most one more limit, and none when it returns."""
+    def test_a_change_on_all_nodes(self):
+        """The page's loop: whoever is refused stays so wherever his key goes."""
+        page = (NODES.parent / "several-nodes.md").read_text()
+        loop = re.search(r"```sh\n(on_all\(\) .*?\n}\n)", page, re.DOTALL)[1]
+        with tempfile.TemporaryDirectory() as tools:
+            (Path(tools) / "stint").symlink_to(STINT)
+            commands = [f"PATH=$PATH:{tools}", loop]
+            for client in self.everybody:
+                name = f"client {client.name}" if client.kind == "key" else f"{client.kind} {client.request()[2]}"
+                form = "" if client.kind == "key" else "--address=32,64"
+                commands.append(f"on_all stint override --for 1h {form} /run/stint/clients {name} 0")
+            self.script("\n".join(commands))
         node = self.nodes[0]
-        homes, moved = self.homes(node)
-        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
-        traffic.part_done(0.2)
-        node.drain.touch()
-        self.balancer.sees(node, up=False)
-        traffic.part_done(0.6)
-        node.drain.unlink()
-        self.balancer.sees(node, up=True)
-        self.total += traffic.end().admitted
+        self.assertEqual(sum(client.ask() == 200 for client in self.everybody), 0)
+        node.kill()
+        self.balancer.sees(2)
+        self.assertEqual(sum(client.ask() == 200 for client in self.everybody), 0)
+        node.start()
+        self.balancer.sees(3)
+
+
+class Checked(Fleet):
+    """The balancer checks its nodes' health."""
+
+    def test_a_node_leaves_and_returns(self):
+        """Asked to leave, no request fails. Two nodes count, however often."""
+        node = self.nodes[0]
+        moved = self.of(node)
+        with Traffic(self.everybody) as traffic:
+            traffic.spend()
+            for _ in range(2):
+                node.file("/run/stint-drain").touch()
+                self.balancer.sees(2)
+                traffic.spend()
+                node.file("/run/stint-drain").unlink()
+                self.balancer.sees(3)
+                traffic.spend()
         self.assertEqual(traffic.failed, {})
-        self.assert_bounds(moved, 2)
+        self.total += traffic.admitted
+        self.check(moved, 2)
 
-    def test_with_redispatch_no_request_waits_for_the_checks(self):
-        """But a key may count on a third node, for one more limit (haproxy.cfg says so)."""
-        self.balancer = self.started(Haproxy(self.nodes, ("    retries 2",
-                                                          "    retries 2\n    option redispatch 1")))
-        dead = self.nodes[0]
-        homes, moved = self.homes(dead)
-        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
-        traffic.part_done(0.2)
-        dead.kill()
-        self.total += traffic.end().admitted
-        # A request that was under way when the node died fails as it would without (502).
+    def test_a_table_that_is_cut_off(self):
+        """Its node lets everybody through, so the balancer has to take it out."""
+        node = self.nodes[0]
+        self.assertEqual(ask(node.address, "/health", source="10.0.0.1", port=8080)[0], 204)
+        os.truncate(node.file("/run/stint/clients"), 0)
+        self.balancer.sees(2)
+        self.assertEqual(ask(node.address, "/health", source="10.0.0.1", port=8080)[0], 503)
+        self.spend()
+        self.check([], 1)
+        node.file("/run/stint/clients").unlink()
+        node.run("nginx -c /run/nginx.conf -s reload")
+        self.balancer.sees(3)
+
+
+class BehindHaproxy(Checked, unittest.TestCase):
+    kind, deploy = Haproxy, {}
+
+    def refusing_by(self, status, *edit):
+        """Nodes that refuse by this status, and a balancer that is edited."""
+        for node in self.nodes:
+            node.edit(("stint_status  429", f"stint_status  {status}"))
+            self.addCleanup(node.edit, (f"stint_status  {status}", "stint_status  429"))
+        self.addCleanup(self.balancer.restart)
+        self.balancer.restart(*edit)
+
+    def test_redispatch(self):
+        """No request waits for the checks, but a key may count on a third node."""
+        self.addCleanup(self.balancer.restart)
+        self.balancer.restart(("    retries 2", "    retries 2\n    option redispatch 1"))
+        moved = self.of(self.nodes[0])
+        with Traffic(self.everybody) as traffic:
+            traffic.spend()
+            self.nodes[0].kill()
+            traffic.spend()
+        self.nodes[0].start()
         self.assertEqual(traffic.failed[503], 0)
-        self.assert_bounds(moved, 3)
+        for client in self.everybody:
+            self.assertLessEqual(traffic.admitted[client], (3 if client in moved else 1) * LIMIT)
+
+    def test_outage_of_who_observes_refusals(self):
+        """One client that is refused takes out all nodes."""
+        self.refusing_by(503, ("rise 4", "rise 100 observe layer7 error-limit 10 on-error mark-down"))
+        for _ in range(40 * LIMIT):
+            self.everybody[0].ask()
+        self.assertEqual(self.balancer.run(self.balancer.UP).strip(), "0")
+        self.assertEqual(self.everybody[1].ask(), 503)
+
+    def test_outage_of_who_repeats_refusals(self):
+        """Everybody gets the limits of two nodes."""
+        self.refusing_by(503, ("    retries 2", "    retries 2\n    option redispatch 1\n"
+                                                "    retry-on all-retryable-errors"))
+        for client in self.everybody:
+            self.assertGreater(sum(client.ask() == 200 for _ in range(4 * LIMIT)), LIMIT)
 
 
-class BehindNginx(Sticky, Fleet):
-    balancer_kind = NginxBalancer
-    lines = [f"        server 10.0.0.1{i}:8080 max_fails=2 fail_timeout=1s;\n" for i in (1, 2, 3)]
-    another_order = [("".join(lines), lines[2] + lines[0] + lines[1])]
-    without_node1 = [(lines[0], "")]
-    not_consistent = [("hash $http_x_api_key consistent;", "hash $http_x_api_key;")]
+class BehindNginx(Fleet, unittest.TestCase):
+    kind, deploy = NginxBalancer, {"UP": "", "PAUSE": "4"}
 
-    def back(self, node, key=None):
-        """Waits until the balancer sends the key, or any, to the node again."""
-        until(lambda: node.port in [self.one(each) for each in ([key] if key else KEYS)], "the node to be tried again")
+    def test_outage_of_who_repeats_refusals(self):
+        """One client that is refused keeps out others."""
+        self.addCleanup(self.balancer.restart)
+        self.balancer.restart(("proxy_next_upstream error;", "proxy_next_upstream error http_429;"))
+        statuses = set()
+        for _ in range(40 * LIMIT):
+            self.everybody[0].ask()
+            statuses.add(self.everybody[1].ask())
+        self.assertIn(502, statuses)
+
+
+class BehindVarnish(Checked, unittest.TestCase):
+    kind, deploy = Varnish, {"UP": Varnish.UP}
 
 
 if __name__ == "__main__":
-    MODULE = os.path.abspath(sys.argv.pop(1))
-    print(f"STINT_TEST_SEED={SEED}", file=sys.stderr)
-    signal.signal(signal.SIGTERM, stop_all)
-    if not NGINX:
-        print("there is no nginx", file=sys.stderr)
+    if not all(map(shutil.which, ("nginx", "haproxy", "varnishd"))) or not enter():
+        print("this needs nginx, HAProxy, Varnish, and the right to make a network namespace", file=sys.stderr)
         sys.exit(77)
+    MODULE, STINT = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    print(f"STINT_TEST_SEED={SEED}", file=sys.stderr)
     unittest.main()

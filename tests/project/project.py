@@ -504,10 +504,11 @@ class Install(Case):
             nginx = []
         # The command, its completions, its page.
         tool = (["stint", "stint", "_stint", "stint.fish", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
+        nodes = [path.name for path in (SOURCE / "doc" / "nodes").iterdir()]
         pages = must("python3", SOURCE / "doc" / "man3.py", "--list",
                      SOURCE / "include" / "stint.h").split()
         self.assertIn("stint_take.3", pages)
-        self.assertEqual(names, sorted(nginx + tool + pages + ["stint-promises.7"] + [
+        self.assertEqual(names, sorted(nginx + tool + pages + nodes + ["stint-promises.7"] + [
             "stint.h", "stint.lua", "stint.pc", "stintConfig.cmake",
             "stintConfigVersion.cmake", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))
