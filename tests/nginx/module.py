@@ -929,8 +929,6 @@ class Mistakes(Case):
             ("entries=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in '
              r'"/\S+/"'),
             ("entries=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
-            ("entries=6143 labels=1k", '"labels" needs a zone of at least "entries=6144"'),
-            ("entries=7k labels=1k policies=100", '"labels" needs a zone of at least "entries=9600"'),
             ("entries=1024g", r'stint zone "z" needs \d+ MB for its keys, which the system does not give '
              r"\(12: Cannot allocate memory\)"),
             ("keys=1k", 'invalid parameter "keys=1k": it is "entries=" now, of which a key takes one for each '
