@@ -38,9 +38,8 @@ static int policies_move(const struct move *move) {
     for (uint32_t id = 0; id < from->max_policies && id < to->max_policies; id++)
         to->records[id] = from->records[id]; /* a free one has a generation */
     to->header->policy_count = count;
-    to->header->bulk_window = from->header->bulk_window;
     to->header->smooth = from->header->smooth;
-    to->header->latest_begin = from->header->latest_begin;
+    to->header->known = from->header->known;
     return 0;
 }
 
@@ -105,8 +104,8 @@ static bool by_shadow(uint64_t state) {
     return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_ENDLESS / 2) != 0;
 }
 
-/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: opening left it
- * only if the clock is behind (open.c, latest_lower). */
+/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may be
+ * behind. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t hash;
