@@ -210,7 +210,7 @@ local stint = {
     TENTATIVE = 0x4000,
     -- Flags of verdicts: bit.band(verdict.flags, stint.FIRST_REFUSAL) ~= 0.
     FIRST_REFUSAL = 1, SHADOWED = 2, UNTRACKED = 4, REPLACED = 8, UNKNOWN_POLICY = 16,
-    NEAR_LIMIT = 32, BAD_REQUEST = 64, BANNED = 128, OVERRIDDEN = 256,
+    NEAR_LIMIT = 32, BAD_REQUEST = 64, BANNED = 128, OVERRIDDEN = 256, MISTAKEN_NOW = 512,
     -- A key that all requests share.
     GLOBAL = 0ULL,
 }

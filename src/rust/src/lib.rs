@@ -629,6 +629,8 @@ impl Verdict {
     pub const BANNED: u32 = sys::STINT_BANNED;
     /// A flag: a ban or an override of the key decided.
     pub const OVERRIDDEN: u32 = sys::STINT_OVERRIDDEN;
+    /// A flag: `now` was more than two minutes from the clock, which decided instead.
+    pub const MISTAKEN_NOW: u32 = sys::STINT_MISTAKEN_NOW;
 
     /// Let it through.
     pub fn allowed(&self) -> bool {
