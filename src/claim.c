@@ -33,7 +33,7 @@ enum progress stint_claim_short(struct decision *decision) {
         return STALE;
     decision->flags = 0;
     if (leaves_nothing(&decision->terms, &decision->charge)) /* there is room, and no need of it */
-        return begins_later(table, decision->hash, now) ? STALE : DONE;
+        return begins_later(table, decision->hash, tick_of(decision->now)) ? STALE : DONE;
     return decision->charge.fits &&
                    claim_unused(decision->limiter, decision->policy, decision->hash, decision->tag,
                                 tick_of(decision->now), decision_state(decision))

@@ -39,12 +39,10 @@
 
 /* What is special about a decision. A caller's flags are never these. */
 enum special {
-    /* It is a part of another. Refuse, whatever is left: the whole was refused because of it. */
-    PART_REFUSED = 1 << 0,
-    PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
-    PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
-    PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
-    PART_THIS_NOW = 1 << 6,    /* decide at this now alone: the whole asks a bucket once more */
+    /* It is of one stripe: */
+    PART_REFUSED = 1 << 0,     /* refuse, whatever is left: all stripes together refuse */
+    PART_SILENT = 1 << 1,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_SAME_WINDOW = 1 << 2, /* do nothing if the key is in a later window (decision.only_end) */
     /* Its key has an override that is in force: */
     KEY_BARRED = 1 << 4,  /* it refuses all */
     KEY_ENDLESS = 1 << 5, /* it never refuses */
@@ -168,7 +166,6 @@ struct terms {
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
     uint64_t most; /* most that a charge may bring a count to */
-    uint64_t before;  /* what is added to a count before it is judged, as if it had been taken */
     uint32_t special; /* enum special */
     bool unlike;      /* the capacity is the request's own */
 };
@@ -307,10 +304,9 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
 
 /* ---- Judge ----------------------------------------------------------------------------------- */
 
-/* Whether a request does not even fit into an empty count. What a bucket gives `before` it, at the
- * same now, is not back by then. */
+/* Whether a request does not even fit into an empty count. */
 static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
-    return terms->cost > terms->room || terms->before > (terms->room - terms->cost) * terms->unit;
+    return terms->cost > terms->room;
 }
 
 /* What a count amounts to, `left` ns before the end of its window. */
@@ -352,7 +348,6 @@ static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t co
  * Where nothing but the cost matters, whether it fits is one comparison: slot_room and slot_fits
  * (slot.h); of a bucket, in ns: see_bucket (see.h). */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
-    count += terms->before;
     const uint64_t used = count_total(terms, count, left);
     const bool refused = (terms->special & (PART_REFUSED | KEY_BARRED)) != 0;
     uint64_t taken = terms->cost;

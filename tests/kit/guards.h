@@ -94,7 +94,6 @@ enum stint_test_instant {
     /* Overrides: override.h, decision.c, judge.h */                                               \
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
     /* Groups: group.c */                                                                          \
-    X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
     X(GROUPS_SIZES, "a group of more requests than are left is not refused")                       \
     /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \
     X(POLICY_LENGTH, "divided by a length of 0, of a policy whose id is free")                     \
