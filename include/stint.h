@@ -385,6 +385,10 @@ enum stint_verdict_flags {
     STINT_BANNED = 1 << 7,
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
+    /* `now` was more than two minutes from the clock, and the request was decided at the clock's
+     * time (LATE AND EARLY). It is a bug of the caller's; who tests with times of his own sets
+     * options.clock. */
+    STINT_MISTAKEN_NOW = 1 << 9,
 };
 
 /* The answer to a request. */
@@ -414,9 +418,8 @@ struct stint_verdict {
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   cost  tokens, 0 or more; 0 takes nothing, and is allowed unless more is used than the capacity
- *   now   STINT_NOW, or ns since the epoch by the limiter's own clock (stint_now), at most 60 s
- *         ahead. A late one is decided by its own time, or by the clock's; one that is further than
- *         366 days off is a mistake, and decided by the clock's (LATE AND EARLY)
+ *   now   STINT_NOW, or ns since the epoch by the limiter's own clock (stint_now), within 60 s. One
+ *         that is more than two minutes off is decided at the clock's time (STINT_MISTAKEN_NOW)
  * Returns verdict.allowed.
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
@@ -861,7 +864,7 @@ struct stint_policy_stats {
     uint64_t strikes_lost;   /* refusals that did not count for a ban, the table being full */
     uint64_t refunds_lost;   /* refunds of granted tokens that gave nothing back: the window was
                               * over, in flight the lease; or it was the second of a grant */
-    uint64_t mistaken_nows;  /* requests whose `now` was further than 366 days from the clock */
+    uint64_t mistaken_nows;  /* requests decided at the clock's time (STINT_MISTAKEN_NOW) */
 };
 
 #define STINT_POLICY_STATS_INIT                                                                    \

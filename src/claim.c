@@ -16,18 +16,15 @@
 
 /* ---- The short way --------------------------------------------------------------------------- */
 
-/* Every request that would leave a count tries it, but two: one whose now is so late that the clock
- * must be asked (latest_beyond), and a stripe's that must stay in its window (PART_SAME_WINDOW). A
- * request that leaves nothing ends here: the key has no slot, and there is one for it. */
+/* Every request that would leave a count tries it, but a stripe's that must stay in its window
+ * (PART_SAME_WINDOW). A request that leaves nothing ends here: the key has no slot, and there is one
+ * for it. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
-    const tick_t now = tick_of(decision->now);
 
-    /* Where a slot was never used, the key is nowhere behind it (I5). A caller that is so late that
-     * the clock must be read goes the long way. */
+    /* Where a slot was never used, the key is nowhere behind it (I5). */
     if (!absent_near(table, decision->hash) ||
-        slot_near(table, decision->hash, decision->tag) != NULL ||
-        GUARD(SHORT_LATEST, latest_beyond(decision->limiter, now)))
+        slot_near(table, decision->hash, decision->tag) != NULL)
         return STALE;
     if (decision->end == 0)
         decision->end = window_anew(decision);
@@ -39,7 +36,7 @@ enum progress stint_claim_short(struct decision *decision) {
         return DONE;
     return decision->charge.fits &&
                    claim_unused(decision->limiter, decision->policy, decision->hash, decision->tag,
-                                now, decision_state(decision))
+                                tick_of(decision->now), decision_state(decision))
                ? DONE
                : STALE;
 }

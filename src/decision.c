@@ -81,9 +81,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *     anew.
  *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
  *
- * The end grows by the length at least, so I1 holds as with windows that are computed. The window
- * begins at no later tick than the opener's now, the watermark or the claim, to which latest_begin
- * is raised before (I7).
+ * The end grows by the length at least, so I1 holds as with windows that are computed.
  *
  * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
  * slot that is further ahead of the clock than the longest (policy.length) was left by a step of
@@ -108,22 +106,19 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
 
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick) {
-    const struct span window = window_at(limiter, policy, flags, hash, tick);
-    limiter_raise_latest_begin(limiter, window.begin);
-    return window.end;
+    return window_at(limiter, policy, flags, hash, tick).end;
 }
 
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now) {
     const struct span window = window_at(limiter, policy, flags, hash, tick_of(now));
-    limiter_raise_latest_begin(limiter, window.begin);
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
      * other. */
     if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 && window.end <= LAST_TICK) {
         const uint64_t hint = hint_of(window, (flags & TRAIT_CALENDAR) != 0);
-        /* I7: latest_begin first, then the hint (M7). */
+        /* M16 */
         if (hint != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
-            atomic_store_release(&policy->current_end, hint);
+            atomic_store_relaxed(&policy->current_end, hint);
     }
     return window.end;
 }
@@ -132,23 +127,21 @@ uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now) {
     if (limiter_knows_now(limiter, tick_of(now)))
         return now;
     const uint64_t clock = limiter_now(limiter);
-    if (GUARD(NOW_FAR, (now > clock ? now - clock : clock - now) > FAR_NS))
-        now = clock;
-    limiter_raise_latest_begin(limiter, tick_of(now)); /* I7 */
-    return now;
+    if (!limiter->memory.read_only)
+        atomic_store_relaxed(&limiter->header->known, (uint64_t)tick_of(clock)); /* M16 */
+    /* Late: it may have been known a moment ago, when what is known was older. Early: a slot that
+     * is further ahead counts as over to others. */
+    return GUARD(NOW_FAR, now > clock ? now - clock > ALLOWANCE_NS : clock - now > 2 * ALLOWANCE_NS)
+               ? clock
+               : now;
 }
 
-struct moment stint_moment_anew(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
-                                uint64_t hash, uint64_t now) {
-    const uint64_t given = now;
-
-    now = stint_now_checked(limiter, given);
-    if (UNLIKELY(now != given))
-        stint_limiter_count_rare(limiter, policy_id, RARE_NOW_MISTAKEN);
-    return (struct moment){
-        now, (traits & TRAITS_OWN_WINDOW) != 0
-                 ? 0
-                 : stint_window_compute(limiter, &limiter->policies[policy_id], traits, hash, now)};
+struct moment stint_moment_anew(const struct stint_limiter *limiter, struct policy *policy,
+                                uint32_t traits, uint64_t hash, uint64_t now) {
+    now = stint_now_checked(limiter, now);
+    return (struct moment){now, (traits & TRAITS_OWN_WINDOW) != 0
+                                    ? 0
+                                    : stint_window_compute(limiter, policy, traits, hash, now)};
 }
 
 /* ---- 4  Look, judge -------------------------------------------------------------------------- */

@@ -39,8 +39,8 @@ enum progress { DONE, STALE };
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
 
-/* The end of the window that holds a tick, by a policy with these flags, for a key with this hash.
- * It raises latest_begin (I7), so the window may be opened. */
+/* The end of the window that holds a tick, by a policy with these flags, for a key with this
+ * hash. */
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick);
 
@@ -59,8 +59,7 @@ static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
  * window's length, too. */
 static ALWAYS_INLINE bool window_hinted(const struct policy *policy, uint32_t traits, uint64_t now,
                                         tick_t *end) {
-    /* A hint, whose begin latest_begin has (I7). */
-    const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
     if (UNLIKELY((traits & TRAIT_CALENDAR) != 0)) {
         *end = hint_end(hint);
         return !GUARD(HINT_WINDOW, tick_ns(*end) - now - 1 >= hint_window(hint));
@@ -88,17 +87,18 @@ struct moment {
     tick_t end;
 };
 
-/* Checks a now that a caller gave. One that is further from the clock than FAR_NS is no time of
- * that clock, and ids of windows cannot tell it from others: the clock's time is used instead.
+/* The time by which a request is decided that came with this now: the now if it is one of the
+ * clock's, which is read if it is not near what is known of that; else the clock's time, and the
+ * now was mistaken.
  *
- * No request is decided by a now that was not checked. Either it is checked here. Or it is in the
- * window of a hint, or not long before latest_begin (limiter_knows_now): only nows that were
- * checked have become hints, or have raised latest_begin. */
+ * No request is decided by a now that is none of the clock's, so windows are opened at most the
+ * allowance ahead of it (A). A now in the window of a policy's hint needs no check: that window was
+ * opened by one that was checked. */
 uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now);
 
 /* The moment of a request that came with this now, if no hint has its window. */
-struct moment stint_moment_anew(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
-                                uint64_t hash, uint64_t now);
+struct moment stint_moment_anew(const struct stint_limiter *limiter, struct policy *policy,
+                                uint32_t traits, uint64_t hash, uint64_t now);
 
 /* The moment of a request that came with this now. */
 static ALWAYS_INLINE struct moment moment_of(struct stint_limiter *limiter, uint32_t policy_id,
@@ -108,7 +108,7 @@ static ALWAYS_INLINE struct moment moment_of(struct stint_limiter *limiter, uint
                    ? limiter_knows_now(limiter, tick_of(now))
                    : window_hinted(&limiter->policies[policy_id], traits, now, &moment.end)))
         return moment;
-    return stint_moment_anew(limiter, policy_id, traits, hash, now);
+    return stint_moment_anew(limiter, &limiter->policies[policy_id], traits, hash, now);
 }
 
 /* ---- 1  Policy ------------------------------------------------------------------------------- */
@@ -256,6 +256,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .capacity = capacity,
                   .room = capacity,
                   .most = capacity,
+                  .special = moment.now != now ? NOW_MISTAKEN : 0,
                   .own = own,
                   .unlike = unlike,
                   .flags = flags},
@@ -309,8 +310,6 @@ static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t 
     const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
     if (UNLIKELY(end <= now || end - now > policy_reach(decision->policy)))
         return window_anew(decision);
-    if ((decision->terms.traits & RULE_BUCKET) != 0)
-        limiter_raise_latest_begin(decision->limiter, now); /* I7: it moves on in place */
     return end;
 }
 
@@ -410,7 +409,6 @@ static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *s
     const struct charge charge = judge(terms, count, 0);
     if (!charge.fits)
         return;
-    limiter_raise_latest_begin(decision->limiter, tick_of(later)); /* I7 */
     decision->charge = charge;
     decision->now = later;
     seen->count = count;
@@ -662,7 +660,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const bool shadowed = !charge->fits && (terms->traits & STINT_SHADOW) != 0;
     const bool allowed = charge->fits || shadowed;
     uint32_t flags =
-        decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & KEY_TOLD);
+        decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
 
     if ((terms->traits & TRAIT_NEAR) != 0) {
         const uint32_t near_limit = policy_rule(decision->policy).near_limit;
@@ -670,6 +668,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
             charge->used * 100 > terms->capacity * near_limit)
             flags |= STINT_NEAR_LIMIT;
     }
+    if (UNLIKELY((flags & STINT_MISTAKEN_NOW) != 0))
+        stint_limiter_count_rare(decision->limiter, decision->policy_id, RARE_NOW_MISTAKEN);
     if ((terms->special & PART_SILENT) == 0) {
         if (is_charge(terms))
             limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);

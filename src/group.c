@@ -575,25 +575,28 @@ static NOINLINE enum answer group_again(struct stint_limiter *limiter, const str
     return answer;
 }
 
-/* Checks the now of a group, once, so that all parts have the same. */
-static NOINLINE uint64_t group_now(const struct stint_limiter *limiter,
-                                   const struct stint_request *requests, size_t n, uint64_t given) {
-    const uint64_t now = stint_now_checked(limiter, given);
-
-    for (size_t i = 0; UNLIKELY(now != given) && i < n; i++) {
+/* Counts and marks the requests of a group that was decided at the clock's time. */
+static NOINLINE void group_mistaken(const struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t n,
+                                    struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++) {
         const uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
         if (id != POLICY_NONE)
             stint_limiter_count_rare(limiter, id, RARE_NOW_MISTAKEN);
+        if (verdicts != NULL && !is_void(&verdicts[i]))
+            verdicts[i].flags |= STINT_MISTAKEN_NOW;
     }
-    return now;
 }
 
 /* Any group of STINT_ALL_MAX at most. */
 static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
                          size_t n, uint64_t now, struct stint_verdict *verdicts) {
-    if (UNLIKELY(!limiter_knows_now(limiter, tick_of(now))))
-        now = group_now(limiter, requests, n, now);
-    return group_at(limiter, requests, n, now, verdicts, false) == ALLOWED;
+    const uint64_t by = stint_now_checked(limiter, now); /* once: all parts have the same */
+    const bool allowed = group_at(limiter, requests, n, by, verdicts, false) == ALLOWED;
+
+    if (UNLIKELY(by != now))
+        group_mistaken(limiter, requests, n, verdicts);
+    return allowed;
 }
 
 /* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */

@@ -149,8 +149,6 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
                 return KEPT;
             const tick_t now = tick_of(decision.now), end = end_of(state_id(change->state), now);
             shard_end_falls(table_shard_of(table, key), end_of(state_id(seen.state), now), end);
-            limiter_raise_latest_begin(limiter,
-                                       tick_back(end, policy_reach(decision.policy))); /* I7 */
             if (slot_swap(seen.slot, decision.tag, seen.state, change->state))
                 return WRITTEN;
             continue;
@@ -163,7 +161,6 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
         }
         change->state = wished(limiter, ruled, wish, 0, decision.now);
         const tick_t end = end_of(state_id(change->state), tick_of(decision.now));
-        limiter_raise_latest_begin(limiter, tick_back(end, policy_reach(decision.policy))); /* I7 */
         if (stint_claim_override(&decision, &seen, end,
                                  change->state & (STATE_REFUSED | USED_MASK)) == DONE)
             return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
@@ -269,7 +266,6 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
             return;
         if (GUARDED(BUCKET_FALLS))
             shard_end_falls(shard, end, tick_of(next) + 1);
-        limiter_raise_latest_begin(limiter, tick_of(now)); /* I7 */
         next = bucket_state(next) |
                (mark_passed(full, next, bucket.window) ? 0 : seen.state & STATE_REFUSED);
     } while (!slot_swap(seen.slot, tag, seen.state, next));

@@ -27,84 +27,6 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     return end_of(id, clock) - clock - ALLOWANCE_TICKS > length;
 }
 
-/* Lines that a decision sweeps on its way. */
-#define SWEPT_LINES 8
-
-/* Lowers latest_begin to the clock and the allowance, if no slot needs it any more. Each decision
- * on a full table sweeps some lines; the last one lowers it.
- *
- * latest_begin is raised before a window is opened that begins later, and before such a window
- * becomes a policy's hint (limiter_raise_latest_begin). A decision compares it with its now, to see
- * whether the bulk check of lines is enough (slot_search), and whether the clock must decide on the
- * window of a key without a slot (stint_claim_short, stint_slot_find). If somebody's now was far
- * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
- * again, never below the clock and 60 s, and the hints with it: a hint that begins later would open
- * a window without raising latest_begin (I7). Two do that:
- *   - a process that opens a table that nobody else uses (open.c), with the slots beyond it;
- *   - this function, once no slot of the table counts as over for being so far ahead. (The slot of
- *     a short month may begin later than the clock and 60 s, and not count as over: its policy's
- *     longest window reaches further back. When it counts as over, latest_begin is too late, too.)
- *
- * After the second a slot may have a window that begins later than latest_begin says:
- *   - one that was opened behind the sweep, by a now far ahead of the clock;
- *   - one in lines whose sweeper slept;
- *   - if the last sweeper slept between the clock and its CAS, one that was opened meanwhile.
- * If such a slot counts as over (stint_beyond_clock), the bulk check still shows it to be live: the
- * table may be called full although that slot could be taken. A thread that is late by more than 60
- * s may not notice. No count depends on latest_begin: promises A and B hold. */
-static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
-    const struct table *table = &limiter->table;
-    struct header *header = limiter->header;
-    /* I7: the sweep, then the CAS below. The counts of the sweep are relaxed. */
-    uint64_t line = atomic_fetch_add_seq(&header->swept, SWEPT_LINES), last = line + SWEPT_LINES;
-
-    if (line == 0) {
-        /* I7: the CAS is from what was seen when the sweep began. */
-        atomic_store_relaxed(&header->swept_from, latest);
-        atomic_store_relaxed(&header->strays, 0);
-    }
-    for (; line < last && line < table->line_count; line++) {
-        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
-            const struct slot *slot = &table->lines[line].slots[i];
-            const struct policy *policy =
-                /* M15 */
-                limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
-            tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
-            /* One that begins later than latest_begin has been over for 497 days, or longer. */
-            const tick_t begin = policy == NULL ? 0 : tick_back(end, policy_reach(policy));
-            if (begin > clock + ALLOWANCE_TICKS && begin <= (tick_t)latest)
-                atomic_add_relaxed(&header->strays, 1); /* I7 */
-        }
-    }
-    if (last < table->line_count)
-        return;
-    /* I7: the hints first, then latest_begin, unless somebody has raised it since. */
-    if (atomic_load_relaxed(&header->strays) == 0 &&
-        atomic_load_relaxed(&header->swept_from) == latest) {
-        stint_limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
-        /* I7 */
-        (void)atomic_cas_seq(&header->latest_begin, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
-    }
-    atomic_store_relaxed(&header->swept, 0); /* I7 */
-}
-
-/* Some window begins far ahead of now: this thread is late, the clock was stepped back, or another
- * thread's now was ahead of the clock. The clock tells which. A thread that is late by more than
- * the allowance moves its now to the clock. Returns whether now has moved. */
-static bool latest_recover(struct decision *decision) {
-    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
-    uint64_t clock = limiter_now(decision->limiter);
-    tick_t most = tick_of(clock) + ALLOWANCE_TICKS;
-
-    if ((tick_t)latest > most && !decision->limiter->memory.read_only)
-        latest_sweep(decision->limiter, latest, tick_of(clock));
-    if (most - tick_of(decision->now) <= 2 * ALLOWANCE_TICKS)
-        return false;
-    decision->now = clock;
-    decision->end = window_of(decision);
-    return true;
-}
-
 /* ---- A key far from home --------------------------------------------------------------------- */
 
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag) {
@@ -203,15 +125,14 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* The pattern of the slots of a line that are others' (others_of), and live by a window of
- * `longest` ticks. The pattern compares ids without their last bit, in the high half of a state. So
- * the range begins at the first even id behind that of now. It ends where an odd id, too, is no
- * further ahead than a live slot may be. */
+/* The pattern of the slots of a line that are others' (others_of), and live by any window: they are
+ * ahead of now, by the allowance at most. The pattern compares ids without their last bit, in the
+ * high half of a state. So the range begins at the first even id behind that of now. */
 static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
-                                               tick_t longest, tick_t now) {
+                                               tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    asked.range[1] = (uint32_t)(((uint64_t)longest + ALLOWANCE_TICKS - 1) / 2);
+    asked.range[1] = (uint32_t)(ALLOWANCE_TICKS / 2);
     return asked;
 }
 
@@ -219,27 +140,18 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
  *
  * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them were
  * seen when the last one was. One bulk check of a line shows its slots to be live, whatever their
- * policies, if they end after now. But a step of the clock may have left slots that count as over
- * although they end later (stint_beyond_clock), and this thread may have slept so long that the
- * clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
- * allowance of now (I7). What a bulk check does not show is looked at slot by slot, by the policy
- * of each (next_not_live). A new key finds the table full in 164 ns, slot by slot in 277 (Intel
- * Xeon, 2026-11-26; 1,000 keys in cache).
+ * policies, if they end within the allowance. Slots of longer windows are looked at one by one, by
+ * the policy of each (next_not_live): a step of the clock may have left some that count as over
+ * although they end later (stint_beyond_clock).
  *
  * The tags found here are only hints. So it does not matter which of them were seen before which
  * bulk check. */
-static struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, uint64_t tag,
+static struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag,
                                  tick_t now) {
-    const struct table *table = &limiter->table;
-    /* What is ahead by the allowance at most is live by any window. bulk_window was raised before a
-     * longer window could be opened (M12). */
-    const bool beyond = latest_beyond(limiter, now);
-    const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
-    const struct slot_pattern plain = plainly_live(table, tag, longest, now);
+    const struct slot_pattern plain = plainly_live(table, tag, now);
     /* Most searches end in the home line, unless the table is full. */
     const uint32_t i = sequence_all_match(table, hash, 0, &plain);
 
-    atomic_fence_acquire(); /* M8: latest_begin is loaded again after the checks */
     if (i == table->probe_lines)
         return (struct search){NULL, i};
     struct line *line = sequence_line(table, hash, i);
@@ -278,18 +190,12 @@ static bool find_free(struct decision *decision, uint32_t line, enum when when, 
 
 enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
-    const tick_t tick = tick_of(decision->now);
-    struct search search = slot_search(decision->limiter, decision->hash, decision->tag, tick);
+    struct search search =
+        slot_search(table, decision->hash, decision->tag, tick_of(decision->now));
 
     if (search.slot != NULL) {
         *seen = seen_of(&search, decision->tag);
         return FOUND;
-    }
-    /* Loaded after the bulk checks (M8): this thread may have slept in between. */
-    if (UNLIKELY(GUARD(LATEST_AGAIN, latest_beyond(decision->limiter, tick)))) {
-        if (latest_recover(decision))
-            return stint_slot_find(decision, seen);
-        search.line = 0; /* look slot by slot at what was checked in bulk, too */
     }
     /* An early now may be past the end of windows that the clock is not past; a late now may have
      * moved. */

@@ -126,13 +126,6 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-/* Whether some slot's window begins far ahead of now. Then the clock was stepped back, or this
- * thread is late. */
-static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
-    /* I7, M8 */
-    return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) > now + ALLOWANCE_TICKS;
-}
-
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
  * late any more after this. (In its own tick none is.) Returns the clock's tick. */
 tick_t stint_decision_read_clock(struct decision *decision);

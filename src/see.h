@@ -29,7 +29,7 @@ struct sight {
 /* Whether now is in the window of a policy's hint, which ends at `end`, and one token of it may be
  * added. (A policy without a hot way has a hot window of 0: M12.) */
 static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
-    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     const uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
@@ -80,7 +80,7 @@ static ALWAYS_INLINE bool see_tokens(const struct stint_limiter *limiter, uint32
                                      struct sight *sight) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t capacity = sight->capacity;
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     const words_2 identity = policy_identity(policy);
 
@@ -125,8 +125,7 @@ static ALWAYS_INLINE bool see_bucket(const struct stint_limiter *limiter, uint32
         UNLIKELY(slot == NULL))
         return false;
     const uint64_t state = atomic_load_acquire(&slot->state); /* M1; what is done confirms it: M2 */
-    if (UNLIKELY(!limiter_knows_now(limiter, tick)) ||        /* I7: latest_begin has it */
-        UNLIKELY(cost - 1 >= bucket.burst))
+    if (UNLIKELY(!limiter_knows_now(limiter, tick)) || UNLIKELY(cost - 1 >= bucket.burst))
         return false;
     const uint64_t taken = cost * bucket.unit, room = bucket.burst * bucket.unit;
     sight->slot = slot;
@@ -181,7 +180,7 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
 static ALWAYS_INLINE bool see_ruled(const struct stint_limiter *limiter, uint32_t policy_id,
                                     uint64_t key, uint64_t now, struct sight *sight) {
     const struct policy *policy = &limiter->policies[policy_id];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M12 */
 
     if (!window_ruled(policy, now, end))

@@ -74,10 +74,6 @@
  *   I6  A home line's reach only grows, and is at least the line, counted from it, of each claim
  *       that its keys ever made: it is raised before. A search for one may stop behind it. The
  *       shard's filter has the bits of each key for which a companion's slot was claimed.
- *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
- *       slot: it is raised before, by 30 s at a time. A bucket's begin is its end less
- *       policy_reach. But it is lowered, too, and then only windows count that begin within 60 s
- *       of the clock (search.c, latest_sweep).
  *
  * Policies that are gone. Their slots become tombstones, whose ends fall (sweep.c). Threads that
  * still decide by one may count in a slot that is another key's by then: the exception of B, at
@@ -91,10 +87,9 @@
  * groups in group.c. ordering.md has the orders of memory. Each atomic operation cites
  * the M or I that it serves.
  *
- * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3
- * and I5 to I7, after each atomic operation of scenes), and in tests/protocol
- * scenes.c (what goes wrong without each guard, and a process that dies before each atomic
- * operation).
+ * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3,
+ * I5 and I6, after each atomic operation of scenes), and in tests/protocol scenes.c (what goes
+ * wrong without each guard, and a process that dies before each atomic operation).
  *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
 #ifndef STINT_SLOT_H

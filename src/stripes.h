@@ -26,7 +26,7 @@ static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint
     const uint32_t stripes = traits_stripes((uint32_t)word);
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     struct sight sight = {.end = end, .capacity = stripe_share(capacity, stripes, stripe)};
 
     if (cost == 1) {

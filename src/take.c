@@ -107,7 +107,7 @@ static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32
                                            struct stint_verdict *verdict, struct slot *slot) {
     const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t word = policy_word(policy);
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     struct decision decision =
         plain_decision(limiter, policy_id, policy_identity(policy), now, end, word >> 32);
 
@@ -156,21 +156,18 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
 /* A look by a plain policy at a key that has no slot, and for which there is one. */
 static ALWAYS_INLINE enum answer look_absent(struct decision *decision,
                                              struct stint_verdict *verdict) {
-    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(decision->limiter, tick_of(decision->now)))))
-        return NEXT;
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
 }
 
-/* The six steps. `now` may move to the clock's time. */
+/* The six steps. */
 static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
-                                          const struct stint_request *request, uint64_t *now,
+                                          const struct stint_request *request, uint64_t now,
                                           struct stint_verdict *verdict, struct known known) {
     struct decision decision = {0};
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request, *now, known) != 0))
+    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
         return NEXT;
-    *now = decision.now;
     if (known.overrides && traits_striped(decision.terms.traits))
         return NEXT;
     struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
@@ -191,7 +188,7 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
 static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict, struct known known) {
-    const enum answer answer = WAY(short_as, limiter, request, &now, verdict, known);
+    const enum answer answer = WAY(short_as, limiter, request, now, verdict, known);
     return LIKELY(answer != NEXT) ? answer == ALLOWED
                                   : WAY(stint_decide_long, limiter, request, now, verdict);
 }
@@ -452,8 +449,7 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
     const uint64_t tag = table_tag(&limiter->table, key, policy_id), state = state_of(end, 1);
     const words_2 identity = policy_identity(policy);
 
-    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(limiter, tick_of(now)))) ||
-        UNLIKELY(capacity == 0))
+    if (UNLIKELY(capacity == 0))
         return WAY(take_long, limiter, policy_id, key, now, verdict);
     const bool unused = absent_near(&limiter->table, key);
     struct slot *slot = unused ? NULL : stint_slot_behind(&limiter->table, key, tag);
@@ -541,7 +537,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             hot_window = &none;
             if (LIKELY(policy < limiter->deciding)) {
                 hot_window = &limiter->policies[policy].hot_window;
-                /* I7. As in window_hot, in two steps. */
+                /* M16. As in window_hot, in two steps. */
                 sight.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
                 left = tick_ns(sight.end) - now;
                 left = left != 0 ? left : UINT64_MAX;

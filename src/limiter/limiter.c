@@ -156,15 +156,3 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
     uint32_t traits;
     return stint_limiter_policy_and_traits(limiter, id, &traits);
 }
-
-void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        struct policy *policy = limiter_policy(limiter, id);
-        if (policy == NULL) /* its id is free */
-            continue;
-        uint64_t first = stint_limiter_hint_first(limiter, policy);
-        /* I7: before latest_begin is lowered. */
-        if (hint_begin(policy, atomic_load_relaxed(&policy->current_end)) > latest)
-            atomic_store_relaxed(&policy->current_end, first); /* as of a new policy */
-    }
-}

@@ -27,8 +27,8 @@
 /* All that a decision reads of a policy. The hot way (take.c) reads the first line only. */
 struct policy {
     /* The end (tick) of the window of the last decision: a hint that saves the division. Any end of
-     * the policy's is safe if latest_begin has its begin (I7). A calendar policy's has the window's
-     * days above the end (HINT_DAYS): 30 January is not in the window that ends with February. */
+     * the policy's is safe. A calendar policy's has the window's days above the end (HINT_DAYS): 30
+     * January is not in the window that ends with February. */
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
@@ -136,14 +136,8 @@ struct header {
     uint64_t noted; /* an override had a note at some time. 0: nobody looks for notes */
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
-    uint64_t bulk_window;  /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
-    uint64_t smooth;       /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
-    uint64_t latest_begin; /* no slot's window begins after this tick */
-    /* The search for slots that need latest_begin where it is (search.c, latest_sweep). */
-    uint64_t swept;                                       /* lines */
-    uint64_t swept_from;                                  /* latest when it began */
-    uint64_t strays;                                      /* slots found */
-    uint64_t reserved;                                    /* 0 */
+    uint64_t smooth; /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
+    uint64_t known;  /* the clock, as it was last read for a now (limiter_knows_now); ticks */
     _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX]; /* 0: nobody's, or lane 0 */
 };
 
@@ -229,34 +223,12 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* The longest window that a bulk check of lines knows (search.c, slot_search); slots of longer ones
- * are looked at one by one. A slot from 2^33 ticks ago passes for a live one no longer than
- * this. */
-#define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
-
-/* Ticks by which latest_begin is raised further than it must be: it is written each 30 s only. */
-#ifdef STINT_TESTING
-#define LATEST_STEP ((tick_t)0) /* a test finds the window that does not raise it */
-#else
-#define LATEST_STEP ((tick_t)3000)
-#endif
-static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
-
-/* Raises latest_begin (I7) before a window that begins at this tick, or earlier, is opened in a
- * slot, and before it becomes a policy's current_end, by which others open it. */
-static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
-    uint64_t *latest = &limiter->header->latest_begin;
-    /* I7: raised, or seen high enough, then the window is opened (M7). */
-    if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
-        !limiter->memory.read_only) /* it opens none */
-        atomic_raise(latest, (uint64_t)begin + (uint64_t)LATEST_STEP);
-}
-
-/* Whether a caller's now needs no look at the clock: latest_begin is not before it, nor long after
- * it. All nows that have raised latest_begin were checked. It may be a window behind the clock. */
+/* Whether a caller's now is within the allowance of the clock, as it was last read for a now. Any
+ * process may have read it, long ago: then who is early is less so, and who is late is later than
+ * that. No count depends on it. */
 static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter, tick_t now) {
-    const uint64_t latest = atomic_load_relaxed(&limiter->header->latest_begin); /* I7 */
-    return latest - (uint64_t)now <= FAR_TICKS / 4;
+    const uint64_t known = atomic_load_relaxed(&limiter->header->known); /* M16 */
+    return known - (uint64_t)now + (uint64_t)ALLOWANCE_TICKS <= 2 * (uint64_t)ALLOWANCE_TICKS;
 }
 
 /* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
@@ -299,18 +271,9 @@ static inline uint64_t hint_of(struct span window, bool calendar) {
     return (uint64_t)window.end | (calendar ? days << HINT_DAYS : 0);
 }
 
-static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
-    uint64_t days = hint >> HINT_DAYS;
-    return tick_back(hint_end(hint),
-                     days == 0 ? policy_reach(policy) : (tick_t)days * TICKS_IN_DAY);
-}
-
 /* The hint of a policy by which nobody has decided: the window of the clock's time. Where no hint
  * may have that (stint_window_compute), it is the next window, or the one before. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
-
-/* Makes hints begin at a tick at the latest. */
-void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
 /* How many policies were added. Even in a damaged table it is at most max_policies. */
 static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {

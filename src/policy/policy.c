@@ -62,7 +62,7 @@ static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
     return tick_of(full > window ? full : window) + 2;
 }
 
-/* Raises the longest window that bulk checks of a full table know. */
+/* Raises what only grows, for all versions of a policy's rule. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
                          uint64_t window) {
     struct policy *policy = &limiter->policies[id];
@@ -73,9 +73,6 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
         atomic_raise(&policy->window, window);                                           /* M12 */
         atomic_raise((uint64_t *)&policy->length, (uint64_t)bucket_reach(window, rule)); /* M12 */
     }
-    /* M12 */
-    atomic_raise(&limiter->header->bulk_window,
-                 (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
 }
 
 /* Opens or closes the hot way to a policy whose rule has these traits. It is for rules by which a
@@ -313,7 +310,6 @@ static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t len
     policy->reciprocal = reciprocal_of(policy->window);
     policy->fade = count_fade(flags, policy->window);
     word_write(&policy->current_end, stint_limiter_hint_first(limiter, policy));
-    limiter_raise_latest_begin(limiter, hint_begin(policy, policy->current_end));
 }
 
 /* Whether a policy has what windows_write writes for this length. */
@@ -598,8 +594,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     const struct stint_policy read = stint_policy_read(limiter, id);
     const struct rule rule = policy_rule(policy), right = rule_of(&read);
     const tick_t length = longest_of(&read);
-    /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
-    const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    /* A hint is the end of a window. By another, stripes would never agree on a window. */
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
     if (stint_policy_check(&read, NULL) != 0 ||
         !(policy_gone(policy) || policy_word(policy) == traits_of(limiter, id, &right)))
         return false;

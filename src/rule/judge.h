@@ -50,11 +50,14 @@ enum special {
     KEY_ENDLESS = 1 << 5, /* it never refuses */
     KEY_BANNED = 1 << 7,  /* it is a ban */
     KEY_OVERRIDDEN = 1 << 8,
+    NOW_MISTAKEN = 1 << 9, /* it is decided at the clock's time, not at its now */
 };
-#define KEY_TOLD ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN))
-#define KEY_ALL  (KEY_TOLD | (uint32_t)(KEY_BARRED | KEY_ENDLESS))
-static_assert((int)KEY_BANNED == (int)STINT_BANNED && (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN,
-              "what a decision knows of an override is what its verdict tells");
+#define KEY_ALL      ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | KEY_BARRED | KEY_ENDLESS))
+#define SPECIAL_TOLD ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | NOW_MISTAKEN))
+static_assert((int)KEY_BANNED == (int)STINT_BANNED &&
+                  (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN &&
+                  (int)NOW_MISTAKEN == (int)STINT_MISTAKEN_NOW,
+              "what is special about a decision is what its verdict tells");
 
 /* What may change of a policy. */
 struct rule {

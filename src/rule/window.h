@@ -35,13 +35,6 @@ typedef int64_t tick_t;
 #define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */
 #define ALLOWANCE_NS    ((uint64_t)ALLOWANCE_TICKS * STINT_TICK_NS)
 
-/* A caller's now that is further from the limiter's clock is no time of that clock: so are seconds,
- * ms, us, and the time since the machine started. */
-#define FAR_NS    STINT_WINDOW_MAX
-#define FAR_TICKS (FAR_NS / STINT_TICK_NS)
-static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + FAR_TICKS / 4 < UINT64_C(1) << (ID_BITS - 1),
-              "ids tell the nows that need no look at the clock (limiter_knows_now)");
-
 /* How far a thread's clock may go back before a bucket refuses for it, ns. If it goes back by more,
  * time that passes must count again. */
 #define BACK_NS ((uint64_t)10 * STINT_TICK_NS)

@@ -318,67 +318,6 @@ static int header_check(const struct header *header, const struct memory *memory
     return memory->read_only || memory->copy ? 0 : lock_check(header); /* who takes it */
 }
 
-/* Returns how many slots are so far ahead of the clock that they count as over
- * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over. `more`
- * receives the number of live slots that are not ahead, less that of those that are. Overrides do
- * not count, and stay: they open no window, so they tell nothing of the clock. */
-static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
-    const struct table *table = &limiter->table;
-    const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin); /* I7 */
-    struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
-    uint64_t ahead = 0;
-
-    for (*more = 0; slot < last; slot++) {
-        /* Nobody else uses the table: I1 and I7 are restored. */
-        uint64_t tag = atomic_load_relaxed(&slot->tag), state = atomic_load_relaxed(&slot->state);
-        tick_t over = end_of(state_id(state), clock), length = 1;
-        if (tag == 0 || LIKELY(over <= clock))
-            continue;
-        const struct policy *policy = limiter_tag_policy(limiter, tag);
-        if (policy != NULL && (policy_word(policy) & TRAIT_COMPANION) != 0)
-            continue;
-        if (policy != NULL && !state_pending(state))
-            length = policy_length(policy);
-        if (LIKELY(over - length <= clock + ALLOWANCE_TICKS)) {
-            ++*more;
-            continue;
-        }
-        if (GUARD(AHEAD_LATEST, over - length > latest)) /* it has been over for 497 days or more */
-            continue;
-        --*more;
-        ahead++;
-        tick_t windows = (over - clock + length - 1) / length;
-        if (end)
-            /* I1 does not hold across a step of the clock. */
-            atomic_store_relaxed(&slot->state,
-                                 state_of(over - windows * length, state & STATE_PENDING));
-    }
-    return ahead;
-}
-
-/* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
- * Nobody else uses the table. If most live slots are ahead, this clock is behind, as when a machine
- * has just started: then all stays as it is. */
-static void latest_lower(struct stint_limiter *limiter) {
-    tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
-    int64_t more;
-
-    /* I7 */
-    if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest_begin) <= latest))
-        return;
-    uint64_t ahead = slots_ahead(limiter, clock, false, &more);
-    if (more < 0)
-        return;
-    if (ahead > 0) {
-        (void)slots_ahead(limiter, clock, true, &more);
-        atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
-                           ahead);
-    }
-    /* A hint that begins later would open a window without raising latest_begin (I7). */
-    stint_limiter_hints_reset(limiter, latest);
-    atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
-}
-
 /* Whether the clock is so far behind the windows of a table that their ids, of 33 bits, no longer
  * tell which are over. Nobody else uses the table. */
 static bool clock_behind(const struct stint_limiter *limiter) {
@@ -387,10 +326,9 @@ static bool clock_behind(const struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
         if (policy_reach(&limiter->policies[id]) > longest)
             longest = policy_reach(&limiter->policies[id]);
-    /* I7, which nobody raises meanwhile. */
-    const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin);
-    return latest > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -
-                        longest - ALLOWANCE_TICKS;
+    const tick_t known = (tick_t)atomic_load_relaxed(&limiter->header->known); /* M16 */
+    return known > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -
+                       longest - ALLOWANCE_TICKS;
 }
 
 /* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
@@ -440,10 +378,12 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         stint_limiter_lanes_reclaim(limiter, alone);
         if (alone && stint_sweep(limiter)) /* nobody has their ids any more */
             stint_policies_free(limiter);
-        if (alone && limiter->memory.shared) {
-            latest_lower(limiter);
-            filters_clean(limiter);
+        if (alone) {
+            const tick_t clock = tick_of(limiter_now(limiter));
+            atomic_store_relaxed(&limiter->header->known, (uint64_t)clock); /* M16 */
         }
+        if (alone && limiter->memory.shared)
+            filters_clean(limiter);
     }
     return alone ? error : stint_limiter_unlock(limiter, error);
 }
@@ -533,7 +473,7 @@ static int handle_open(int error, const struct stint_options *options, const str
     if (error == 0)
         error = handle_make(options, shape, memory, &limiter);
     if (error == 0 && memory->copy && clock_behind(limiter))
-        /* before latest_lower believes it */
+        /* before table_attach believes it */
         error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
                                      "and then resize; or if it is right, open the table once and "
                                      "close it before");

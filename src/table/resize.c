@@ -38,9 +38,8 @@ static int policies_move(const struct move *move) {
     for (uint32_t id = 0; id < from->max_policies && id < to->max_policies; id++)
         to->records[id] = from->records[id]; /* a free one has a generation */
     to->header->policy_count = count;
-    to->header->bulk_window = from->header->bulk_window;
     to->header->smooth = from->header->smooth;
-    to->header->latest_begin = from->header->latest_begin;
+    to->header->known = from->header->known;
     return 0;
 }
 
@@ -100,8 +99,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: opening left it
- * only if the clock is behind (open.c, latest_lower). */
+/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may be
+ * behind. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t hash;

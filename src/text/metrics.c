@@ -101,7 +101,7 @@ static const struct family policy_families[] = {
     {"stint_lost_refunds", COUNTER, NULL, OF_RARE, RARE_REFUND_LOST,
      "Refunds of granted tokens that gave nothing back."},
     {"stint_mistaken_nows", COUNTER, NULL, OF_RARE, RARE_NOW_MISTAKEN,
-     "Requests whose time was none of the clock's, which decided."},
+     "Requests whose time was more than two minutes from the clock's, which decided."},
     {"stint_bans", COUNTER, NULL, OF_BANNING, COUNT_BANNED, "Times that a key was banned."},
     {"stint_lost_strikes", COUNTER, NULL, OF_BANNING, COUNT_STRIKE_LOST,
      "Refusals that did not count for a ban, the table being full."},

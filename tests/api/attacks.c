@@ -774,33 +774,6 @@ TEST(test_index_of_names_full) {
     stint_close(limiter);
 }
 
-/* Whoever looks through the slots because some window is far ahead (search.c, latest_sweep) ends
- * with the last line, behind which nobody may look. */
-TEST(test_sweep_ends_with_the_table) {
-    struct stint_options options = fixture_options(8192, STINT_FULL_REFUSE);
-    const size_t size = stint_memory_size(&options);
-    uint64_t *memory = fenced_memory(size);
-    struct header *header = (struct header *)(void *)memory;
-    struct stint_limiter *limiter;
-
-    test_time = T0;
-    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
-    const uint32_t id = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
-    /* The reach of the first lines, if it were a slot, would be one that latest_begin is for. */
-    uint64_t *behind = reach_words(&limiter->table);
-    behind[0] = table_tag(&limiter->table, 0, id);
-    behind[1] = state_of(tick_of(T0 + 5 * HOUR), 1);
-    for (uint64_t key = 0; key < 100; key++) {
-        header->latest_begin = (uint64_t)tick_of(T0 + 10 * HOUR);
-        header->swept = limiter->table.line_count - 1;
-        assert_true(stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL));
-        assert_int_equal(header->swept, 0);
-        assert_int_equal(header->strays, 0);
-    }
-    stint_close(limiter);
-    fenced_free(memory, size);
-}
-
 /* A table says that no key is as far from its home as some are (I6). */
 TEST(test_reach_lowered) {
     enum { MANY = 400 };

@@ -208,11 +208,11 @@ static const struct script scripts[] = {
         no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
         no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, HOUR),
         no(E, 1, 0, 0, OVER | BANNED, 0, 0, E2, HOUR - W)}},
-    {"ban: who is so late that he is decided at the clock's time can meet one that is over by then",
+    {"ban: who is so late that he is decided at the clock's time meets none that is over by then",
      policy(W, .limit = 1, .ban = MINUTE, .flags = OVERRIDES), {
         no(T0, 2, 0, 0, FIRST | BANNED, 1, 0, E, STINT_NEVER),
         ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 11 * MINUTE),
-        no(T0 + SECOND, 1, 0, 0, OVER | BANNED, 0, 1, T0 + 11 * MINUTE, MINUTE)}},
+        no(T0 + SECOND, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + 11 * MINUTE, MINUTE)}},
     {"override: once it is over, no request has more room than 2^28, whatever it may reserve",
      policy(SECOND, .limit = 5, .max_reserved = 20, .flags = OVERRIDES), {
         override(3, T0 + 10 * SECOND),
@@ -635,7 +635,7 @@ TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=
     /* A late caller is told by the clock. */
     struct stint_verdict verdict;
     assert_false(stint_take(limiter, id, 3, 1, test_time - 10 * MINUTE, &verdict));
-    assert_int_equal(verdict.flags, OVER | BANNED);
+    assert_int_equal(verdict.flags, OVER | BANNED | STINT_MISTAKEN_NOW);
     test_time = T0 - 2 * MINUTE;
     assert_int_equal(ask(limiter, id, 1, 1, PEEK).flags, 0); /* void */
     assert_int_equal(ask(limiter, id, 2, 1, PEEK).flags, OVER);
@@ -1255,45 +1255,6 @@ TEST(test_used_without_a_refused_group) {
             refused += !take_parts(texts[i / 4], 1 + (i & 1), (i & 2) != 0, step);
         assert_true(refused != 0);
     }
-}
-
-/* A late caller's group is decided at the clock's time, by overrides that are over by then. It
- * waits for what the part that was raised waits for without its own. */
-TEST(test_late_group_by_overrides_that_are_over) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    const uint32_t barred = add_text(limiter, "2/hour overrides"),
-                   raised = add_text(limiter, "2/minute overrides");
-    const struct stint_request both[] = {STINT_REQUEST(barred, 1, 1), STINT_REQUEST(raised, 1, 1)};
-    struct stint_verdict v[2];
-    assert_int_equal(stint_override(limiter, barred, 1, 0, T0 + 10 * SECOND), 0);
-    assert_int_equal(stint_override(limiter, raised, 1, 9, T0 + 10 * SECOND), 0);
-    test_time = T0 + 2 * MINUTE;
-    assert_true(ask(limiter, raised, 1, 2, 0).allowed);
-    assert_false(stint_decide_all(limiter, both, 2, T0, v));
-    assert_true(!v[0].allowed && v[1].allowed && (v[1].flags & STINT_OVERRIDDEN) != 0);
-    assert_true(v[0].window - v[0].reset_after + v[0].retry_after == T0 + 3 * MINUTE);
-    stint_close(limiter);
-}
-
-/* A late caller's part is judged by an override that is over by the clock. Another part's mark
- * takes the override's slot before this one is marked. It fits by then, and is told so. */
-TEST(test_late_part_whose_override_goes) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT); /* 4 slots */
-    const uint32_t id = add_text(limiter, "2/minute overrides"), hour = add_text(limiter, "1/hour");
-    const struct stint_request both[] = {STINT_REQUEST(hour, 4, 2), STINT_REQUEST(id, 1, 1)};
-    struct stint_verdict v[2];
-    assert_int_equal(stint_override(limiter, id, 1, 0, T0 + 10 * SECOND), 0);
-    test_time = T0 + 20 * SECOND;
-    assert_true(ask(limiter, id, 1, 1, 0).allowed);
-    assert_true(ask(limiter, hour, 2, 1, 0).allowed && ask(limiter, hour, 3, 1, 0).allowed);
-    test_time = T0 + 2 * MINUTE;
-    assert_true(ask(limiter, id, 1, 1, 0).allowed);
-    assert_false(stint_decide_all(limiter, both, 2, T0, v));
-    assert_true(v[0].flags == FIRST && v[0].retry_after == STINT_NEVER);
-    assert_true(v[1].flags == FIRST && v[1].used == 1 && v[1].retry_after == 1);
-    stint_close(limiter);
 }
 
 /* The strike of one part takes the table's last slot. A look at a key without one waits for no more

@@ -338,8 +338,8 @@ static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id,
     return v;
 }
 
-/* Who is later than the window and 60 s is decided at the time of the clock, also by the first
- * request of a key, if others have shown that time. */
+/* Who is later than two minutes is decided at the time of the clock, also by the first request of a
+ * key; but for windows that hold both. */
 TEST(test_late_without_a_slot) {
     static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
     enum { TAKE, DECIDE_3, REFUSED, BATCH, ALL, CALLS };
@@ -352,6 +352,8 @@ TEST(test_late_without_a_slot) {
         const uint32_t id = i / CALLS % KINDS, call = i % CALLS;
         const uint64_t late = lates[i / CALLS / KINDS], now = test_time - late;
         const bool shadow = id == SHADOWING && call == REFUSED;
+        if (id == MONTHLY || id == YEARLY)
+            continue;
         struct stint_request request = {.key = number_key(limiter, number++),
                                         .policy = id,
                                         .cost = call == DECIDE_3  ? 3
@@ -366,12 +368,11 @@ TEST(test_late_without_a_slot) {
             stint_decide_all(limiter, &request, 1, now, &v);
         else
             stint_decide(limiter, &request, now, &v);
-        assert_int_equal(v.flags, (call == REFUSED ? FIRST : 0) | (shadow ? SHADOWED : 0));
-        if (call == ALL) { /* it looks, then takes: the clock has moved between its readings */
-            assert_in_range(v.window - v.reset_after, test_time,
-                            test_time + READINGS_MOST * test_step);
-            test_time = v.window - v.reset_after;
-        }
+        assert_int_equal(v.flags, (call == REFUSED ? FIRST : 0) | (shadow ? SHADOWED : 0) |
+                                      STINT_MISTAKEN_NOW);
+        /* The clock has moved between its readings. */
+        assert_in_range(v.window - v.reset_after, test_time, test_time + READINGS_MOST * test_step);
+        test_time = v.window - v.reset_after;
         struct stint_verdict look = ask(limiter, id, request.key, 0, PEEK);
         if (v.window != look.window || v.reset_after != v.window - test_time)
             fail_msg("%s, call %" PRIu32 ", late by %" PRIu64 " s: window ends %" PRId64

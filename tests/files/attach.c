@@ -412,19 +412,6 @@ static void assert_bad(const struct stint_verdict *verdict) {
     assert_verdict(verdict, &bad, __LINE__);
 }
 
-/* A caller who is very late is decided by the clock, which has moved since it was read for the
- * other. */
-static void forget_readings(struct stint_verdict *verdict, const struct stint_verdict *other,
-                            uint64_t now) {
-    const uint64_t moved = other->reset_after - verdict->reset_after;
-    if (now == STINT_NOW || now + ALLOWANCE >= test_time)
-        return;
-    assert_true(moved + 3 * READINGS_MOST * test_step <= 6 * READINGS_MOST * test_step);
-    verdict->reset_after += moved;
-    if (verdict->retry_after != 0 && verdict->retry_after != STINT_NEVER)
-        verdict->retry_after += moved;
-}
-
 /* Decides by a reader in every way; looks are those of the writer. */
 static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *writer,
                             const struct stint_request *request, uint64_t now) {
@@ -439,17 +426,13 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     (void)stint_decide_batch(reader, requests, 3, now, NULL);
     assert_int_equal(stint_decide_batch(reader, requests, 3, now, verdicts),
                      verdict.allowed ? 3 : 0);
-    for (size_t i = 0; i < 3; i++) {
-        forget_readings(&verdicts[i], &verdict, now);
+    for (size_t i = 0; i < 3; i++)
         assert_verdict(&verdicts[i], &verdict, __LINE__);
-    }
     for (size_t n = 1; n <= 3; n++) {
         assert_int_equal(stint_decide_all(reader, requests, n, now, NULL), verdict.allowed);
         assert_int_equal(stint_decide_all(reader, requests, n, now, verdicts), verdict.allowed);
-        for (size_t i = 0; i < n; i++) {
-            forget_readings(&verdicts[i], &verdict, now);
+        for (size_t i = 0; i < n; i++)
             assert_verdict(&verdicts[i], &verdict, __LINE__);
-        }
     }
     assert_int_equal(stint_decide_groups(reader, requests, 3, sizes, 3, now, verdicts),
                      verdict.allowed ? 3 : 1);
@@ -459,7 +442,6 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     assert_int_equal(stint_refund_all(reader, requests, verdicts, 3), 0);
     if (look) {
         (void)stint_decide(writer, request, now, &same);
-        forget_readings(&verdict, &same, now);
         assert_verdict(&verdict, &same, __LINE__);
     } else if ((request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK) {
         assert_bad(&verdict);
@@ -571,7 +553,7 @@ TEST_IN_DIRECTORY(test_read_only) {
                     .limit = limits[(n + number + step) / 3 % 3],
                     .flags = n * STINT_PEEK};
                 decide_all_ways(reader, writer, &request, STINT_NOW);
-                decide_all_ways(reader, writer, &request, test_time - HOUR);
+                decide_all_ways(reader, writer, &request, test_time - 400 * DAY);
                 decide_all_ways(reader, writer, &request, test_time + 30 * SECOND);
             }
         }
@@ -582,12 +564,9 @@ TEST_IN_DIRECTORY(test_read_only) {
         for (size_t i = 0; i < told.count; i++)
             told.entries[i].label = same.entries[i].label = NULL;
         assert_memory_equal(&told, &same, sizeof told);
-        /* But for what the writer's own looks have stored: hints, and latest_begin. */
+        /* But for what the writer's own looks have stored: hints. */
         struct header *header = writer->header;
-        ((struct header *)(void *)before)->latest_begin = header->latest_begin;
-        ((struct header *)(void *)before)->swept = header->swept;
-        ((struct header *)(void *)before)->swept_from = header->swept_from;
-        ((struct header *)(void *)before)->strays = header->strays;
+        ((struct header *)(void *)before)->known = header->known;
         for (uint32_t id = 0; id < KINDS; id++) {
             struct policy *policy =
                 (void *)(before + ((char *)&writer->policies[id] - (char *)header));

@@ -751,25 +751,7 @@ TEST_IN_DIRECTORY(test_stripes_without_lanes) {
     stint_close(limiter);
 }
 
-/* ---- The latest window ----------------------------------------------------------------------- */
-
-/* Whether it is at least the begin of every slot's window, by the clock of now (I7). */
-static bool latest_covers(const struct stint_limiter *limiter) {
-    const struct table *table = &limiter->table;
-    tick_t now = tick_of(test_time);
-    for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
-        const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
-        const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
-        if (policy != NULL && end_of(state_id(slot->state), now) - policy->length >
-                                  (tick_t)limiter->header->latest_begin)
-            return false;
-    }
-    return true;
-}
-
-static bool latest_sane(const struct stint_limiter *limiter) {
-    return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
-}
+/* ---- A wrong clock --------------------------------------------------------------------------- */
 
 /* Of keys `from`, from + 1 and so on. */
 static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from, unsigned n,
@@ -778,121 +760,37 @@ static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_
         take_granted(limiter, policy, number_key(limiter, number).hash, tokens);
 }
 
-static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, unsigned n,
-                                uint32_t tokens) {
-    for (unsigned number = 0; number < n; number++)
+static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from,
+                                unsigned n, uint32_t tokens) {
+    for (uint64_t number = from; number < from + n; number++)
         assert_int_equal(used_of(limiter, policy, number_key(limiter, number)), tokens);
 }
 
-/* Takes by a `now` of its own; if no caller may give it, by a clock that is wrong. */
-static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint64_t now) {
-    const uint64_t right = test_time;
-    if (now - right > 366 * DAY)
-        test_time = now;
-    assert_true(stint_take(limiter, policy, key, 1, now, NULL));
-    test_time = right;
-}
-
-/* Slots that are over for 497 days or longer are not ahead of the clock: after a wrong `now` the
- * table is healed all the same. */
-TEST_IN_DIRECTORY(test_latest_beside_old_slots) {
-    for (uint64_t days = 500; days < 620; days += 50) {
+/* A machine that starts with a wrong time takes no count from keys that are not asked for
+ * meanwhile. Keys that it gave windows far ahead begin anew. */
+TEST_IN_DIRECTORY(test_opened_by_a_wrong_clock) {
+    static const int64_t off[] = {
+        -400 * (int64_t)DAY, -2 * (int64_t)DAY, -2 * (int64_t)HOUR, 2 * HOUR, 366 * DAY, 400 * DAY};
+    for (unsigned i = 0; i < sizeof off / sizeof off[0]; i++) {
         test_time = T0;
         struct stint_limiter *limiter = open_shared(1000);
         const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-        take_of_each(limiter, minute, 0, 100, 3);
-        test_time += days * DAY;
-        take_of_each(limiter, minute, 200, 3, 3);
-        take_at(limiter, minute, number_key(limiter, 1000), test_time + 2 * HOUR);
-        assert_false(latest_sane(limiter));
+        const uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
+        take_of_each(limiter, day, 0, 5, 4);
         stint_close(limiter);
+        test_time = T0 + (uint64_t)off[i];
         limiter = open_shared(1000);
-        assert_true(latest_sane(limiter));
+        take_of_each(limiter, minute, 10, 5, 3);
+        take_of_each(limiter, day, 10, 5, off[i] == 2 * HOUR ? 0 : 3);
         stint_close(limiter);
-        (void)unlink(path);
+        test_time = T0;
+        limiter = open_shared(1000);
+        assert_used_of_each(limiter, day, 0, 5, 4);
+        take_of_each(limiter, minute, 10, 5, 10);
+        take_of_each(limiter, day, 10, 5, 10);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
     }
-}
-
-/* One wrong `now` does not stay for good: who opens the file next brings latest back. */
-TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
-    static const uint64_t wrong[] = {2 * HOUR, 366 * DAY, 400 * DAY, 10000 * DAY};
-    for (unsigned others = 2; others <= 100; others += 98) {
-        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-            test_time = T0;
-            struct stint_limiter *limiter = open_shared(1000);
-            uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-            uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-            uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
-            take_of_each(limiter, minute, 0, others, 3);
-            take_of_each(limiter, day, 0, others, 4);
-            take_of_each(limiter, hour, 0, others, 4);
-            stint_key key = number_key(limiter, 1000);
-            take_at(limiter, minute, key, T0 + wrong[i]);
-            take_at(limiter, minute, key, T0 + wrong[i]);
-            take_at(limiter, day, number_key(limiter, 1001), T0 + wrong[i]);
-            take_at(limiter, hour, number_key(limiter, 1002), T0 + wrong[i]);
-            assert_false(latest_sane(limiter));
-            uint32_t before[2][100]; /* those takes may have taken over a slot */
-            for (unsigned n = 0; n < others; n++) {
-                before[0][n] = used_of(limiter, minute, number_key(limiter, n));
-                before[1][n] = used_of(limiter, day, number_key(limiter, n));
-            }
-            stint_close(limiter);
-
-            limiter = open_shared(1000);
-            assert_true(latest_sane(limiter) && latest_covers(limiter));
-            for (unsigned n = 0; n < others; n++) {
-                assert_int_equal(used_of(limiter, minute, number_key(limiter, n)), before[0][n]);
-                assert_int_equal(used_of(limiter, day, number_key(limiter, n)), before[1][n]);
-            }
-            take_granted(limiter, minute, key.hash, 10); /* as if it had never been there */
-            assert_false(stint_take(limiter, minute, key, 1, STINT_NOW, NULL));
-            assert_true(latest_sane(limiter) && latest_covers(limiter));
-            /* No hint is left by which that window is opened without telling. (In 27 years its slot
-             * is one left over from whole wraps ago.) */
-            test_time += wrong[i];
-            take_of_each(limiter, hour, 0, wrong[i] < 1000 * DAY ? others : 0, 1);
-            assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
-            take_granted(limiter, minute, number_key(limiter, 2000).hash, 1);
-            take_granted(limiter, minute, key.hash, 1);
-            assert_true(latest_sane(limiter));
-            assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
-            stint_close(limiter);
-            assert_int_equal(unlink(path), 0);
-        }
-    }
-    test_time = T0;
-}
-
-/* A machine that starts with an old time takes no count from keys that are not asked for meanwhile,
- * however few they are, and whatever else is in the table: windows that were over long before, and
- * overrides, which tell nothing of the clock. But if at least as many are in a window of now, the
- * others are over. */
-TEST_IN_DIRECTORY(test_latest_of_few) {
-    static const unsigned lives[] = {1, 2, 5, 12, 16, 18, 100};
-    static const uint64_t back[] = {2 * HOUR, 2 * DAY, 400 * DAY};
-    for (unsigned i = 0; i < sizeof lives / sizeof lives[0]; i++)
-        for (unsigned other = 0; other < 4; other++) {
-            test_time = T0 - 30 * DAY;
-            struct stint_limiter *limiter = open_shared(1000);
-            uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-            uint32_t set = add_policy(limiter, "set", 10, MINUTE, 0, STINT_OVERRIDES);
-            take_of_each(limiter, day, 1000, other == 1 ? 100 : 0, 1);
-            test_time = T0;
-            take_of_each(limiter, day, 0, lives[i], 4);
-            for (unsigned n = 0; other == 2 && n < 100; n++)
-                assert_int_equal(stint_override(limiter, set, number_key(limiter, n), 5, T0 + DAY),
-                                 0);
-            test_time = T0 - (other == 0 ? back[i % 3] : 5 * DAY);
-            take_of_each(limiter, day, 1000, other == 3 ? lives[i] : 0, 1);
-            stint_close(limiter);
-            stint_close(open_shared(1000));
-            test_time = T0;
-            limiter = open_shared(1000);
-            assert_used_of_each(limiter, day, lives[i], other == 3 ? 0 : 4);
-            stint_close(limiter);
-            assert_int_equal(unlink(path), 0);
-        }
 }
 
 /* ---- The lock for set-up --------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ enum stint_test_instant {
     /* Charge: slot.h, take.c, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
-    X(NOW_FAR, "a now that is no time of the clock is decided by")                                 \
+    X(NOW_FAR, "a now that is far from the clock is decided by")                                   \
     X(TAKE_ROOM, "a swap without having seen room")                                                \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
@@ -30,7 +30,6 @@ enum stint_test_instant {
     X(REUSE_OVERRIDE, "the slot of an override is taken as soon as it is over")                    \
     X(OVERRIDE_TIDY, "an override that is over is left in its slot")                               \
     X(STRIKE_BAN, "a ban that is over counts as strikes")                                          \
-    X(AHEAD_LATEST, "a slot that is over for long passes for one that is ahead")                   \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
     X(FULL_EARLY, "a table is full of windows that are over by an early now")                      \
     X(FULL_AGAIN, "the table is found full without another search for the key")                    \
@@ -61,15 +60,12 @@ enum stint_test_instant {
     X(RIVAL_COMMITTED, "a committed slot does not outrank a claim")                                \
     X(RIVAL_EARLIER, "an earlier claim does not outrank a later one")                              \
     X(RIVAL_LATER, "a later claim is left standing")                                               \
-    X(LATEST_RAISE, "a window that begins later than any before is opened without telling")        \
-    X(LATEST_AGAIN, "a thread that slept in its search does not notice that it is late")           \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     X(CLAIM_GONE, "a claim by a policy that is gone is committed")                                 \
     X(SWEEP_FULL, "a slot that is swept shows room to a thread that has seen it before")           \
     X(SWEEP_OVERRIDES, "overrides are swept before all slots of their policies")                   \
-    X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \
     X(REPLACE_FREE, "a tombstone or a claim is replaced")                                          \

@@ -1482,7 +1482,7 @@ static void look_at_table(void) {
         return;
     stint_test_step = NULL; /* its own loads are no steps */
     s.watch.stepped_back |= s.set_back;
-    (void)watch_look(&s.watch, s.time);
+    (void)watch_look(&s.watch);
     look_at_names();
     stint_test_step = hook;
     if (s.watch.broken != NULL)

@@ -43,6 +43,7 @@ static struct twin {
     bool one_line;       /* of four slots, and a fifth is not placed */
     uint64_t untracked, replaced;
     uint64_t round_start;
+    bool mistaken; /* the last now was */
 } m;
 struct twin_run twin_run;
 
@@ -285,7 +286,18 @@ static bool once_in(uint64_t n) {
 /* The clock's time, asked or told; or in seconds, by which the clock decides. */
 static uint64_t pick_now(void) {
     const uint64_t way = below(3);
-    return way == 0 ? STINT_NOW : way == 1 && test_time % 5 == 0 ? test_time / SECOND : test_time;
+    m.mistaken = way == 1 && test_time % 5 == 0;
+    return way == 0 ? STINT_NOW : m.mistaken ? test_time / SECOND : test_time;
+}
+
+/* The verdict says so of a now that was mistaken, which is counted once. All else is as by the
+ * clock. */
+static void check_now(const struct stint_request *requests, struct stint_verdict *got, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(got[i].flags & STINT_MISTAKEN_NOW, m.mistaken ? STINT_MISTAKEN_NOW : 0);
+        got[i].flags &= ~(uint32_t)STINT_MISTAKEN_NOW;
+        m.counts[requests[i].policy].mistaken_nows += m.mistaken;
+    }
 }
 
 static uint32_t pick_tokens(uint32_t limit) {
@@ -349,6 +361,7 @@ static void do_decide(void) {
     bool allowed = take
                        ? stint_take(m.limiter, request.policy, request.key, request.cost, now, &got)
                        : stint_decide(m.limiter, &request, now, &got);
+    check_now(&request, &got, 1);
     compare(&request, key, 1, ALONE, &got, take ? "take" : "decide");
     assert_int_equal(allowed, got.allowed);
 }
@@ -370,6 +383,7 @@ static void do_batch(void) {
     /* n is smaller now, so what was decided with more new pairs still is. */
     memset(got, 0xa5, sizeof got);
     size_t allowed = stint_decide_batch(m.limiter, requests, n, pick_now(), got);
+    check_now(requests, got, n);
     for (size_t i = 0; i < n; i++) {
         compare(&requests[i], keys[i], 1, ALONE, &got[i], "batch");
         allowed -= got[i].allowed;
@@ -499,6 +513,7 @@ static void do_groups(void) {
         groups == 1 && once_in(2)
             ? stint_decide_all(m.limiter, requests, n, pick_now(), got)
             : stint_decide_groups(m.limiter, requests, n, sizes, groups, pick_now(), got);
+    check_now(requests, got, n);
     struct stint_verdict *of_group = got;
     for (size_t g = 0; g < groups; of_group += sizes[g++]) {
         bool all = true;
@@ -882,6 +897,7 @@ void end_round(void) {
         assert_int_equal(counts.bans, m.counts[p].bans);
         assert_int_equal(counts.strikes_lost, 0);
         assert_int_equal(counts.refunds_lost, m.counts[p].refunds_lost);
+        assert_int_equal(counts.mistaken_nows, m.counts[p].mistaken_nows);
     }
     remove_all();
     stint_close(m.limiter);

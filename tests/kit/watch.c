@@ -40,18 +40,6 @@ static bool end_may_fall(const struct watch *watch, const struct slot *now,
            ((policy_word(policy) & RULE_BUCKET) != 0 && now->tag == before->tag);
 }
 
-/* I7 of a committed slot. */
-static bool begin_was_told(const struct watch *watch, const struct slot *slot, uint64_t now) {
-    const struct stint_limiter *limiter = watch->limiter;
-    const struct policy *policy = policy_of(watch, slot);
-    const tick_t end = end_of(state_id(slot->state), tick_of(now));
-    tick_t begin = end - policy->length;
-
-    if (limiter_record(limiter, policy)->calendar != 0)
-        begin = limiter_calendar_window(limiter, policy, end - 1).begin;
-    return begin <= (tick_t)limiter->header->latest_begin;
-}
-
 static bool committed_twice(const struct watch *watch, const struct slot *slot) {
     for (uint64_t i = 0; i < slot_count(watch) && committed(watch, slot); i++) {
         const struct slot *other = slot_at(watch, i);
@@ -63,7 +51,7 @@ static bool committed_twice(const struct watch *watch, const struct slot *slot) 
 
 /* The invariant that a slot breaks, which was another. */
 static const char *slot_broken(const struct watch *watch, const struct slot *now,
-                               const struct slot *before, uint64_t time) {
+                               const struct slot *before) {
     const uint64_t tombstone = table_tombstone(&watch->limiter->table);
     const uint64_t end = state_id(now->state), end_before = state_id(before->state);
 
@@ -73,8 +61,6 @@ static const char *slot_broken(const struct watch *watch, const struct slot *now
         return NULL;
     if (now->tag == tombstone && state_pending(now->state))
         return "a tombstone is pending";
-    if (committed(watch, now) && !begin_was_told(watch, now, time))
-        return "I7: a slot's window begins later than was told";
     if (committed_twice(watch, now))
         return "I3: a key has two committed slots";
     if (watch->replaces || end_may_fall(watch, now, before))
@@ -104,14 +90,14 @@ void watch_begin(struct watch *watch, const struct stint_limiter *limiter) {
     memcpy(watch->shards, limiter->table.shards, shard_count(watch) * sizeof(watch->shards[0]));
 }
 
-bool watch_look(struct watch *watch, uint64_t now) {
+bool watch_look(struct watch *watch) {
     bool changed = false;
     for (uint64_t i = 0; i < slot_count(watch); i++) {
         const struct slot *slot = slot_at(watch, i);
         if (slot->tag == watch->slots[i].tag && slot->state == watch->slots[i].state)
             continue;
         if (watch->broken == NULL)
-            watch->broken = slot_broken(watch, slot, &watch->slots[i], now);
+            watch->broken = slot_broken(watch, slot, &watch->slots[i]);
         watch->slots[i] = *slot;
         changed = true;
     }

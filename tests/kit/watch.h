@@ -27,6 +27,6 @@ struct watch {
 void watch_begin(struct watch *watch, const struct stint_limiter *limiter);
 
 /* Looks at all slots. `now` is the clock's. Returns whether a slot has changed. */
-bool watch_look(struct watch *watch, uint64_t now);
+bool watch_look(struct watch *watch);
 
 #endif

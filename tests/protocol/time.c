@@ -362,7 +362,7 @@ TEST(test_readings_after_a_step) {
 }
 
 /* Two callers, by turns: the now of one is two hours ahead of the clock, the other's is the
- * clock's. Neither keeps the other busy. Each is decided in the window of his now. */
+ * clock's. Neither keeps the other busy. */
 TEST(test_readings_beside_one_ahead) {
     for (unsigned kind = 0; kind < KINDS; kind++) {
         struct bed bed = open_bed(kinds[kind], 1000, NOON);
@@ -611,8 +611,9 @@ static uint64_t mistaken(uint64_t clock, unsigned mistake) {
     return clock > UINT64_MAX / 2 ? clock - FAR - MINUTE : clock + FAR + MINUTE;
 }
 
-/* Asks for tokens of a key, in each of the ways that there are. */
+/* Asks for tokens of a key, in each of the ways that there are, by so many requests. */
 enum { WAYS = 6, ASKED = 3 };
+static const unsigned requests_of[WAYS] = {1, 1, 1, 3, 2, 3};
 static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigned way, uint64_t key,
                      uint64_t now, struct stint_verdict *verdicts) {
     struct stint_request requests[ASKED] = {STINT_REQUEST(ids[0], key, 1),
@@ -640,7 +641,7 @@ static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigne
 static struct stint_limiter *open_mistaken(const char *kind, uint32_t *ids) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     ids[0] = add_text(limiter, kind);
-    ids[1] = add_text(limiter, "1000/hour name=beside");
+    ids[1] = add_text(limiter, "1000/10s name=beside");
     if (strstr(kind, "overrides") != NULL) {
         assert_int_equal(stint_override(limiter, ids[0], 1, 0, test_time + HOUR), 0);
         assert_int_equal(stint_override(limiter, ids[0], 2, 5, test_time + HOUR), 0);
@@ -649,7 +650,7 @@ static struct stint_limiter *open_mistaken(const char *kind, uint32_t *ids) {
 }
 
 /* 2,000 calls, of which every other one has a `now` that is no time of the clock, get the verdicts
- * that they would get at the clock's time. */
+ * that they would get at the clock's time, which say so. Each is counted once. */
 static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
     static const unsigned asks[WAYS] = {1, 1, 1, 2, 1, 2}, asks_beside[WAYS] = {0, 0, 0, 1, 1, 1};
     uint32_t ids[2], told_ids[2], granted = 0;
@@ -668,6 +669,7 @@ static void check_mistaken(const char *kind, unsigned mistake, uint64_t at) {
         assert_int_equal(ask_by(twin, told_ids, way, key, STINT_NOW, told), allowed);
         for (size_t r = 0; r < ASKED; r++) {
             granted += got[r].granted;
+            told[r].flags |= i % 2 == 0 && r < requests_of[way] ? STINT_MISTAKEN_NOW : 0;
             if (!same_verdict(&got[r], &told[r])) {
                 print_verdict("expected", &told[r]);
                 print_verdict("got     ", &got[r]);
@@ -704,19 +706,59 @@ TEST(test_mistaken_nows) {
     test_step = step;
 }
 
-/* A now that is just near enough is a time of the clock, however long ago anybody has decided. */
-TEST(test_nearest_nows) {
-    static const char *const texts[] = {"3/minute", "3/minute burst=3", "3/minute start=first"};
-    for (unsigned i = 0; i < 3; i++)
-        for (unsigned way = 0; way < 4; way++) {
-            struct bed bed = open_bed(texts[i], 100, T0);
+/* Of nows near the clock, which was read: those of 59 s are used, those of 121 s are decided at the
+ * clock's time, which the verdict says, and counted once. */
+static void check_near(const char *kind, int64_t off) {
+    const uint64_t step = test_step;
+    uint32_t ids[2];
+    test_time = T0;
+    test_step = 0;
+    struct stint_limiter *limiter = open_mistaken(kind, ids);
+    for (unsigned i = 0; i < 2 * WAYS; i++) {
+        const unsigned way = i % WAYS;
+        const uint64_t now = T0 + (uint64_t)off,
+                       before = get_policy_stats(limiter, ids[0]).mistaken_nows,
+                       beside = get_policy_stats(limiter, ids[1]).mistaken_nows;
+        const bool far = off < -(int64_t)MINUTE || off > (int64_t)MINUTE;
+        struct stint_verdict got[ASKED];
+        ask_by(limiter, ids, way, 1 + 10 * way, now, got); /* twice: with a slot, too */
+        for (unsigned r = 0; r < requests_of[way]; r++)
+            if (got[r].window - got[r].reset_after != (far ? T0 : now) ||
+                (got[r].flags & STINT_MISTAKEN_NOW) != (far ? STINT_MISTAKEN_NOW : 0))
+                fail_msg("\"%s\", %" PRId64 " s, call %u, request %u: flags %#" PRIx32, kind,
+                         off / (int64_t)SECOND, i, r, got[r].flags);
+        const uint64_t counted = get_policy_stats(limiter, ids[0]).mistaken_nows - before +
+                                 get_policy_stats(limiter, ids[1]).mistaken_nows - beside;
+        assert_int_equal(counted, far ? requests_of[way] : 0);
+    }
+    test_step = step;
+    stint_close(limiter);
+}
+
+TEST(test_nows_near_the_clock) {
+    static const char *const texts[] = {
+        "9/10s",           "9/10s burst=9",       "9/10s start=first",
+        "9/10s smooth",    "9/10s in-flight",     "9/10s capacity=12",
+        "8/10s stripes=4", "9/10s start=per-key", "9/10s overrides"};
+    static const int64_t offs[] = {-59, 59, -121, 121};
+    for (unsigned i = 0; i < 4 * sizeof texts / sizeof texts[0]; i++)
+        check_near(texts[i / 4], offs[i % 4] * (int64_t)SECOND);
+}
+
+/* Nows that are early do not climb, each by 60 s from the one before, after an idle hour either. */
+TEST(test_nows_do_not_climb) {
+    static const char *const texts[] = {"9/10s", "9/10s burst=9", "9/10s start=first"};
+    for (unsigned i = 0; i < 3; i++) {
+        struct bed bed = open_bed(texts[i], 100, T0);
+        test_time += HOUR;
+        for (unsigned climbs = 1; climbs < 10; climbs++) {
             struct stint_verdict v;
-            const uint64_t clock = test_time += 2 * FAR, apart = FAR + way % 2,
-                           now = way < 2 ? clock + apart : clock - apart;
-            assert_true(stint_take(bed.limiter, bed.id, 1, 1, now, &v));
-            assert_int_equal(v.window - v.reset_after, apart == FAR ? now : clock);
-            stint_close(bed.limiter);
+            stint_take(bed.limiter, bed.id, climbs, 1, test_time + climbs * 59 * SECOND, &v);
+            assert_int_equal(bed.limiter->header->known, tick_of(test_time));
+            assert_true(climbs == 2 || (v.flags == STINT_MISTAKEN_NOW) == (climbs > 2));
         }
+        stint_close(bed.limiter);
+    }
 }
 
 /* ---- 33 bits of ticks ----------------------------------------------------------------------- */
