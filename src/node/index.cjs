@@ -39,6 +39,7 @@ const VERDICT = {
     badRequest: 1 << 6,
     banned: 1 << 7,
     overridden: 1 << 8,
+    mistakenNow: 1 << 9,
 };
 const ON_FULL = { admit: 0, refuse: 1, replace: 2 };
 const PRECISE_CLOCK = 1 << 19;

@@ -131,6 +131,8 @@ export class Verdict {
     readonly nearLimit: boolean;
     readonly banned: boolean;
     readonly overridden: boolean;
+    /** The clock decided: `now` was more than two minutes off. */
+    readonly mistakenNow: boolean;
 }
 
 export class Group {

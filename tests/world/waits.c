@@ -65,7 +65,7 @@ static bool all_fit(const struct waiting *waiting, uint64_t after, bool *never, 
     *longest = 0;
     for (unsigned i = 0; i < waiting->count; i++) {
         const struct stint_request look = look_of(waiting, i);
-        const struct stint_verdict v = look_aside(waiting->actor, &look, waiting->time + after);
+        const struct stint_verdict v = look_then(waiting->actor, &look, waiting->time + after);
         const bool full = (v.flags & STINT_UNTRACKED) != 0; /* by then: that is not told */
         fit &= full ? after >= waiting->wait : v.allowed;
         if (v.allowed || full)
@@ -80,7 +80,7 @@ static void waits_wrong(const struct waiting *waiting, const char *what) {
     for (unsigned i = 0; i < waiting->count; i++) {
         const struct stint_request look = look_of(waiting, i);
         const struct stint_verdict then =
-            look_aside(waiting->actor, &look, waiting->time + waiting->wait);
+            look_then(waiting->actor, &look, waiting->time + waiting->wait);
         fprintf(stderr, "    policy %s, key %u, cost %u, limit %u, flags %#x: %s\n",
                 policy_text(&world->names[waiting->asked[i].name].policy), waiting->asked[i].key,
                 waiting->asked[i].request.cost, waiting->asked[i].request.limit,
@@ -126,7 +126,7 @@ static void used_check(const struct waiting *waiting, unsigned part) {
             return;
     look.cost = 0;
     look.flags = STINT_PEEK;
-    const struct stint_verdict told = look_aside(waiting->actor, &look, waiting->time);
+    const struct stint_verdict told = look_then(waiting->actor, &look, waiting->time);
     if (decided_by(&told) == waiting->time && ((v->flags ^ told.flags) & STINT_OVERRIDDEN) == 0 &&
         (told.used != v->used || told.window != v->window)) {
         fprintf(stderr, "    a look: %s\n", verdict_text(&told));

@@ -128,7 +128,7 @@ static PyObject *get_resets_at(struct verdict *verdict, void *unused) {
 static const uint32_t first_refusal = STINT_FIRST_REFUSAL, shadowed = STINT_SHADOWED,
                       untracked = STINT_UNTRACKED, replaced = STINT_REPLACED,
                       near_limit = STINT_NEAR_LIMIT, banned = STINT_BANNED,
-                      overridden = STINT_OVERRIDDEN;
+                      overridden = STINT_OVERRIDDEN, mistaken_now = STINT_MISTAKEN_NOW;
 
 static PyObject *get_flag(struct verdict *verdict, void *flag) {
     return PyBool_FromLong((verdict->verdict.flags & *(const uint32_t *)flag) != 0);
@@ -151,6 +151,7 @@ static PyGetSetDef members[] = {
     {"near_limit", (getter)get_flag, NULL, NULL, (void *)&near_limit},
     {"banned", (getter)get_flag, NULL, NULL, (void *)&banned},
     {"overridden", (getter)get_flag, NULL, NULL, (void *)&overridden},
+    {"mistaken_now", (getter)get_flag, NULL, NULL, (void *)&mistaken_now},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -44,6 +44,7 @@ pub const STINT_NEAR_LIMIT: u32 = 1 << 5;
 pub const STINT_BAD_REQUEST: u32 = 1 << 6;
 pub const STINT_BANNED: u32 = 1 << 7;
 pub const STINT_OVERRIDDEN: u32 = 1 << 8;
+pub const STINT_MISTAKEN_NOW: u32 = 1 << 9;
 
 pub const STINT_PEEK: u32 = 1 << 9;
 pub const STINT_PARTIAL: u32 = 1 << 10;
