@@ -634,7 +634,7 @@ end
 --   policy   its id, or its name
 --   cost     tokens; nil: 1
 --   verdict  receives the verdict; nil: the limiter's own, which its next decision overwrites
---   now      ns since the epoch; nil: the limiter reads its clock
+--   now      ns since the epoch, by limit:now(), within 60 s; nil: the limiter reads its clock
 -- Returns whether the request is allowed, and the verdict; nil and the reason if there is no policy
 -- of that name. Cost: no memory is allocated once LuaJIT has compiled the caller.
 function limit:take(policy, key, cost, verdict, now)

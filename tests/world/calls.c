@@ -152,7 +152,9 @@ static uint64_t now_draw(struct actor *actor) {
         break;
     case 8: { /* in seconds, ms or us, or ns since the machine started: the clock decides */
         const uint64_t mistakes[] = {time / SECOND, time / MS, time / 1000, time % (30 * DAY)};
-        return mistakes[random_below(&actor->random, 4)];
+        now = mistakes[random_below(&actor->random, 4)];
+        actor->mistaken = time - now > DAY;
+        return now;
     }
     default:
         return STINT_NOW;

@@ -230,7 +230,10 @@ static uint64_t decided_most(const struct actor *actor, const struct stint_verdi
 /* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have decided by (each "if it is within 60 s of now"). */
 static void check_time(const struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v) {
-    const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : time;
+    const bool mistaken = v->flags & STINT_MISTAKEN_NOW;
+    const uint64_t time = decided_by(v), now = mistaken                 ? actor->clock_least
+                                               : actor->at != STINT_NOW ? actor->at
+                                                                        : time;
     if (v->window == 0 || actor->stale || world->far)
         return;
     holds(time == now || (time >= actor->clock_least && time <= actor->clock_most) ||
@@ -562,12 +565,27 @@ static void check_bucket_refusal(const struct actor *actor, const struct asked *
               "refused by a bucket, though it fits at the clock's time (B)");
 }
 
+/* H: "If it is more than two minutes off then, the request is decided at the clock's time, ... and
+ * its verdict says so." Nobody's is, who is within 60 s of his clock. */
+static void check_now(const struct actor *actor, const struct asked *asked,
+                      const struct stint_verdict *v) {
+    const uint64_t least = actor->at != STINT_NOW ? actor->at : actor->clock_least,
+                   most = actor->at != STINT_NOW ? actor->at : actor->clock_most;
+    const bool mistaken = v->flags & STINT_MISTAKEN_NOW;
+    holds(mistaken || !actor->mistaken, "a now is far from the clock, and nobody says so (H)");
+    holds(!mistaken || actor->mistaken || most > actor->clock_least + ALLOWANCE ||
+              least + ALLOWANCE < actor->clock_most,
+          "a now is near the clock, and mistaken (H)");
+}
+
 static void check_flags(struct actor *actor, const struct asked *asked,
                         const struct stint_verdict *v) {
     static const enum event full[] = {E_ADMIT, E_REFUSE, E_REPLACE};
     const struct named *named = &world->names[asked->name];
     const bool none = (v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
-    holds((v->flags & ~UINT32_C(0x1ff)) == 0, "unknown flags");
+    holds((v->flags & ~UINT32_C(0x3ff)) == 0, "unknown flags");
+    if (!none)
+        check_now(actor, asked, v);
     holds((v->policy == UINT32_MAX) == none, "no policy decided, or a void verdict names one");
     holds(named->mixed || actor->stale || (v->unit != 0) == (is(named, A_BURST) && !none),
           "a token of a bucket without a time, or of a window with one");

@@ -135,6 +135,7 @@ void call_begin(struct actor *actor, enum function function, const struct asked 
     actor->features = actor->names = 0;
     actor->met = actor->steps = actor->readings = actor->switches = 0;
     actor->at = STINT_NOW;
+    actor->mistaken = false;
     actor->clock_least = actor->clock_most = world->time + (uint64_t)actor->skew;
     actor->began = ++world->stamp;
     actor->asked_count = count;
@@ -172,8 +173,12 @@ static void later(uint64_t *latest, uint64_t time) {
     *latest = time > *latest ? time : *latest;
 }
 
+static uint64_t then; /* what all clocks say; 0: the world's time */
+
 /* Each reading moves it. */
 static uint64_t world_clock(void) {
+    if (then != 0)
+        return then;
     if (running && self->calling)
         schedule_step();
     world->time += 3;
@@ -198,6 +203,14 @@ struct stint_verdict look_aside(struct actor *actor, const struct stint_request 
     (void)stint_decide(actor->limiter, request, now, &verdict);
     running = ran;
     *actor = was;
+    return verdict;
+}
+
+struct stint_verdict look_then(struct actor *actor, const struct stint_request *request,
+                               uint64_t time) {
+    then = time;
+    const struct stint_verdict verdict = look_aside(actor, request, time);
+    then = 0;
     return verdict;
 }
 

@@ -206,6 +206,7 @@ struct actor {
     uint64_t met;      /* functions */
     uint64_t began, steps, readings, switches;
     uint64_t at;                      /* the now that it was given; STINT_NOW */
+    bool mistaken;                    /* what it gave as now is far from its clock */
     uint64_t clock_least, clock_most; /* what its clock said meanwhile */
     uint64_t read;                    /* a time that was read before; 0: none */
     struct asked asked[ASKED_MAX];
@@ -332,6 +333,9 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
 /* Asks without being interrupted, or noticed. */
 struct stint_verdict look_aside(struct actor *actor, const struct stint_request *request,
                                 uint64_t now);
+/* The same, when all clocks say that time. */
+struct stint_verdict look_then(struct actor *actor, const struct stint_request *request,
+                               uint64_t time);
 
 /* Whether nobody else was in the middle of a call that may change the key, since this one began. */
 bool is_alone(const struct actor *actor, unsigned name, unsigned key);

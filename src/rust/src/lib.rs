@@ -768,8 +768,8 @@ impl Limiter {
     }
 
     /// [`take`](Limiter::take) at a time that was read before.
-    ///   now  ns since the epoch, as [`now`](Limiter::now) tells them; one that is further than 366
-    ///        days from that is a mistake, and the clock decides
+    ///   now  ns since the epoch, as [`now`](Limiter::now) tells them, within 60 s; one that is more
+    ///        than two minutes off is a mistake, and the clock decides (`MISTAKEN_NOW`)
     #[inline]
     pub fn take_at(&self, policy: PolicyId, key: Key, cost: u32, now: u64) -> Verdict {
         let mut verdict = Verdict::default();

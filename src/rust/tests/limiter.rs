@@ -61,8 +61,10 @@ fn takes_looks_and_gives_back() {
     assert!(!limiter.decide(&Request::new(id, key, 2).drain()).allowed());
     assert!(!limiter.allows(id, key, 1));
     limiter.reset(id, key);
-    let mut verdict = limiter.take_at(id, key, 3, noon() + day.as_nanos() as u64);
-    assert!(verdict.allowed());
+    let tomorrow = noon() + day.as_nanos() as u64;
+    assert!(limiter.take_at(id, key, 0, tomorrow).has(Verdict::MISTAKEN_NOW));
+    let mut verdict = limiter.take_at(id, key, 3, noon() + 1_000_000_000);
+    assert!(verdict.allowed() && !verdict.has(Verdict::MISTAKEN_NOW));
     assert_eq!(limiter.refund(key, &mut verdict), 3);
     assert_eq!(limiter.refund(key, &mut verdict), 0);
     assert!(!limiter.decide(&Request::new(id, key, 2).limit(1)).allowed());

@@ -256,6 +256,7 @@ equal(limit:stats("a").allowed, charged.allowed + 1)
 equal(limit:text "a", '7/52 weeks name="a"')
 equal(limit:take("a", "now", 1, nil, limit:now()), true)
 equal(limit:take("a", "now", 1, nil, tonumber(limit:now())), true)
+equal(bit.band(select(2, limit:take("a", "now", 0, nil, 5)).flags, stint.MISTAKEN_NOW), 512)
 
 -- A request that cannot be set is the one that it was.
 two:set(1, "a", "same", 2, stint.PEEK, 5):set(2, "a", "same")
