@@ -381,7 +381,7 @@ enum stint_verdict_flags {
      * a limiter that only reads (READERS). */
     STINT_BAD_REQUEST = 1 << 6,
     /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
-     * time until the ban is over and the cost fits. By a shadow: it would be banned. */
+     * time until the ban is over and the cost fits. A shadow lets it through (BANS). */
     STINT_BANNED = 1 << 7,
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
@@ -398,7 +398,7 @@ struct stint_verdict {
     uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;     /* tokens this request took: the cost; with STINT_PARTIAL it may be less;
                            * with STINT_CHARGE what was charged; 0 if refused, shadowed or only
-                           * looked */
+                           * looked, and of a key that is never refused */
     uint64_t window;      /* end of the window that was charged, ns since the epoch: its id. 0: none
                            * was charged (STINT_UNTRACKED). Of a bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
@@ -430,8 +430,8 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
 
 /* Flags of stint_request, or-ed together. */
 enum stint_request_flags {
-    /* Look, take nothing, count nothing; verdict.allowed says whether the request would be let
-     * through. */
+    /* Look, take nothing, count nothing: whether the request would be let through, and what it
+     * would be told, by a full table too. */
     STINT_PEEK = 1 << 9,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 10,
@@ -440,13 +440,14 @@ enum stint_request_flags {
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
     STINT_RESERVE = 1 << 12,
-    /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
-     * logins, bytes, model tokens, CPU time). A charge is never refused. STINT_PEEK | STINT_CHARGE
-     * is the look before one. Not in groups (but the look), nor with STINT_PARTIAL, STINT_DRAIN,
+    /* Charge the whole cost, whatever is left: for costs that are known only after the work (bytes,
+     * model tokens, CPU time). A charge is never refused. STINT_PEEK | STINT_CHARGE is the look
+     * before one. Not in groups (but the look), nor with STINT_PARTIAL, STINT_DRAIN,
      * STINT_RESERVE, STINT_IN_FLIGHT or a limit of the request's own (CHARGES). */
     STINT_CHARGE = 1 << 13,
-    /* Take for work that may come to nothing: if it does, give it back. A refusal is no first one,
-     * and no strike towards a ban (TENTATIVE REQUESTS). */
+    /* Take for work that may come to nothing (failed logins: each is one until it succeeds): if it
+     * does, give it back. A refusal is no first one, and no strike towards a ban (TENTATIVE
+     * REQUESTS). */
     STINT_TENTATIVE = 1 << 14,
 };
 
@@ -519,7 +520,8 @@ STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key
  * another window, nothing is given back (GIVING BACK).
  *   key      of the request
  *   verdict  of the request. What is given back is taken off its `granted`: once, in parts or as a
- *            whole. It gives back nothing if it was refused, or its policy is gone
+ *            whole. If nothing is, what it held is over (its window, its lease or its policy), and
+ *            `granted` is 0: while (verdict.granted != 0) ends
  *   tokens   no more than verdict->granted are given back
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, stint_key key,
@@ -536,9 +538,10 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     struct stint_verdict *verdicts, size_t n) STINT_NONNULL(1)
     STINT_READS(2, 4) STINT_CHANGES(3, 4);
 
-/* Makes a key as good as new. It has nothing used, no ban and no strikes. (An override that was set
- * by stint_override stays.) In the same window it still has had its first refusal. Tokens that were
- * granted before it and are given back after it may be granted once more (A1).
+/* Makes a key as good as new. It has nothing used, no ban and no strikes, and its next refusal is a
+ * first one. (An override that was set by stint_override stays.) To end a ban and keep the count,
+ * call stint_override_clear. Tokens that were granted before it and are given back after it may be
+ * granted once more (A1).
  * Returns whether there was anything to forget: tokens, refusals or debts that still counted, a
  * ban, or strikes. */
 STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
@@ -760,7 +763,8 @@ STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limi
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never
- *           refuses. A smooth policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28
+ *           refuses: the request takes nothing, and is let through (OVERRIDES). A smooth policy
+ *           takes a limit above 16,383 as 16,383, but 2^28 as 2^28
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
@@ -825,7 +829,7 @@ struct stint_stats {
                             * what this process has let through since then, and most else is 0 */
     uint64_t overrides;    /* keys with an override now, set by stint_override */
     uint64_t barred;       /* of these: refused everything */
-    uint64_t banned;       /* keys that are banned now (stint_policy.ban); by a shadow: would be */
+    uint64_t banned;       /* keys that are banned now (stint_policy.ban) */
     uint64_t max_entries;  /* this and the next are options that the table was made with */
     uint64_t labels;       /* rounded up to fours */
     uint64_t used_labels;  /* of these: that have a key */
@@ -857,10 +861,11 @@ struct stint_policy_stats {
     uint64_t near_limit;     /* of the allowed: marked STINT_NEAR_LIMIT */
     uint64_t charged;        /* tokens that STINT_CHARGE took */
     uint64_t refunded;       /* tokens given back by stint_refund and stint_refund_all */
-    uint64_t bans;           /* times that a key was banned; by a shadow: would have been */
+    uint64_t bans;           /* times that a key was banned */
     uint64_t strikes_lost;   /* refusals that did not count for a ban, the table being full */
     uint64_t refunds_lost;   /* refunds of granted tokens that gave nothing back: the window was
-                              * over, in flight the lease; or it was the second of a grant */
+                              * over, in flight the lease, or the policy, which was replaced; or it
+                              * was the second of a grant */
     uint64_t mistaken_nows;  /* requests whose `now` was further than 366 days from the clock */
 };
 
@@ -893,8 +898,6 @@ enum stint_entry_flags {
     /* No count: until `end` the key is banned (stint_policy.ban). STINT_ENTRY_OVERRIDE is set, too;
      * it stands alone if stint_override has set the limit. */
     STINT_ENTRY_BAN = 1 << 4,
-    /* The policy is a shadow: the ban refuses nobody. */
-    STINT_ENTRY_SHADOW = 1 << 5,
     /* No count: until `end` the key has `used` strikes; enough of them begin a ban. Told by
      * stint_each_of alone. */
     STINT_ENTRY_STRIKES = 1 << 6,

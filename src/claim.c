@@ -35,8 +35,8 @@ enum progress stint_claim_short(struct decision *decision) {
     if ((decision->terms.special & PART_SAME_WINDOW) != 0)
         return STALE;
     decision->flags = 0;
-    if (leaves_nothing(decision)) /* there is room for the key, which it does not need */
-        return DONE;
+    if (leaves_nothing(&decision->terms, &decision->charge)) /* there is room, and no need of it */
+        return begins_later(table, decision->hash, now) ? STALE : DONE;
     return decision->charge.fits &&
                    claim_unused(decision->limiter, decision->policy, decision->hash, decision->tag,
                                 now, decision_state(decision))
@@ -90,7 +90,8 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
             /* Not over what somebody has raised since (M7). */
-            if (atomic_cas_seq(watermark, seen, (uint64_t)clock))
+            if (!decision->limiter->memory.read_only &&
+                atomic_cas_seq(watermark, seen, (uint64_t)clock))
                 limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
             seen = (uint64_t)clock;
         }
@@ -99,6 +100,18 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     }
     tick_t tick = now > claimed ? now : claimed;
     return tick > (tick_t)seen ? tick : (tick_t)seen;
+}
+
+/* Moves a decision into the window in which a claim is committed. The slot may have been another
+ * key's bucket, which is full by that tick and not before. */
+static void commit_at(struct decision *decision, uint64_t claim_id) {
+    const tick_t tick = commit_tick(decision, claim_id);
+
+    if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0) &&
+        tick > tick_of(decision->now))
+        decision->now = tick_ns(tick);
+    decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
+                                    decision->hash, tick);
 }
 
 /* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). The
@@ -218,13 +231,7 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
 
     if (!claim_holds(decision, claim, &progress))
         return progress;
-    const tick_t tick = commit_tick(decision, state_id(claim->state));
-    /* The slot may have been another key's bucket, which is full by that tick and not before. */
-    if (GUARD(BUCKET_CLAIM, (decision->terms.traits & RULE_BUCKET) != 0) &&
-        tick > tick_of(decision->now))
-        decision->now = tick_ns(tick);
-    decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
-                                    decision->hash, tick);
+    commit_at(decision, state_id(claim->state));
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.special & PART_SAME_WINDOW) != 0 &&
@@ -438,10 +445,27 @@ static enum least_used find_least_used(const struct decision *decision, struct s
 }
 
 enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
+    const tick_t now = tick_of(decision->now);
+
+    if ((flags & STINT_UNTRACKED) == 0 &&
+        UNLIKELY(begins_later(&decision->limiter->table, decision->hash, now)))
+        commit_at(decision, id_of(now + 1)); /* as if it claimed a slot now */
     if (decision->end == 0)
         decision->end = window_anew(decision);
     decision->flags = flags;
     return DONE;
+}
+
+/* Whether a look is told that it is untracked, on a full table: as its request would be. A stripe's
+ * look asks for its slot. */
+static bool look_untracked(const struct decision *decision, bool replace) {
+    struct terms asked = decision->terms;
+
+    if (traits_striped(asked.traits))
+        return !replace;
+    asked.flags &= ~(uint32_t)(STINT_PEEK | STINT_CHARGE);
+    const struct charge charge = judge(&asked, 0, 0);
+    return !leaves_nothing(&asked, &charge) && !(replace && (charge.fits || charge.count != 0));
 }
 
 enum progress stint_decide_full(struct decision *decision) {
@@ -450,12 +474,8 @@ enum progress stint_decide_full(struct decision *decision) {
     struct charge *charge = &decision->charge;
 
     *charge = judge(&decision->terms, 0, 0);
-    /* A look is answered as its request would be: without a slot only what takes nothing fits. A
-     * stripe's look asks for its slot. */
     const bool nothing =
-        leaves_nothing(decision) && (!look || replace ||
-                                     (charge->fits && decision->terms.cost == 0 &&
-                                      (decision->terms.special & PART_SILENT) == 0));
+        leaves_nothing(&decision->terms, charge) && !(look && look_untracked(decision, replace));
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct seen seen;
@@ -480,7 +500,7 @@ enum progress stint_decide_full(struct decision *decision) {
     }
     if (is_charge(&decision->terms))
         *charge = (struct charge){.fits = true}; /* nothing to charge */
-    else if (on_full == STINT_FULL_REFUSE && (decision->terms.special & KEY_ENDLESS) == 0)
+    else if (on_full == STINT_FULL_REFUSE)
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
         charge->used = charge->count = 0;

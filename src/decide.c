@@ -64,7 +64,7 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
 
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
-    if (leaves_nothing(decision)) {
+    if (leaves_nothing(&decision->terms, &decision->charge)) {
         /* The claim is not resolved. If there is a committed slot beside it meanwhile, that one
          * decides. */
         if (pending &&

@@ -151,28 +151,25 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
         terms->special |= KEY_BARRED;
     if (override_limit(override) == STINT_LIMIT_MAX) {
         terms->special |= KEY_ENDLESS;
-        terms->capacity = terms->room = STINT_LIMIT_MAX; /* smooth: more than the count holds */
+        terms->capacity = terms->room = STINT_LIMIT_MAX;
     }
 }
 
-/* Finds the room of a request that reserves or charges, or whose key is never refused, by one rule.
- * `override`: the state of the key's; 0: none. */
-static ALWAYS_INLINE void decision_by_rule(struct decision *decision, uint64_t override) {
+/* Finds the room of a request that reserves or charges, by one rule. */
+static ALWAYS_INLINE void decision_by_rule(struct decision *decision) {
     struct terms *terms = &decision->terms;
     const struct rule rule = policy_rule(decision->policy);
-    const bool endless = override != 0 && override_limit(override) == STINT_LIMIT_MAX;
 
     /* Whether the policy is a shadow may have changed since its traits were read: the rule tells. A
-     * charge is never refused. A ban that the library set for a shadow is void by a rule that is
-     * none: as a shadow, the policy lets the key through. */
-    if (!is_charge(terms) && !override_void(override, rule.flags))
+     * charge is never refused. */
+    if (!is_charge(terms))
         terms->traits ^= (terms->traits ^ rule.flags) & STINT_SHADOW;
     if (!terms->unlike)
         terms->capacity = rule.capacity;
     const uint64_t room =
         terms->capacity + ((terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
     terms->room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
-    terms->most = is_charge(terms) || endless ? charge_most(&rule) : terms->room;
+    terms->most = is_charge(terms) ? charge_most(&rule) : terms->room;
 }
 
 /* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
@@ -231,7 +228,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     const uint64_t override =
         known.overrides && (traits & STINT_OVERRIDES) != 0 &&
                 companion_possible(&limiter->table, request->key.hash)
-            ? stint_override_find(limiter, request->policy, traits, request->key.hash, moment.now)
+            ? stint_override_find(limiter, request->policy, request->key.hash, moment.now)
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
@@ -263,9 +260,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if ((traits & RULE_BUCKET) != 0 &&
         UNLIKELY(!decision_by_bucket(decision, limit, override != 0)))
         return STINT_UNKNOWN_POLICY;
-    if ((traits & RULE_BUCKET) == 0 && ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 ||
-                                        (override != 0 && limit == STINT_LIMIT_MAX)))
-        decision_by_rule(decision, override);
+    if ((traits & RULE_BUCKET) == 0 && (flags & (STINT_RESERVE | STINT_CHARGE)) != 0)
+        decision_by_rule(decision);
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
     return 0;
@@ -434,10 +430,8 @@ static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
 
 /* Whether a request needs no slot of a key that has none: a look, or one for no tokens. The charge
  * is what was judged of a count of 0. */
-static inline bool leaves_nothing(const struct decision *decision) {
-    const struct charge *charge = &decision->charge;
-    return (charge->count == 0 || is_look(&decision->terms)) &&
-           (charge->fits || !refusal_marked(&decision->terms));
+static inline bool leaves_nothing(const struct terms *terms, const struct charge *charge) {
+    return (charge->count == 0 || is_look(terms)) && (charge->fits || !refusal_marked(terms));
 }
 
 /* The state that a decision's count makes, without a mark. A bucket's moves its end. */
@@ -484,16 +478,15 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
         first_refusal = writes = false;
     }
     decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
-    HOLDS(A, charge->granted == 0 || is_charge(terms) || (terms->special & KEY_ENDLESS) != 0 ||
-                 charge->used <= terms->room);
+    HOLDS(A, charge->granted == 0 || is_charge(terms) || charge->used <= terms->room);
     *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
     return first_refusal || writes;
 }
 
-/* Whether a strike is to be counted after a decision. */
+/* Whether a strike is to be counted after a decision. A shadow counts none. */
 static ALWAYS_INLINE bool strikes(const struct decision *decision) {
     return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
-           (decision->terms.traits & STINT_OVERRIDES) != 0 &&
+           (decision->terms.traits & (STINT_OVERRIDES | STINT_SHADOW)) == STINT_OVERRIDES &&
            (decision->terms.special & KEY_OVERRIDDEN) == 0 &&
            limiter_ban(decision->limiter, decision->policy_id).word != 0;
 }

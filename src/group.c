@@ -76,7 +76,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
         return stint_decision_void(limiter, request, why, verdict);
     decision.terms.special |= part;
     const bool allowed = stint_decide_opened(&decision, request, verdict);
-    *took = charge_counted(&decision.charge);
+    *took = decision.charge.granted;
     return allowed;
 }
 
@@ -178,8 +178,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
         return false;
     part->last = (decision.terms.traits & TRAIT_CARRIES) != 0;
-    if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)) ||
-        UNLIKELY((decision.terms.special & KEY_ENDLESS) != 0)) /* more is granted than it takes */
+    if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)))
         return false;
     if (part_judge_in(&decision, slot_of(&limiter->table, decision.hash, decision.tag), parts, n,
                       verdict))
@@ -437,7 +436,7 @@ static NOINLINE enum answer all_refuse(struct stint_limiter *limiter, const stru
 }
 
 /* Gives back what was counted of the parts that are `taken` (a bit for each), as part `refused` was
- * refused after all. (A key that is never refused is granted more than is counted.) */
+ * refused after all. */
 static NOINLINE enum answer all_give_back(struct stint_limiter *limiter, const struct group *group,
                                           uint64_t taken, size_t refused) {
     for (size_t i = 0; i < group->n; i++) {

@@ -2,15 +2,15 @@
  * The look for a key's override (override.h). */
 #include "override.h"
 
-bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
-                          uint64_t state, uint64_t now) {
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
+                          uint64_t now) {
     const bool set = (state & STATE_REFUSED) != 0; /* by hand */
     const uint64_t longest =
         set ? STINT_WINDOW_MAX / STINT_TICK_NS : limiter_ban(limiter, policy_id).word >> BAN_TICKS;
     const tick_t most = (tick_t)longest + 1 + ALLOWANCE_TICKS;
     tick_t tick = tick_of(now);
 
-    if (!set && (!override_banned(state) || override_void(state, traits))) /* or strikes */
+    if (!set && !override_banned(state)) /* strikes */
         return false;
     tick_t left = end_of(state_id(state), tick) - tick;
     if (LIKELY(left <= most))
@@ -19,8 +19,8 @@ bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_i
     return end_of(state_id(state), tick) - tick <= most;
 }
 
-uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id,
-                             uint32_t traits, uint64_t hash, uint64_t now) {
+uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                             uint64_t now) {
     const struct table *table = &limiter->table;
     const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
     struct line *line = home_of(table, hash);
@@ -29,33 +29,15 @@ uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t polic
     for (uint64_t i = 0; i == 0 || (i < table->probe_lines && i <= companion_reach(table, hash));
          i++) {
         for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
-            struct slot *slot = line_slot(line, match);
-            uint64_t state = override_in(slot, tag);
-            if (state != 0 && stint_override_holds(limiter, policy_id, traits, state, now))
+            uint64_t state = override_in(line_slot(line, match), tag);
+            if (state != 0 && stint_override_holds(limiter, policy_id, state, now))
                 return state;
-            stint_override_tidy(limiter, slot, tag, state, now);
         }
         line = table_next(table, hash, line);
     }
     /* It may have been swept, after all slots of the policy (sweep.c). */
     atomic_fence_acquire(); /* M9 */
     return 0;
-}
-
-void stint_override_tidy(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
-                         uint64_t state, uint64_t now) {
-    tick_t tick = tick_of(now), over = tick - end_before(state_id(state), tick);
-
-    if (LIKELY(over < OVERRIDE_KEPT || over >= OVERRIDE_AGAIN) || state_pending(state) ||
-        limiter->memory.read_only)
-        return;
-    const struct policy *policy = limiter_tag_policy(limiter, tag);
-    if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0)
-        return;
-    tick = tick_of(limiter_now(limiter));
-    over = tick - end_before(state_id(state), tick);
-    if (GUARD(OVERRIDE_TIDY, over >= OVERRIDE_KEPT && over < OVERRIDE_AGAIN))
-        (void)slot_swap(slot, tag, state, state_of(tick + 1, 0)); /* as companion_clear does */
 }
 
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
@@ -70,14 +52,14 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
     uint32_t traits;
     const uint32_t id =
         stint_limiter_policy_and_traits(limiter, of, &traits); /* it may be replaced */
-    if (id == POLICY_NONE || (traits & STINT_OVERRIDES) == 0 || override_void(state, traits))
+    if (id == POLICY_NONE || (traits & STINT_OVERRIDES) == 0)
         return false;
-    const bool holds = stint_override_holds(limiter, id, traits, state, now);
+    const bool holds = stint_override_holds(limiter, id, state, now);
     const bool set = (state & STATE_REFUSED) != 0;
     *told = (struct override_told){
         .policy_id = id,
         .limit = holds ? override_limit(state) : 0,
-        .strikes = set || holds ? 0 : (uint32_t)(state_used(state) & ~OVERRIDE_BY_SHADOW),
+        .strikes = set || holds ? 0 : (uint32_t)state_used(state),
         .set = set,
         .until = tick_ns(end),
     };

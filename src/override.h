@@ -16,14 +16,10 @@
  *     refused 0   used < 2^28            refused in so many windows: strikes, no override. 0: it
  *                                        was lifted
  *                 2^28 <= used           banned
- *                 used & BY_SHADOW       strikes, or a ban, while the policy was a shadow: void
- *                                        where it is none
  *
  * So a stray token in it adds at most one to a limit, or to strikes. */
-#define OVERRIDE_ENDLESS   ((uint64_t)STINT_LIMIT_MAX)
-#define OVERRIDE_BY_SHADOW (OVERRIDE_ENDLESS / 2)
-#define OVERRIDE_BARRED    (OVERRIDE_ENDLESS + OVERRIDE_BY_SHADOW)
-static_assert(2 * (uint64_t)STINT_BAN_AFTER_MAX < OVERRIDE_BY_SHADOW, "strikes are below it");
+#define OVERRIDE_ENDLESS ((uint64_t)STINT_LIMIT_MAX)
+#define OVERRIDE_BARRED  (OVERRIDE_ENDLESS + OVERRIDE_ENDLESS / 2)
 
 /* Overrides can be set as far ahead as the longest window reaches. */
 #define COMPANION_LENGTH (STINT_WINDOW_MAX / STINT_TICK_NS) /* ticks */
@@ -47,14 +43,6 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
     const uint64_t unit =
         limit == 0 || limit == STINT_LIMIT_MAX ? bucket->unit : bucket_unit(bucket->window, limit);
     return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
-}
-
-/* Whether the library wrote this state while the policy was a shadow, and the policy is none by
- * these traits. A key that was let through is not punished for it. */
-static inline bool override_void(uint64_t state, uint32_t traits) {
-    return GUARD(OVERRIDE_SHADOW, (state & STATE_REFUSED) == 0 &&
-                                      (state & OVERRIDE_BY_SHADOW) != 0 &&
-                                      (traits & STINT_SHADOW) == 0);
 }
 
 /* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
@@ -87,21 +75,10 @@ static inline bool override_lifted(const struct policy *policy, uint64_t state) 
            (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
-/* Whether a companion's slot of this state sets a limit by a policy of these traits, and does so at
- * `now`. One that is further ahead than it can have been set is void: the clock was stepped back
- * (H). */
-bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
-                          uint64_t state, uint64_t now);
-
-/* Empties a slot that was seen with this tag and state, if it is a companion's that has been over
- * for long, by now and by the clock. Whoever sees such a slot calls it: from OVERRIDE_AGAIN on the
- * slot's end, of which it has 33 bits, passes for one that is to come. It is not emptied any
- * sooner, so that a clock that was ahead for a while takes away no override. */
-#define OVERRIDE_KEPT  (450 * TICKS_IN_DAY)
-#define OVERRIDE_AGAIN ((tick_t)(ID_MASK - COMPANION_LENGTH) - 2 * ALLOWANCE_TICKS)
-static_assert(OVERRIDE_KEPT < OVERRIDE_AGAIN, "a table that is used has half a year for it");
-void stint_override_tidy(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
-                         uint64_t state, uint64_t now);
+/* Whether a companion's slot of this state sets a limit by a policy, and does so at `now`. One that
+ * is further ahead than it can have been set is void: the clock was stepped back (H). */
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
+                          uint64_t now);
 
 /* What a companion's slot says. */
 struct override_told {
@@ -117,9 +94,9 @@ struct override_told {
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
                          uint64_t now, struct override_told *told);
 
-/* Looks for the override that is in force, by a policy of these traits, of a key that may have one.
- * Returns the state of its slot; 0: there is none. */
-uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id,
-                             uint32_t traits, uint64_t hash, uint64_t now);
+/* Looks for the override that is in force, by a policy, of a key that may have one. Returns the
+ * state of its slot; 0: there is none. */
+uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                             uint64_t now);
 
 #endif

@@ -43,7 +43,7 @@ struct wish {
 struct ruled {
     uint32_t policy;
     uint32_t companion;
-    uint32_t traits; /* the policy's, as they were read or decided by */
+    uint32_t traits; /* the policy's, as they were read; 0: the library writes */
 };
 
 /* What a caller writes, and what it finds before. */
@@ -77,24 +77,23 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     const tick_t now = tick_of(by), next = tick_of(clock) + 1;
     const tick_t until = wish->end > next ? wish->end : next;
     const tick_t end = end_of(state_id(state), now);
-    const uint64_t shadow = (ruled.traits & STINT_SHADOW) != 0 ? OVERRIDE_BY_SHADOW : 0;
     uint64_t count = 0;
 
     if (wish->rest != 0)
         return state_of(until, wish->rest);
     if (state != 0) {
-        if (stint_override_holds(limiter, ruled.policy, ruled.traits, state, by))
+        if (stint_override_holds(limiter, ruled.policy, state, by))
             return 0; /* banned, or set by hand: no strikes */
         /* Strikes, unless their span is over, or void as that of a ban would be (H). A ban that is
          * over, or void, is none. */
-        if ((state & STATE_REFUSED) == 0 && !override_void(state, ruled.traits) && end > now &&
-            end <= wish->span + ALLOWANCE_TICKS && !GUARD(STRIKE_BAN, override_banned(state)))
-            count = state_used(state) & ~OVERRIDE_BY_SHADOW; /* strikes of the same span */
+        if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->span + ALLOWANCE_TICKS &&
+            !GUARD(STRIKE_BAN, override_banned(state)))
+            count = state_used(state); /* strikes of the same span */
     }
     if (count + 1 >= wish->after)
-        return state_of(until, OVERRIDE_ENDLESS | shadow);
+        return state_of(until, OVERRIDE_ENDLESS);
     const tick_t span = wish->span > next ? wish->span : next;
-    return state_of(count == 0 ? span : end, (count + 1) | shadow);
+    return state_of(count == 0 ? span : end, count + 1);
 }
 
 /* When a key's bucket is full, as in struct change. It is read after the state of the companion's
@@ -185,9 +184,8 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
     while (stint_find_committed(table, key, decision.tag, &seen)) {
         decision.now = limiter_now(limiter); /* after the slot was seen, as in wished */
         const uint64_t state = seen.state;
-        const bool there =
-            all ? stint_override_holds(limiter, ruled.policy, ruled.traits, state, decision.now)
-                : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
+        const bool there = all ? stint_override_holds(limiter, ruled.policy, state, decision.now)
+                               : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
         if (!there)
             return false;
         const tick_t next = tick_of(decision.now) + 1;
@@ -205,8 +203,8 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
 /* The ns of a token by a state of the companion's slot. */
 static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
                         const struct bucket *bucket, uint64_t state) {
-    const bool holds = state != 0 && stint_override_holds(limiter, ruled.policy, ruled.traits,
-                                                          state, limiter_now(limiter));
+    const bool holds =
+        state != 0 && stint_override_holds(limiter, ruled.policy, state, limiter_now(limiter));
     return override_unit(bucket, holds ? state : 0);
 }
 
@@ -361,10 +359,9 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
-    const uint64_t state =
-        companion_possible(&limiter->table, key.hash)
-            ? stint_override_find(limiter, ruled.policy, ruled.traits, key.hash, now)
-            : 0;
+    const uint64_t state = companion_possible(&limiter->table, key.hash)
+                               ? stint_override_find(limiter, ruled.policy, key.hash, now)
+                               : 0;
     if (state == 0)
         return stint_failed(ENOENT, "the key has no override");
     if (limit != NULL)
@@ -391,12 +388,12 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
 
 /* A banned key is refused by its ban, and gives no more first refusals. A thread that dies between
  * the mark of a refusal and this loses one strike. */
-void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, uint64_t key,
-                  uint64_t now, struct stint_verdict *verdict) {
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key, uint64_t now,
+                  struct stint_verdict *verdict) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id == POLICY_NONE)
         return;
-    const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), traits};
+    const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), 0};
     const struct ban ban = limiter_ban(limiter, policy_id);
     const uint64_t length = tick_ns((tick_t)(ban.word >> BAN_TICKS));
     const uint64_t span = now + (ban.within != 0 ? ban.within : length);

@@ -56,17 +56,23 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
 
+/* Of tokens of a policy that were taken when it had this identity. */
+static struct giving giving_of(const struct stint_limiter *limiter, uint32_t policy_id,
+                               uint64_t identity, uint64_t hash) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    return (struct giving){.policy = policy,
+                           .traits = (uint32_t)policy_word(policy),
+                           .identity = identity,
+                           .tag = table_tag(&limiter->table, hash, policy_id)};
+}
+
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
                            uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const struct giving giving = {.policy = policy,
-                                  .traits = (uint32_t)policy_word(policy),
-                                  .identity = identity,
-                                  .tag = table_tag(&limiter->table, hash, policy_id),
-                                  .id = id};
+    struct giving giving = giving_of(limiter, policy_id, identity, hash);
     struct seen seen;
     uint32_t back;
 
+    giving.id = id;
     INSTANT(INSTANT_REFUND);
     do {
         if (!stint_find_committed(&limiter->table, hash, giving.tag, &seen))
@@ -77,23 +83,23 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 }
 
 /* Moves back the instant at which a key's bucket is full: by `most` ns at most, by no more than is
- * left to `window`, and to now at the earliest; not if the policy is of another generation. Returns
- * by how much.
+ * left to `window`, and to now at the earliest; not if the policy is of another generation. Of its
+ * mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how much; 1, if it was full,
+ * and loses a mark.
  *
  * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
  * over by then, so no end of theirs comes back. For late adds of other keys, see
  * shard_end_falls. */
-static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
-                                 uint64_t identity, uint64_t key, uint64_t most, uint64_t window) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+static uint64_t bucket_move_back(const struct stint_limiter *limiter, const struct giving *giving,
+                                 uint64_t key, uint64_t most, uint64_t window, uint64_t kept) {
     struct shard *shard = table_shard_of(&limiter->table, key);
     struct seen seen;
     uint64_t back, next;
 
     do {
-        if (!stint_find_committed(&limiter->table, key, tag, &seen) ||
-            atomic_differs(&policy->identity, identity)) /* M15, as in slot_give_back */
+        if (!stint_find_committed(&limiter->table, key, giving->tag, &seen) ||
+            /* M15, as in slot_give_back */
+            atomic_differs(&giving->policy->identity, giving->identity))
             return 0;
         uint64_t now = limiter_now(limiter);
         /* After the tag, whose claim raised it (M7). */
@@ -108,13 +114,15 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
         back = most < left ? most : left;
         if (GUARD(BUCKET_TAKEN, back > taken))
             back = taken;
-        if (back == 0)
+        /* A mark counts until the slot is over. */
+        const bool unmarked = (seen.state & STATE_REFUSED & ~kept) != 0 && end > tick_of(now);
+        if (back == 0 && !unmarked)
             return 0;
-        if (GUARDED(BUCKET_FALLS))
+        if (GUARDED(BUCKET_FALLS) && back != 0)
             shard_end_falls(shard, end, tick_of(full - back) + 1);
-        next = bucket_state(full - back) | (seen.state & STATE_REFUSED);
-    } while (!slot_swap(seen.slot, tag, seen.state, next));
-    return back;
+        next = bucket_state(full - back) | (seen.state & kept);
+    } while (!slot_swap(seen.slot, giving->tag, seen.state, next));
+    return back != 0 ? back : 1;
 }
 
 /* The ns that so many tokens took of a bucket. */
@@ -133,8 +141,10 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
 
     if (unit == 0) /* no bucket's */
         return 0;
-    const uint64_t back = bucket_move_back(limiter, verdict->policy, verdict_identity(verdict), key,
-                                           time_of(verdict, tokens), verdict->window);
+    const struct giving giving =
+        giving_of(limiter, verdict->policy, verdict_identity(verdict), key);
+    const uint64_t back = bucket_move_back(limiter, &giving, key, time_of(verdict, tokens),
+                                           verdict->window, STATE_REFUSED);
     return (uint32_t)(back / unit + (back % unit != 0));
 }
 
@@ -220,16 +230,31 @@ static NOINLINE uint32_t refund_far(const struct stint_limiter *limiter, uint64_
     return back;
 }
 
+/* What the verdict granted is over: its window, its lease or its policy is, or it was given back by
+ * a copy. The policy in its place counts it. */
+static NOINLINE uint32_t refund_lost(const struct stint_limiter *limiter,
+                                     struct stint_verdict *verdict) {
+    const uint32_t id = stint_limiter_policy_now(limiter, verdict->policy);
+
+    verdict->granted = 0;
+    stint_limiter_count_rare(limiter, id < limiter->deciding ? id : verdict->policy,
+                             RARE_REFUND_LOST);
+    return 0;
+}
+
 uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint_verdict *verdict,
                       uint32_t tokens) {
     const uint64_t identity = verdict_identity(verdict);
     const uint32_t policy_id = (uint32_t)identity, granted = verdict->granted;
 
     tokens = tokens < granted ? tokens : granted;
-    verdict->granted = granted - tokens;
-    if (UNLIKELY(tokens == 0) || UNLIKELY(policy_id >= limiter->deciding) ||
-        GUARD(REFUND_NONE, verdict->window == 0)) /* 0: nothing was counted */
+    if (UNLIKELY(tokens == 0))
         return 0;
+    if (UNLIKELY(policy_id >= limiter->deciding) ||
+        GUARD(REFUND_NONE, verdict->window == 0)) { /* 0: nothing was counted */
+        verdict->granted = 0;
+        return 0;
+    }
     const struct policy *policy = &limiter->policies[policy_id];
     const uint32_t traits = (uint32_t)policy_word(policy);
     const uint64_t tag = table_tag(&limiter->table, key.hash, policy_id);
@@ -251,21 +276,22 @@ uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint
         if (UNLIKELY(!refund_in(&giving, slot, &back)))
             back = refund_far(limiter, key.hash, verdict, tokens);
     }
-    if (LIKELY(back != 0))
-        limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
-    else
-        stint_limiter_count_rare(limiter, policy_id, RARE_REFUND_LOST);
+    if (UNLIKELY(back == 0))
+        return refund_lost(limiter, verdict);
+    verdict->granted = granted - back;
+    limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
     return back;
 }
 
-/* Sets a key's count to 0. Returns whether it still counted. */
+/* Sets a key's count to 0, and takes its mark of a refusal. Returns whether any of it still
+ * counted. */
 static bool slot_reset(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash) {
     const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
     struct seen seen;
 
     while (stint_find_committed(&limiter->table, hash, tag, &seen)) {
-        if (slot_swap(seen.slot, tag, seen.state, seen.state & ~USED_MASK))
-            return state_used(seen.state) != 0 &&
+        if (slot_swap(seen.slot, tag, seen.state, seen.state & ~(STATE_REFUSED | USED_MASK)))
+            return (seen.state & (STATE_REFUSED | USED_MASK)) != 0 &&
                    stint_slot_live(limiter, tag, seen.state, tick_of(limiter_now(limiter)));
     }
     return false;
@@ -279,10 +305,11 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     const uint32_t stripes = (rule.flags & RULE_BUCKET) != 0 ? 0 : rule.stripes;
     bool had = stint_strikes_reset(limiter, policy_id, key.hash);
 
-    if (stripes == 0)
-        had |=
-            bucket_move_back(limiter, policy_id, policy_identity(&limiter->policies[policy_id])[0],
-                             key.hash, UINT64_MAX, UINT64_MAX) != 0;
+    if (stripes == 0) {
+        const struct giving giving = giving_of(
+            limiter, policy_id, policy_identity(&limiter->policies[policy_id])[0], key.hash);
+        had |= bucket_move_back(limiter, &giving, key.hash, UINT64_MAX, UINT64_MAX, 0) != 0;
+    }
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
         had |= slot_reset(limiter, policy_id, stripe_key(key.hash, stripe));
     if (had)

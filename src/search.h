@@ -124,6 +124,13 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
     };
 }
 
+/* Whether a key that is nowhere would begin later than now: by the tick by which another key was
+ * done with a slot near it. */
+static inline bool begins_later(const struct table *table, uint64_t hash, tick_t now) {
+    atomic_fence_acquire(); /* M8: the look, then the watermark */
+    return (tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now; /* M8 */
+}
+
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 /* Whether some slot's window begins far ahead of now. Then the clock was stepped back, or this

@@ -172,8 +172,7 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
             LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
             return state;
     }
-    return stint_override_find(limiter, policy_id,
-                               (uint32_t)policy_word(&limiter->policies[policy_id]), hash, now);
+    return stint_override_find(limiter, policy_id, hash, now);
 }
 
 /* One token by a policy that window_ruled is true of. One swap charges, as the limit is the

@@ -54,7 +54,7 @@
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
  *                                  override: of a bucket: override_set.c, bucket_keep (I1).
  *                                  Of a companion, whose end may fall (I1): companion_write,
- *                                  _clear (override_set.c); stint_override_tidy (override.c)
+ *                                  _clear (override_set.c)
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder

@@ -156,7 +156,8 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
 /* A look by a plain policy at a key that has no slot, and for which there is one. */
 static ALWAYS_INLINE enum answer look_absent(struct decision *decision,
                                              struct stint_verdict *verdict) {
-    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(decision->limiter, tick_of(decision->now)))))
+    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(decision->limiter, tick_of(decision->now)))) ||
+        UNLIKELY(begins_later(&decision->limiter->table, decision->hash, tick_of(decision->now))))
         return NEXT;
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     return decision_end(decision, verdict) ? ALLOWED : REFUSED;
@@ -308,8 +309,8 @@ bool stint_decide_opened(struct decision *decision, const struct stint_request *
     }
     const bool allowed = decision_end(decision, verdict);
     if (strikes(decision))
-        stint_strike(decision->limiter, decision->policy_id, decision->terms.traits, decision->hash,
-                     decision->now, verdict);
+        stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now,
+                     verdict);
     return allowed;
 }
 

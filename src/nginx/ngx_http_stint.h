@@ -158,8 +158,7 @@ typedef enum {
     NGX_HTTP_STINT_REJECTED_SHADOW,
     NGX_HTTP_STINT_BANNED, /* rejected, because the key is banned, or was by this very request */
     NGX_HTTP_STINT_BANNED_DRY_RUN,
-    NGX_HTTP_STINT_BANNED_SHADOW, /* it would be */
-    NGX_HTTP_STINT_UNTRACKED,     /* let through, the full zone could not count it */
+    NGX_HTTP_STINT_UNTRACKED, /* let through, the full zone could not count it */
 } ngx_http_stint_status_t;
 
 /* What was decided on a request. */

@@ -114,10 +114,9 @@ static ngx_uint_t ngx_http_stint_refusal_due(ngx_uint_t level) {
  * it, that is the one line on the ban: later refusals only read. */
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict) {
-    u_char ban[sizeof(", would be banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
+    u_char ban[sizeof(", banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
     u_char used[sizeof(" of  used,  reserved") + 3 * NGX_INT32_LEN];
     u_char network[NGX_HTTP_STINT_NETWORK], *at = ban;
-    ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
     ngx_str_t name;
 
     ngx_http_stint_label(r, ctx->limits[i], ctx->requests[i].key);
@@ -125,7 +124,7 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
         return;
     }
     if ((verdict->flags & STINT_BANNED) != 0) {
-        at = ngx_sprintf(at, ", %s for %uL s", shadow ? "would be banned" : "banned",
+        at = ngx_sprintf(at, ", banned for %uL s",
                          (ctx->policies[i]->policy.ban + SECOND - 1) / SECOND);
         if (ctx->limits[i]->zone->options.labels != 0 &&
             ngx_http_stint_name_key(r, ctx->limits[i], network, &name) == NGX_OK) {
@@ -140,9 +139,9 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
     *ngx_http_stint_used(used, verdict, &ctx->policies[i]->policy) = '\0';
     ngx_log_error(ctx->log_level, r->connection->log, 0,
                   "limiting requests%s%s, %s, by policy \"%V\" in zone \"%V\"",
-                  ctx->dry_run ? ", dry run"
-                  : shadow     ? ", shadow"
-                               : "",
+                  ctx->dry_run                             ? ", dry run"
+                  : (verdict->flags & STINT_SHADOWED) != 0 ? ", shadow"
+                                                           : "",
                   ban, used, &ctx->policies[i]->name, &ctx->limits[i]->zone->name);
 }
 

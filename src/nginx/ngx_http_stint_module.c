@@ -11,16 +11,14 @@ static ngx_uint_t ngx_http_stint_banned(const struct stint_verdict *verdict) {
            ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
 }
 
-/* The ban of a request, of several the one that ends last; ctx->n: there is none. If the request
- * was allowed, it is one that a shadow tells of. */
-static ngx_uint_t ngx_http_stint_find_ban(const ngx_http_stint_ctx_t *ctx, bool allowed) {
+/* The ban that refused a request, of several the one that ends last; ctx->n: there is none. */
+static ngx_uint_t ngx_http_stint_find_ban(const ngx_http_stint_ctx_t *ctx) {
     ngx_uint_t found = ctx->n;
 
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
-        bool refused = allowed ? (verdict->flags & STINT_SHADOWED) != 0 : !verdict->allowed;
 
-        if (refused && ngx_http_stint_banned(verdict) &&
+        if (!verdict->allowed && ngx_http_stint_banned(verdict) &&
             (found == ctx->n || verdict->retry_after > ctx->verdicts[found].retry_after)) {
             found = i;
         }
@@ -36,15 +34,14 @@ static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         flags |= ctx->verdicts[i].flags;
     }
-    ctx->told = ngx_http_stint_find_ban(ctx, allowed);
+    ctx->told = ngx_http_stint_find_ban(ctx);
     banned = ctx->told < ctx->n;
     if (!allowed && banned) {
         ctx->status = dry_run ? NGX_HTTP_STINT_BANNED_DRY_RUN : NGX_HTTP_STINT_BANNED;
     } else if (!allowed) {
         ctx->status = dry_run ? NGX_HTTP_STINT_REJECTED_DRY_RUN : NGX_HTTP_STINT_REJECTED;
     } else {
-        ctx->status = banned                           ? NGX_HTTP_STINT_BANNED_SHADOW
-                      : (flags & STINT_SHADOWED) != 0  ? NGX_HTTP_STINT_REJECTED_SHADOW
+        ctx->status = (flags & STINT_SHADOWED) != 0    ? NGX_HTTP_STINT_REJECTED_SHADOW
                       : (flags & STINT_UNTRACKED) != 0 ? NGX_HTTP_STINT_UNTRACKED
                                                        : NGX_HTTP_STINT_PASSED;
     }

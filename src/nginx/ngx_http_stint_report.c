@@ -14,7 +14,6 @@ static ngx_str_t ngx_http_stint_outcomes[] = {
     [NGX_HTTP_STINT_REJECTED_SHADOW] = ngx_string("REJECTED_SHADOW"),
     [NGX_HTTP_STINT_BANNED] = ngx_string("BANNED"),
     [NGX_HTTP_STINT_BANNED_DRY_RUN] = ngx_string("BANNED_DRY_RUN"),
-    [NGX_HTTP_STINT_BANNED_SHADOW] = ngx_string("BANNED_SHADOW"),
     [NGX_HTTP_STINT_UNTRACKED] = ngx_string("UNTRACKED"),
 };
 

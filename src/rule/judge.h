@@ -333,8 +333,7 @@ static inline uint64_t charge_most(const struct rule *rule) {
 struct charge {
     uint64_t count;   /* afterwards */
     uint64_t used;    /* what that amounts to: the verdict's */
-    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits and with
-                       * what the count did not hold */
+    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits */
     uint32_t granted; /* tokens taken */
     bool fits;
 };
@@ -347,27 +346,6 @@ static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t co
     return terms->cost < left ? terms->cost : left;
 }
 
-/* Judges a request of a key that is never refused. All is granted; the window counts as much as it
- * holds. */
-static ALWAYS_INLINE struct charge judge_endless(const struct terms *terms, uint64_t count,
-                                                 uint64_t used) {
-    const uint64_t taken = count_taken(terms, count, used);
-
-    if (is_look(terms))
-        return (struct charge){count, used, used + taken, 0, true};
-    return (struct charge){count + taken * terms->unit, used + taken, used + terms->cost,
-                           (uint32_t)terms->cost, true};
-}
-
-/* Granted tokens that were counted: only these can be given back. */
-static inline uint32_t charge_counted(const struct charge *charge) {
-    const uint64_t uncounted = charge->total - charge->used;
-
-    if (!GUARDED(COUNTED_ENDLESS))
-        return charge->granted;
-    return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
-}
-
 /* What becomes of any request that meets `count` tokens, `left` ns before the end of their window.
  * Where nothing but the cost matters, whether it fits is one comparison: slot_room and slot_fits
  * (slot.h); of a bucket, in ns: see_bucket (see.h). */
@@ -377,13 +355,13 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     const bool refused = (terms->special & (PART_REFUSED | KEY_BARRED)) != 0;
     uint64_t taken = terms->cost;
 
+    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0))
+        return (struct charge){count, used, used, 0, true}; /* it takes nothing */
     if (is_charge(terms)) {
         taken = count_taken(terms, count, used);
         return (struct charge){count + taken * terms->unit, used + taken, used + taken,
                                (uint32_t)taken, true};
     }
-    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0) && !refused)
-        return judge_endless(terms, count, used);
     bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
     if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
         taken = terms->room - used;
@@ -396,9 +374,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
                                (uint32_t)taken, true};
 
     taken = 0;
-    /* What an endless key has left would be owed for years. */
-    if ((terms->flags & STINT_DRAIN) != 0 && (terms->special & KEY_ENDLESS) == 0 &&
-        used < terms->capacity)
+    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
         taken = terms->capacity - used;
     if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->special & KEY_BANNED) == 0) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;

@@ -201,11 +201,8 @@ static void library_wrote(const struct telling *telling, bool strikes, struct st
     const uint64_t lasts = strikes && ban.within != 0 ? ban.within : length;
 
     entry->since = entry->end > lasts ? entry->end - lasts : 1;
-    if (strikes)
-        return;
-    entry->flags |= STINT_ENTRY_BAN;
-    if ((policy_word(&limiter->policies[entry->policy]) & STINT_SHADOW) != 0)
-        entry->flags |= STINT_ENTRY_SHADOW;
+    if (!strikes)
+        entry->flags |= STINT_ENTRY_BAN;
 }
 
 static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
@@ -238,8 +235,6 @@ static enum told slot_each(struct telling *telling, uint64_t line, struct slot *
 
     if (!slot_read(slot, &tag, &state))
         return GO_ON;
-    if (!telling->one) /* it stores nothing */
-        stint_override_tidy(limiter, slot, tag, state, telling->now);
     if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
         !slot_key(telling, line, tag, &hash))
         return GO_ON;

@@ -395,10 +395,9 @@ static bool clock_behind(const struct stint_limiter *limiter) {
 
 /* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
  * override that is over keeps its bits: this clock may be ahead, and the key's next override is
- * written in the same slot. One that is long over is emptied. */
+ * written in the same slot. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
-    const uint64_t now = limiter_now(limiter);
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
         uint64_t *filter = table->shards[shard].filter, needed[FILTER_ANY + FILTER_FAR] = {0};
@@ -416,8 +415,6 @@ static void filters_clean(struct stint_limiter *limiter) {
             if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0)
                 continue;
             filter_mark(table, hash, needed);
-            const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
-            stint_override_tidy(limiter, slot, tag, state, now);
         }
         for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
             atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */

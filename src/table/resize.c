@@ -100,6 +100,11 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
+/* Whether version 0.4 noted a strike or a ban of a shadow in a slot of a companion: it is void. */
+static bool by_shadow(uint64_t state) {
+    return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_ENDLESS / 2) != 0;
+}
+
 /* Moves a slot of the old table, if it still counts. A slot that is far ahead does: opening left it
  * only if the clock is behind (open.c, latest_lower). */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
@@ -112,6 +117,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     const bool told = policy != NULL && override_says(policy, slot->state);
     const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
     if (policy == NULL || override_lifted(policy, slot->state) ||
+        (told && by_shadow(slot->state)) ||
         (end_of(state_id(slot->state), move->now) <= over &&
          !slot_carries(policy, slot->state, move->now)))
         return 0;

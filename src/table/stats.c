@@ -18,7 +18,6 @@ static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats)
         struct override_told told;
         stats->used += tag != 0;
         stats->live += stint_slot_live(limiter, tag, state, now);
-        stint_override_tidy(limiter, slot, tag, state, clock);
         if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
             continue;
         stats->overrides += told.set;

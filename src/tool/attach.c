@@ -315,7 +315,6 @@ int attach_each(struct stint_limiter *limiter, bool shown,
 const char *entry_kind(const struct stint_entry *entry) {
     return (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ? "count"
            : (entry->flags & STINT_ENTRY_BAN) == 0    ? "override"
-           : (entry->flags & STINT_ENTRY_SHADOW) != 0 ? "shadow ban"
                                                       : "ban";
 }
 

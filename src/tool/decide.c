@@ -88,7 +88,7 @@ static void print_text(const struct decision *decision) {
     if ((verdict->flags & STINT_SHADOWED) != 0)
         printf(", the policy is a shadow and would have refused it");
     if ((verdict->flags & STINT_BANNED) != 0)
-        printf(verdict->allowed ? ", would be banned" : ", banned");
+        printf(", banned");
     else if ((verdict->flags & STINT_OVERRIDDEN) != 0)
         printf(", by a limit of its own");
     if (!verdict->allowed && verdict->retry_after == STINT_NEVER)

@@ -93,7 +93,7 @@ static void print_override(struct report *report, const struct listing *listing,
 static bool refused(const struct stint_entry *entry) {
     if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0)
         return (entry->flags & STINT_ENTRY_REFUSED) != 0;
-    return (entry->flags & STINT_ENTRY_SHADOW) == 0 && entry->limit == 0;
+    return entry->limit == 0;
 }
 
 /* What dump and top say of a key. `known`: the policy and the window are those that are meant. */

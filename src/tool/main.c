@@ -123,8 +123,7 @@ static const struct command commands[] = {
      .options = OPTION(JSON) | OPTION(POLICY) | OPTION(PREFIX),
      .failed = EXIT_FAILED,
      .summary = "the keys that are banned",
-     .about = "Lists the keys that are banned, or would be if their policy were no shadow; what\n"
-              "ends first first."},
+     .about = "Lists the keys that are banned; what ends first first."},
     {.name = "dump",
      .run = tool_dump,
      .operands = "F",

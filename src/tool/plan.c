@@ -31,7 +31,6 @@ static void read_change(void *context, const struct stint_change *change) {
     if (change->text == NULL || stint_policy_parse(change->text, &policy, NULL) != 0)
         return;
     of->limits = (policy.flags & STINT_OVERRIDES) != 0;
-    of->shadow = (policy.flags & STINT_SHADOW) != 0;
     of->ban = policy.ban;
 }
 
@@ -40,8 +39,7 @@ static bool limit_ends(const struct plan *plan, const struct planned *of,
                        const struct stint_entry *entry) {
     if ((entry->flags & STINT_ENTRY_BAN) == 0 || !of->limits)
         return !of->limits;
-    return entry->end > plan->now + of->ban + ALLOWANCE_NS ||
-           ((entry->flags & STINT_ENTRY_SHADOW) != 0 && !of->shadow);
+    return entry->end > plan->now + of->ban + ALLOWANCE_NS;
 }
 
 static bool count_entry(void *context, const struct stint_entry *entry) {

@@ -15,7 +15,6 @@ struct planned {
     bool named;  /* it is among the changes: the text names it, or it is to be removed */
     bool anew;   /* it is to be replaced or removed */
     bool limits; /* keys are to have their overrides */
-    bool shadow; /* it is to be a shadow */
     uint64_t ban;
     uint64_t counts, overrides, bans; /* that end */
 };

@@ -27,7 +27,7 @@ struct limit_result {
     char name[STINT_NAME_SIZE]; /* of the policy */
     uint64_t allowed, refused;
     uint64_t keys_refused;
-    uint64_t bans;           /* or, by a shadow, what would have been */
+    uint64_t bans;
     bool banning;            /* the policy has a ban */
     struct refused_key *top; /* the most refused first */
     size_t top_count;

@@ -73,7 +73,7 @@ static const struct script scripts[] = {
         reset(),
         ok(E + 15 * SECOND, 0, 0, PEEK, 0, 4, 0, 0, E2),
         ok(E + 15 * SECOND, 4, 0, 0, 0, 4, 4, 4, E2),
-        no(E + 15 * SECOND, 1, 0, 0, 0, 4, 4, E2, 60 * SECOND)}},
+        no(E + 15 * SECOND, 1, 0, 0, FIRST, 4, 4, E2, 60 * SECOND)}},
     {"smooth: a late caller counts the whole window before",
      policy(W, .limit = 8, .flags = STINT_SMOOTH), {
         ok(T0, 4, 0, 0, 0, 8, 4, 4, E),
@@ -668,8 +668,9 @@ TEST(test_reset_tells) {
         assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
         test_time = T0 + DAY;
         assert_false(stint_reset(limiter, id, 1));
-        /* The mark of a refusal stays, and is nothing to forget. */
+        /* The mark of a refusal is something to forget. */
         assert_false(ask(limiter, id, 3, 99, 0).allowed);
+        assert_true(stint_reset(limiter, id, 3));
         assert_false(stint_reset(limiter, id, 3));
     }
     stint_close(limiter);

@@ -60,16 +60,25 @@ static const struct script scripts[] = {
         ok(E + 20 * SECOND, 7, 0, 0, 0, 10, 10, 7, E2)}},
     {"override: 2^28 never refuses",
      policy(W, .limit = 2, .flags = OVERRIDES), {
+        ok(T0, 1, 0, 0, 0, 2, 1, 1, E),
         override(MOST, T0 + HOUR),
-        ok(T0, 5, 0, 0, OVER, MOST, 5, 5, E),
-        ok(T0, MOST, 0, PEEK, OVER, MOST, 5, 0, E),
-        ok(T0, MOST, 0, 0, OVER, MOST, MOST, MOST, E),
-        ok(T0, 7, 1, 0, OVER, MOST, MOST, 7, E),
-        ok(T0, 1, 0, 0, OVER, MOST, MOST, 1, E),
-        refund(9, E, 9),
-        ok(T0, 1, 0, 0, OVER, MOST, MOST - 8, 1, E),
+        ok(T0, 5, 0, 0, OVER, MOST, 1, 0, E),
+        ok(T0, MOST, 0, PEEK, OVER, MOST, 1, 0, E),
+        ok(T0, UINT32_MAX, 1, 0, OVER, MOST, 1, 0, E),
+        ok(T0, 5, 0, STINT_DRAIN, OVER, MOST, 1, 0, E),
+        ok(T0, 5, 0, STINT_CHARGE, OVER, MOST, 1, 0, E),
+        ok(E, 5, 0, 0, OVER, MOST, 0, 0, E2),
         clear(0),
-        no(T0, 1, 0, 0, FIRST, 2, MOST - 8, E, W)}},
+        ok(E, 2, 0, 0, 0, 2, 2, 2, E2),
+        no(E, 1, 0, 0, FIRST, 2, 2, E2, W)}},
+    {"override: 2^28 leaves a bucket alone, and a debt",
+     policy(HOUR, .limit = 5, .burst = 5, .max_reserved = 5, .flags = OVERRIDES), {
+        ok(T0, 3, 0, 0, 0, 5, 3, 3, T0 + 36 * MINUTE),
+        override(MOST, T0 + HOUR),
+        ok(T0, 9, 0, STINT_RESERVE, OVER, MOST, 3, 0, T0 + 36 * MINUTE),
+        ok(T0, 9, 0, STINT_CHARGE, OVER, MOST, 3, 0, T0 + 36 * MINUTE),
+        clear(0),
+        no(T0, 3, 0, 0, FIRST, 5, 3, T0 + 36 * MINUTE, 12 * MINUTE)}},
     {"override: a limit that comes back before the window is over",
      policy(W, .limit = 5, .flags = OVERRIDES), {
         ok(T0, 2, 0, 0, 0, 5, 2, 2, E),
@@ -87,10 +96,10 @@ static const struct script scripts[] = {
         override(20000, T0 + HOUR),
         ok(T0, 1, 0, 0, OVER, 16383, 7, 1, E),
         override(MOST, T0 + HOUR),
-        ok(T0, 20000, 0, 0, OVER, MOST, 16383, 20000, E),
-        ok(E, 20000, 0, 0, OVER, MOST, 32766, 20000, E2),
+        ok(T0, 20000, 0, 0, OVER, MOST, 7, 0, E),
+        ok(E, 20000, 0, 0, OVER, MOST, 7, 0, E2),
         clear(0),
-        no(E, 1, 0, 0, FIRST, 4, 32766, E2, W + W - UINT64_C(10986998)) /* 3 / 16383 W */}},
+        no(E, 1, 0, 0, FIRST, 4, 7, E2, W - UINT64_C(25714285714)) /* 3 / 7 W */}},
     {"override: tokens that carry over",
      policy(W, .limit = 10, .capacity = 20, .max_reserved = 5, .flags = OVERRIDES), {
         override(30, T0 + HOUR),
@@ -98,7 +107,7 @@ static const struct script scripts[] = {
         wait(T0, 5, RESERVE, OVER, 30, 35, 5, E, W),
         no(T0, 1, 0, RESERVE, FIRST | OVER, 30, 35, E, W),
         override(MOST, T0 + HOUR),
-        ok(T0, 100, 0, 0, OVER, MOST, 35, 100, E),
+        ok(T0, 100, 0, 0, OVER, MOST, 35, 0, E),
         override(0, T0 + 30 * SECOND),
         no(T0, 1, 0, RESERVE, OVER, 0, 35, E, 2 * W),
         ok(E + W, 5, 0, 0, 0, 20, 20, 5, E2 + W)}},
@@ -197,12 +206,30 @@ static const struct script scripts[] = {
         override(9, E + W),
         ok(E, 2, 0, 0, OVER, 9, 2, 2, E2),
         ok(E + W, 1, 0, 0, 0, 1, 1, 1, E2 + W)}},
-    {"ban: a shadow bans nobody, and says whom it would have",
+    {"ban: a shadow bans nobody",
      policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_SHADOW), {
         ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
-        wait(T0, 1, 0, FIRST | SHADOWED | BANNED, 1, 1, 0, E, HOUR),
-        wait(T0, 1, 0, SHADOWED | OVER | BANNED, 0, 1, 0, E, HOUR),
-        wait(E, 1, 0, SHADOWED | OVER | BANNED, 0, 0, 0, E2, HOUR - W)}},
+        wait(T0, 1, 0, FIRST | SHADOWED, 1, 1, 0, E, W),
+        wait(T0, 1, 0, SHADOWED, 1, 1, 0, E, W),
+        ok(E, 1, 0, 0, 0, 1, 1, 1, E2)}},
+    {"ban: whoever is refused again after a reset is told so, and banned again",
+     policy(HOUR, .limit = 1, .ban = 2 * HOUR, .flags = OVERRIDES), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR),
+        no(T0, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + HOUR, 2 * HOUR),
+        reset(),
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR),
+        no(T0, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + HOUR, 2 * HOUR)}},
+    {"ban: a bucket's key is as good as new after a reset, too",
+     policy(HOUR, .limit = 5, .burst = 5, .ban = 2 * HOUR, .flags = OVERRIDES), {
+        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + HOUR),
+        no(T0, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + HOUR, 2 * HOUR),
+        reset(),
+        ok(T0 + MS, 5, 0, 0, 0, 5, 5, 5, T0 + MS + HOUR),
+        no(T0 + MS, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + MS + HOUR, 2 * HOUR - MS),
+        reset(),
+        no(T0 + 2 * MS, 6, 0, 0, FIRST | BANNED, 5, 0, T0 + 2 * MS, STINT_NEVER),
+        reset(), /* a full one that is marked */
+        no(T0 + 3 * MS, 6, 0, 0, FIRST | BANNED, 5, 0, T0 + 3 * MS, STINT_NEVER)}},
     {"ban: refusals that count write nothing while it lasts",
      policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_COUNT_REFUSED), {
         no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
@@ -471,8 +498,8 @@ TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 o
     assert_true(verdict.retry_after == STINT_NEVER);
 }
 
-/* A shadow lets all through. Once it is none, nobody is banned for that, by whatever way he is
- * decided, nor nearer to a ban. A ban from before it became one goes on. */
+/* A shadow counts no strikes, by whatever way. A ban from before lets through meanwhile, and is in
+ * force again after. */
 TEST(test_shadow_ends) {
     for (int way = 0; way < 3; way++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
@@ -480,25 +507,17 @@ TEST(test_shadow_ends) {
         const uint32_t id = add_made(limiter, &made);
         const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
         struct stint_verdict verdict;
-        uint32_t limit;
 
-        /* Key 1 would be banned, key 2 by its next refusal. */
         test_time = T0;
         for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (uint64_t key = 1; key <= (minute < 2 ? 2 : 1); key++) {
+            for (uint64_t key = 1; key <= 2; key++) {
                 assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-                assert_int_equal(ask(limiter, id, key, 1, 0).flags,
-                                 FIRST | SHADOWED | (minute == 2 ? BANNED : 0));
+                assert_int_equal(ask(limiter, id, key, 1, 0).flags, FIRST | SHADOWED);
             }
         }
-        assert_int_equal(get_stats(limiter).banned, 1);
-        assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), 0);
-
+        assert_int_equal(get_stats(limiter).banned, 0);
         made.flags ^= STINT_SHADOW;
         change_made(limiter, id, &made);
-        assert_int_equal(get_stats(limiter).banned, 0);
-        assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), -ENOENT);
-        assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
         for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
             for (uint64_t key = 1; key <= 2; key++) {
                 const struct stint_request both[] = {{.key = {key}, .policy = id, .cost = 1},
@@ -528,6 +547,7 @@ TEST(test_shadow_ends) {
                 assert_int_equal(verdict.allowed, shadow == 1);
                 assert_int_equal(verdict.flags & (OVER | BANNED), OVER | BANNED);
             }
+            assert_int_equal(get_stats(limiter).banned, 2);
         }
         stint_close(limiter);
     }
@@ -610,7 +630,8 @@ TEST(test_full_counts) {
             assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
         struct stint_verdict verdict = ask(limiter, id, 1, 5, 0);
         assert_true(verdict.allowed);
-        assert_int_equal(verdict.flags, OVER | STINT_UNTRACKED);
+        assert_int_equal(verdict.flags, OVER);
+        assert_int_equal(verdict.granted, 0);
         verdict = ask(limiter, id, 2, 1, 0);
         assert_false(verdict.allowed);
         assert_int_equal(verdict.retry_after, HOUR);
@@ -1005,11 +1026,9 @@ TEST(test_kinds) {
         {"1/minute ban=1h name=p", NULL, 1, -1, BAN_ENTRY, 0, 0, from, from + HOUR},
         {"1/minute ban=1h after=2 name=p", NULL, 2, -1, BAN_ENTRY, 0, 0, from + MINUTE,
          from + MINUTE + HOUR},
-        {"1/minute ban=1h shadow name=p", NULL, 1, -1, BAN_ENTRY | STINT_ENTRY_SHADOW, 0, 0, from,
+        {"1/minute ban=1h shadow name=p", NULL, 1, -1, 0, 0, 0, 0, 0},
+        {"1/minute ban=1h name=p", "1/minute ban=1h shadow name=p", 1, -1, BAN_ENTRY, 0, 0, from,
          from + HOUR},
-        {"1/minute ban=1h name=p", "1/minute ban=1h shadow name=p", 1, -1,
-         BAN_ENTRY | STINT_ENTRY_SHADOW, 0, 0, from, from + HOUR},
-        {"1/minute ban=1h shadow name=p", "1/minute ban=1h name=p", 1, -1, 0, 0, 0, 0, 0},
         {"1/minute ban=1h after=2 name=p", NULL, 1, -1, STINT_ENTRY_STRIKES, 1, 0, from,
          from + HOUR},
         {"1/minute ban=1h after=3 within=2h name=p", NULL, 2, -1, STINT_ENTRY_STRIKES, 2, 0, from,

@@ -285,7 +285,7 @@ static const struct script scripts[] = {
         reset(),
         refund(2, E, 0),
         ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
-        no(T0, 1, 0, 0, 0, 2, 2, E, W),
+        no(T0, 1, 0, 0, FIRST, 2, 2, E, W),
         ok(E, 1, 0, 0, 0, 2, 1, 1, E2)}},
     {"the first refusal is one, whatever happens in the window", policy(W, .limit = 1), {
         ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
@@ -295,7 +295,7 @@ static const struct script scripts[] = {
         ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
         no(T0, 1, 0, 0, 0, 1, 1, E, W),
         reset(),
-        no(T0, 2, 0, 0, 0, 1, 0, E, STINT_NEVER),
+        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
         ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
         no(E - 1, 1, 0, DRAIN, 0, 1, 1, E, 1),
         no(E, 2, 0, PEEK, 0, 1, 0, E2, STINT_NEVER),

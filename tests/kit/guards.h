@@ -28,7 +28,6 @@ enum stint_test_instant {
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \
     X(REUSE_OVERRIDE, "the slot of an override is taken as soon as it is over")                    \
-    X(OVERRIDE_TIDY, "an override that is over is left in its slot")                               \
     X(STRIKE_BAN, "a ban that is over counts as strikes")                                          \
     X(AHEAD_LATEST, "a slot that is over for long passes for one that is ahead")                   \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
@@ -97,9 +96,7 @@ enum stint_test_instant {
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(CHARGE_WHOLE, "striped: a charge of which a stripe had no slot for a part is told as whole") \
     /* Overrides: override.h, decision.c, judge.h */                                               \
-    X(COUNTED_ENDLESS, "a refused group gives back what a key without a limit did not count")      \
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
-    X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
     /* Groups: group.c */                                                                          \
     X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
     X(GROUPS_SIZES, "a group of more requests than are left is not refused")                       \

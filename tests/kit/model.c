@@ -374,16 +374,10 @@ uint64_t model_free_at(const struct stint_policy *policy, struct model_key key) 
     return wait_of(key.window, ceil_div(key.used, policy->limit) - 1, policy->window);
 }
 
-/* "Once the policy is no shadow any more, what it noted of keys as a shadow is void." */
-bool model_ruling_void(const struct stint_policy *policy, const struct model_ruling *ruling) {
-    return ruling->by_shadow && !(policy->flags & STINT_SHADOW);
-}
-
 /* "If that flag is taken away, its overrides are not looked at until it is given again." */
 bool model_rules(const struct stint_policy *policy, const struct model_ruling *ruling,
                  uint64_t now) {
-    return (policy->flags & STINT_OVERRIDES) && now < ruling->until && !ruling->strikes &&
-           !model_ruling_void(policy, ruling);
+    return (policy->flags & STINT_OVERRIDES) && now < ruling->until && !ruling->strikes;
 }
 
 /* "rounded up to 10 ms" */
@@ -400,10 +394,9 @@ uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now) {
  * lasts until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
                                  const struct model_ruling *ruling, uint64_t now) {
-    const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
+    const bool goes_on = now < ruling->until;
     const uint64_t least = tick_at(now) + STINT_TICK_NS;
-    struct model_ruling next = {.strikes = (goes_on ? ruling->strikes : 0) + 1,
-                                .by_shadow = policy->flags & STINT_SHADOW};
+    struct model_ruling next = {.strikes = (goes_on ? ruling->strikes : 0) + 1};
     if (next.strikes >= policy->ban_after) {
         next.banned = true;
         next.strikes = 0;
@@ -651,16 +644,14 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." One that is
- * never refused "keeps what it has left". "Refused tokens count as used, up to 2^28." Returns the
- * tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused tokens
+ * count as used, up to 2^28." Returns the tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
     if (takes_nothing(request))
         return 0;
-    if ((request->flags & STINT_DRAIN) && sum < capacity &&
-        !(by->ruling && by->ruling->limit == STINT_LIMIT_MAX))
+    if ((request->flags & STINT_DRAIN) && sum < capacity)
         taken = capacity - sum;
     if ((by->policy->flags & STINT_COUNT_REFUSED) && !(by->ruling && by->ruling->banned) &&
         sum + taken < STINT_LIMIT_MAX)
@@ -690,10 +681,20 @@ static struct model_answer answer_by(const struct model_by *by,
                     .unit = is_bucket(by->policy) ? token_by(by, request) : 0}};
 }
 
+/* "2^28 never refuses": "the request takes nothing, and is let through". */
+static struct model_answer let_through(struct model_answer *answer, const struct model_key *key,
+                                       uint64_t sum, uint64_t now) {
+    answer->verdict.allowed = true;
+    answer->verdict.window = key->window;
+    answer->verdict.reset_after = key->window - now;
+    tell_used(answer, sum);
+    return *answer;
+}
+
 struct model_answer model_decide(const struct model_by *by, const struct stint_request *request,
                                  uint64_t now, struct model_key *key) {
     const bool peek = takes_nothing(request), charge = makes_charge(request);
-    const bool endless = is_endless(by), banned = by->ruling && by->ruling->banned;
+    const bool banned = by->ruling && by->ruling->banned;
     struct model_answer answer = answer_by(by, request);
     struct stint_verdict *v = &answer.verdict;
 
@@ -701,8 +702,10 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     uint64_t sum = sum_by(by, request, key, now);
     const uint64_t holds = holds_more(by, request, key, now);
     const struct model_key before = *key;
+    if (is_endless(by))
+        return let_through(&answer, key, sum, now);
     uint32_t cost = request->cost;
-    bool fits = endless || charge || (sum + cost <= room && !is_barred(by));
+    bool fits = charge || (sum + cost <= room && !is_barred(by));
     if (charge) /* "A charge is never refused." "What is more is cut off." */
         cost = (uint32_t)least_of(cost, holds);
     if (!fits && (request->flags & STINT_PARTIAL) && sum < room && !is_barred(by)) {
@@ -710,13 +713,11 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
         fits = true;
     }
     v->allowed = fits;
-    if (fits && !charge && !endless && sum + cost > v->capacity) /* a reservation */
+    if (fits && !charge && sum + cost > v->capacity) /* a reservation */
         v->retry_after = there_in(by, request, key, cost, v->capacity, now);
     if (fits && !peek) {
-        /* "all is granted, and what the count does not hold is not counted" */
-        const uint64_t counted = endless ? least_of(cost, holds) : cost;
-        add_used(by, request, counted, key);
-        sum += counted;
+        add_used(by, request, cost, key);
+        sum += cost;
         v->granted = cost;
         answer.off = estimate_off(by, request);
     }
@@ -746,16 +747,20 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
 enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_full,
                               const struct stint_request *request, uint64_t now) {
     struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
-    const struct model_answer answer = model_decide(by, request, now, &key);
-    const bool replace = on_full == STINT_FULL_REPLACE;
-    /* A look is answered as its request would be: what takes, or is refused, needs a slot. */
-    const bool needs = takes_nothing(request) && !replace &&
-                       (request->cost != 0 || !answer.verdict.allowed ||
-                        (answer.verdict.flags & STINT_SHADOWED) != 0);
-    if (!answer.touched && !needs)
-        return MODEL_NEEDS_NONE;
+    struct stint_request asked = *request;
+    if (takes_nothing(request)) {
+        struct model_key looked = key;
+        if (model_decide(by, request, now, &looked).touched) /* the look before a charge */
+            return MODEL_UNTRACKED;
+        asked.flags &= ~(uint32_t)(STINT_PEEK | STINT_CHARGE);
+    }
+    const struct model_answer answer = model_decide(by, &asked, now, &key);
     const bool takes = is_bucket(by->policy) ? key.window > now : key.used > 0;
-    return replace && takes ? MODEL_REPLACES : MODEL_UNTRACKED;
+    if (!answer.touched)
+        return MODEL_NEEDS_NONE;
+    if (on_full != STINT_FULL_REPLACE || !takes)
+        return MODEL_UNTRACKED;
+    return takes_nothing(request) ? MODEL_NEEDS_NONE : MODEL_REPLACES;
 }
 
 /* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
@@ -780,14 +785,14 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
         cost = room;
         fits = true;
     }
-    fits = is_endless(by) || charge || (fits && !is_barred(by) && on_full != STINT_FULL_REFUSE);
+    fits = charge || (fits && !is_barred(by) && on_full != STINT_FULL_REFUSE);
     v->allowed = fits;
     if (fits && !takes_nothing(request))
         v->granted = (uint32_t)cost;
     if (bucket)
         v->reset_after = v->granted * token_by(by, request);
-    tell_used(&answer, is_endless(by) ? least_of(v->granted, count_most(by->policy)) : v->granted);
-    if (fits && cost > v->capacity && !is_endless(by))
+    tell_used(&answer, v->granted);
+    if (fits && cost > v->capacity)
         v->retry_after = there_in(by, request, &key, cost, v->capacity, now);
     if (!fits) {
         v->remaining = 0;
@@ -961,10 +966,10 @@ uint32_t model_refund(const struct stint_policy *policy, const struct stint_verd
     return back;
 }
 
-/* "Makes a key as good as new. It has nothing used". "In the same window it still has had its first
- * refusal." */
+/* "Makes a key as good as new": nothing used, and no first refusal. */
 void model_reset(const struct stint_policy *policy, uint64_t now, struct model_key *key) {
     key->used = key->previous = 0;
+    key->refused = UNMARKED;
     if (is_bucket(policy) && key->window > now)
         key->window = now;
 }

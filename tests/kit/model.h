@@ -93,7 +93,6 @@ struct model_ruling {
     uint32_t limit;
     uint32_t strikes; /* windows in which it was refused; 0: it is an override or a ban */
     bool banned;
-    bool by_shadow; /* a ban, or strikes, of a shadow */
     uint64_t until; /* ns */
 };
 
@@ -110,9 +109,6 @@ uint64_t model_free_at(const struct stint_policy *policy, struct model_key key);
 /* Whether a ruling is in force at `now`, and is an override or a ban. */
 bool model_rules(const struct stint_policy *policy, const struct model_ruling *ruling,
                  uint64_t now);
-
-/* Whether it is of a shadow, and the policy is none. */
-bool model_ruling_void(const struct stint_policy *policy, const struct model_ruling *ruling);
 
 /* When an override ends that is set until then, and a ban that begins with a refusal at `now`. */
 uint64_t model_override_end(uint64_t until);

@@ -1135,6 +1135,16 @@ static unsigned first_refusals(const struct logged *which) {
     return count;
 }
 
+/* "The first refusal of this key in this window, exactly once"; a reset makes the key "as good as
+ * new". */
+static bool first_told_once(const struct logged *which) {
+    const unsigned count = first_refusals(which);
+    unsigned resets = 0;
+    for (unsigned i = 0; i < s.logged; i++)
+        resets += s.log[i].reset && s.log[i].key == which->key && s.log[i].policy == which->policy;
+    return count >= 1 && count <= 1 + resets;
+}
+
 /* Whether a window can be one of the policy's, and of a key: what first requests begin has no tick
  * in common, and a key's own windows follow each other. */
 static bool window_may_be(const struct logged *logged) {
@@ -1313,7 +1323,7 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     stint_stats_get(s.limiter, &stats);
     if (tokens + (int64_t)stats.stray_tokens + lost_with(logged) < named->least)
         breaks("B: refused though there was room");
-    if (first_refusals(logged) != 1 && !s.killed)
+    if (!first_told_once(logged) && !s.killed)
         breaks("C: the first refusal is told once");
 }
 

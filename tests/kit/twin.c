@@ -151,9 +151,10 @@ struct expected {
     bool fit;
 };
 
-/* Whether a verdict counts a strike. */
+/* Whether a verdict counts a strike. "A shadow counts no strikes." */
 static bool strikes(const struct subject *s, const struct stint_verdict *v) {
-    return s->policy->ban && (v->flags & STINT_FIRST_REFUSAL) && !(v->flags & STINT_OVERRIDDEN);
+    return s->policy->ban && !(s->policy->flags & STINT_SHADOW) &&
+           (v->flags & STINT_FIRST_REFUSAL) && !(v->flags & STINT_OVERRIDDEN);
 }
 
 /* Until a whole that is refused fits, if the override of another pair may be over by then; 0: it
@@ -457,6 +458,11 @@ static void check_whole(const struct whole *whole, bool all, const struct stint_
     assert_int_equal(fit, all);
 }
 
+/* "What is given back is taken off `granted`. If nothing is, it is 0." */
+static void assert_granted(const struct stint_verdict *verdict, uint32_t granted, uint32_t back) {
+    assert_int_equal(verdict->granted, back != 0 ? granted - back : 0);
+}
+
 /* Gives back what a whole has taken. */
 static void give_back(const struct whole *whole, struct stint_verdict *got) {
     uint64_t back = 0;
@@ -465,10 +471,13 @@ static void give_back(const struct whole *whole, struct stint_verdict *got) {
         if (s.pair->lowered && is_striped(s.policy))
             return;
     }
+    uint32_t granted[WHOLE], given[WHOLE];
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
         const uint32_t gives =
             model_refund(s.policy, &got[i], got[i].granted, test_time, &s.pair->key);
+        granted[i] = got[i].granted;
+        given[i] = gives;
         m.counts[s.id].refunded += gives;
         m.counts[s.id].refunds_lost += gives == 0 && got[i].granted != 0 && got[i].window != 0;
         back += gives;
@@ -479,6 +488,8 @@ static void give_back(const struct whole *whole, struct stint_verdict *got) {
         print_verdict("got", &got[i]);
     }
     assert_int_equal(refunded, back);
+    for (size_t i = 0; i < whole->n; i++)
+        assert_granted(&got[i], granted[i], given[i]);
     twin_run.compared++;
 }
 
@@ -546,6 +557,7 @@ static void do_refund(void) {
                  ": got %" PRIu32 ", expected %" PRIu32,
                  had->used, had->previous, window, had->window, got, back);
     }
+    assert_granted(&verdict, tokens, got);
     twin_run.compared++;
     m.counts[id].refunded += got;
     m.counts[id].refunds_lost += got == 0 && tokens != 0 && window != 0;
@@ -865,9 +877,7 @@ void end_round(void) {
             least += is_live(&s);
             most += !is_live(&s) ? 0 : is_striped(s.policy) ? s.policy->stripes : 1;
             if (ruling->until > test_time)
-                *(ruling->strikes || model_ruling_void(s.policy, ruling) ? &struck
-                  : ruling->banned                                       ? &banned
-                                                                         : &overrides) += 1;
+                *(ruling->strikes ? &struck : ruling->banned ? &banned : &overrides) += 1;
         }
     }
     most += overrides + banned + struck;

@@ -33,7 +33,7 @@ BY_TEST = {
     "PARTS_WAIT": "world", "GROUPS_SIZES": "features",
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
-    "NOW_FAR": "time", "OVERRIDE_TIDY": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",
+    "NOW_FAR": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",
     "KEEP_TOKENS": "reports", "reach-raise": "twin",
 }
 

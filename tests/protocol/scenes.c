@@ -231,11 +231,37 @@ static const struct scene scenes[] = {
      .before = "add p 5/100s; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key look = counted"},
 
-    /* What a shadow banned is let through by the shadow, and by whoever is none. */
-    {"a reservation beside a ban that becomes void", .stops = 1, .of_policies = true,
-     .before = "add p 2/100ms shadow ban=1s; take p key x3; turn 10",
-     .a = "take p key look reserve = yes; all p key reserve + once other = yes + yes",
-     .b = "change p 2/100ms ban=1s"},
+    /* "A shadow counts no strikes, and bans nobody." Who was refused in the window in which it is
+     * lifted is banned in the next one. A ban from before lets through meanwhile. */
+    {"a shadow that is lifted", .stops = 1, .of_policies = true,
+     .before = "add p 1/100ms shadow ban=1s; take p key x2 quiet; take p other",
+     .a = "take p other quiet", .b = "change p 1/100ms ban=1s",
+     .after = "take p key = no; take p key look = capacity 1; turn 10; take p key = yes;"
+              "take p key = no first; take p key look = no capacity 0"},
+    {"a ban from before a shadow", .stops = 1, .of_policies = true,
+     .before = "add p 1/100ms ban=1s; take p key x2 quiet", .a = "take p key quiet",
+     .b = "change p 1/100ms shadow ban=1s",
+     .after = "turn 10; take p key quiet = yes capacity 0; change p 1/100ms ban=1s;"
+              "take p key = no capacity 0"},
+
+    /* "2^28 never refuses": what is let through takes nothing, whoever decides meanwhile. */
+    {"a key that is never refused for a while", .stops = 1,
+     .before = "add p 5/100s capacity=10 overrides; take p key cost 10",
+     .a = "take p key quiet; take p key charge cost 3 quiet",
+     .b = "override p key 268435456 100000; take p key drain cost 4 quiet = yes granted 0",
+     .after = "clear p key; take p key look = used 10; take p key = no"},
+
+    /* A reset takes the mark, too: whoever is refused again is told so, and banned again. */
+    {"a reset beside a first refusal", .stops = 1, .before = "take one key",
+     .a = "take one key quiet", .b = "reset one key",
+     .after = "take one key rest 2 quiet; take one key look = used 1"},
+    {"a key that is banned again after a reset",
+     .before = "add p 1/100s ban=2000s; take p key x2 quiet; take p key look = no capacity 0",
+     .a = "reset p key", .after = "take p key = yes; take p key = no first; take p key look = capacity 0"},
+    {"a bucket's key that is banned again after a reset",
+     .before = "add p 1/100s burst=2 ban=2000s; take p key x3 quiet; take p key look = no capacity 0",
+     .a = "reset p key",
+     .after = "take p key x2 = yes; take p key = no first; take p key look = capacity 0"},
 
     /* A group that has lost a race, and fits nevertheless, is charged once. */
     {"a group after a race", .stops = 1,

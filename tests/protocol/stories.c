@@ -422,27 +422,6 @@ const struct story stories[] = {
      .before = "take two other; take two key", .a = "all two other long + two key long",
      .b = "take two key"}},
 
-    /* A: a key whose count is full is never refused for a while. A group gives back what was
-     * counted of its tokens, none, and not all that it was granted. */
-    {WITHOUT(COUNTED_ENDLESS), {"a full key in a group, never refused", .stops = 1,
-     .before = "add p 5/100s capacity=10 overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 10;"
-               "override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 10; take p key = no"}},
-    {WITHOUT(COUNTED_ENDLESS), {"a full smooth key in a group, never refused", .stops = 1,
-     .before = "add p 16383/100s smooth overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 16383;"
-               "override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 16383; take p key = no"}},
-    {WITHOUT(COUNTED_ENDLESS), {"a full key in debt in a group, never refused", .stops = 1,
-     .before = "add p 5/100s reserve=5 overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 5;"
-               "take p key cost 5 reserve; override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 10; take p key = no"}},
-
     /* Each request of a batch reads its policy anew: one that begins after an override was set is
      * judged by it, though the policy had none when the batch began. */
     {PATCHED("batch-policy"), {"an override amid a batch", .at_instant = true,
@@ -504,11 +483,6 @@ const struct story stories[] = {
      .a = "override ruled key 1 9; clear ruled key; override ruled key 1 9; clear ruled key;"
           "override ruled key 1 9; clear ruled key; override ruled key 1 9; clear ruled key;"
           "take two other = placed"}},
-
-    /* What would have been banned in the shadow is not when the policy is no shadow any more. */
-    {WITHOUT(OVERRIDE_SHADOW), {"ban of what was a shadow",
-     .before = "add p 1/100ms shadow ban=1s; take p key x2 quiet; change p 1/100ms ban=1s; turn 10",
-     .a = "take p key quiet = yes"}},
 };
 /* clang-format on */
 const unsigned story_count = sizeof(stories) / sizeof(stories[0]);

@@ -864,37 +864,6 @@ TEST(test_untouched) {
     }
 }
 
-static bool look_at_each(void *context, const struct stint_entry *entry) {
-    (void)context;
-    (void)entry;
-    return true;
-}
-
-/* Overrides that are over, in a table that is used: nobody who sees them lets them come back. */
-TEST(test_overrides_that_are_over) {
-    for (int use = 0; use < 3; use++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        const struct stint_policy policy = parsed("10/day overrides");
-        const uint32_t id = add_made(limiter, &policy);
-        const stint_key key = number_key(limiter, 1);
-        test_time = T0;
-        assert_int_equal(stint_override(limiter, id, key, STINT_LIMIT_MAX, T0 + MINUTE), 0);
-        for (uint64_t day = 1; day <= 2700; day++) {
-            struct stint_request look = STINT_REQUEST(id, key, 11);
-            struct stint_verdict v;
-            look.flags = STINT_PEEK;
-            test_time = T0 + day * DAY;
-            if (use == 0 || day % 100 == 99)
-                assert_false(stint_decide(limiter, &look, STINT_NOW, &v));
-            if (use == 1)
-                assert_int_equal(get_stats(limiter).overrides, 0);
-            else if (use == 2)
-                assert_int_equal(stint_each(limiter, look_at_each, NULL), 0);
-        }
-        stint_close(limiter);
-    }
-}
-
 /* A ban that is void, as it was made shorter, is no strikes: the span begins anew. */
 TEST(test_void_ban_counts_no_strikes) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);

@@ -1336,7 +1336,9 @@ give_back:
             charged[i] = 0;
             granted[call[me].key] =
                 granted[call[me].key] & ~(GRANTS << GRANT_BITS * STATE_ID(state));
-            WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET)
+            told[call[me].key] = told[call[me].key] & ~(1 << STATE_ID(state));
+            WRITE(i, TAG, state - STATE_USED(state) - (STATE_REFUSED(state) << 4), HOW_DOUBLE,
+                  BY_RESET)
         :: else ->
 #ifdef WRONG_REFUND_BELOW_ZERO
             tick = REFUND;

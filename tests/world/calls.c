@@ -374,6 +374,9 @@ static void call_refund(struct actor *actor) {
     trace(actor, "  %c key %u: %u of %u tokens of %" PRIu64, 'a' + given.asked.name,
           given.asked.key, back, tokens, given.verdict.window);
     must(!actor->reads || back == 0, "a reader gives nothing back");
+    must(taken->left.granted == (back != 0 ? given.left.granted - back : 0),
+         "%u are left of %u tokens, of which %u were given back", taken->left.granted,
+         given.left.granted, back);
     ledger_refunded(actor, &given, tokens, back);
     call_end(actor);
 }

@@ -17,7 +17,6 @@ struct entry {
     uint64_t refunded;         /* by calls that have begun */
     uint64_t refund_stamp;     /* when the last one ended */
     unsigned first_refusals, refused;
-    uint64_t endless;     /* granted by an override that never refuses, and perhaps not counted */
     unsigned vague, full; /* it was reset; a request emptied the key */
     bool asked;           /* the key was asked for at a time in this window */
 };
@@ -131,6 +130,11 @@ static void check_nothing(const struct asked *asked, const struct stint_verdict 
     holds(v->flags == STINT_UNKNOWN_POLICY || v->flags == STINT_BAD_REQUEST, "one flag");
 }
 
+/* Whether it is of a key that is never refused. */
+static bool is_endless(const struct stint_verdict *v) {
+    return (v->flags & STINT_OVERRIDDEN) != 0 && v->capacity == STINT_LIMIT_MAX;
+}
+
 /* Marks that only a policy of that kind gives. */
 static void check_marks(const struct asked *asked, const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
@@ -140,9 +144,11 @@ static void check_marks(const struct asked *asked, const struct stint_verdict *v
     holds((flags & STINT_SHADOWED) == 0 || (is(named, A_SHADOW) && v->allowed && v->granted == 0),
           "SHADOWED");
     holds((flags & STINT_BANNED) == 0 || is(named, A_BAN), "BANNED");
-    holds((flags & STINT_BANNED) == 0 || v->allowed || (flags & STINT_FIRST_REFUSAL) != 0 ||
+    holds((flags & STINT_BANNED) == 0 || (flags & STINT_FIRST_REFUSAL) != 0 ||
               books->keys[asked->name][asked->key].strikes > own,
           "banned for what a shadow let through");
+    holds((flags & STINT_BANNED) == 0 || (flags & STINT_FIRST_REFUSAL) == 0 || !v->allowed,
+          "a shadow bans");
     holds((flags & STINT_OVERRIDDEN) == 0 || is(named, A_OVERRIDES), "OVERRIDDEN");
     holds((flags & STINT_NEAR_LIMIT) == 0 || is(named, A_NEAR), "NEAR_LIMIT");
     holds((flags & STINT_FIRST_REFUSAL) == 0 ||
@@ -151,12 +157,13 @@ static void check_marks(const struct asked *asked, const struct stint_verdict *v
           "FIRST_REFUSAL");
     holds((flags & STINT_REPLACED) == 0 || world->options.on_full == STINT_FULL_REPLACE,
           "REPLACED");
-    holds(
-        (flags & STINT_UNTRACKED) == 0 ||
-            (v->window == 0 && !world->roomy &&
-             (!v->allowed || world->options.on_full != STINT_FULL_REFUSE || is(named, A_SHADOW) ||
-              is(named, A_STRIPES) || asked->request.flags != 0 || v->capacity == STINT_LIMIT_MAX)),
-        "UNTRACKED (G)");
+    holds((flags & STINT_UNTRACKED) == 0 ||
+              (v->window == 0 && !world->roomy &&
+               (!v->allowed || world->options.on_full != STINT_FULL_REFUSE || is(named, A_SHADOW) ||
+                is(named, A_STRIPES) || asked->request.flags != 0)),
+          "UNTRACKED (G)");
+    holds((flags & STINT_UNTRACKED) == 0 || !is_endless(v),
+          "a key that is never refused needs none");
 }
 
 /* `whole`: granted 0 may be that of a refused group. */
@@ -170,9 +177,10 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     holds(!look || v->granted == 0, "a look takes nothing");
     holds(v->allowed || v->granted == 0, "refused: nothing is granted");
     holds(!charge || v->allowed, "a charge is never refused");
+    holds(!is_endless(v) || v->granted == 0, "what is never refused takes nothing");
     /* A count takes no more than it can hold, nor than it can carry. */
     holds(!charge || shadowed || untracked || v->used >= STINT_LIMIT_MAX || v->granted == cost ||
-              is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
+              is_endless(v) || is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
               is(named, A_BURST),
           "a charge is taken whole, or untracked");
     /* A group's parts may have met different overrides of the key, or policies. */
@@ -186,7 +194,8 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
           "refused: when to retry");
     holds(!v->allowed || shadowed || v->retry_after == 0 || (asks & STINT_RESERVE) != 0,
           "granted: no time to wait");
-    if (v->allowed && !shadowed && !look && !whole && (asks & (STINT_PARTIAL | STINT_CHARGE)) == 0)
+    if (v->allowed && !shadowed && !look && !whole && !is_endless(v) &&
+        (asks & (STINT_PARTIAL | STINT_CHARGE)) == 0)
         holds(v->granted == cost, "granted is the cost");
     if (untracked || is(named, A_STRIPES))
         return;
@@ -194,7 +203,7 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
           "remaining is capacity less used");
     holds(v->window != 0 && (v->window % STINT_TICK_NS == 0 || is(named, A_BURST)),
           "a window ends with a tick");
-    holds(v->used >= v->granted || v->capacity == STINT_LIMIT_MAX, "used has what was granted");
+    holds(v->used >= v->granted, "used has what was granted");
     holds(world->far || (whole && is(named, A_BURST)) ||
               v->reset_after <= named->longest + 2 * MINUTE,
           "reset_after is within a window");
@@ -202,7 +211,7 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
         !whole && (asks & (STINT_PARTIAL | STINT_RESERVE)) == 0)
         holds((uint64_t)v->used + cost > v->capacity, "what fits is not refused (B)");
     if (v->allowed && !shadowed && (asks & (STINT_RESERVE | STINT_CHARGE | STINT_PARTIAL)) == 0 &&
-        v->capacity != STINT_LIMIT_MAX && !look && !whole)
+        !is_endless(v) && !look && !whole)
         holds(v->used <= v->capacity, "what is granted fits (A)");
 }
 
@@ -242,8 +251,8 @@ static bool is_kept(const struct named *named, uint64_t until) {
     return world->latest_clock < until + (is(named, A_BAN) ? 0 : ALLOWANCE);
 }
 
-/* "One that is over may come back 628 days after its end, and each 994 days after that", if nobody
- * sees it before. (time.c has those whom somebody sees.) */
+/* "An override that is over may be in force again 628 days after its end, and each 994 days after
+ * that". */
 static bool may_be_back(uint64_t time, uint64_t until) {
     return time > until + 628 * DAY - ALLOWANCE;
 }
@@ -304,13 +313,13 @@ static void ban_enter(const struct actor *actor, const struct asked *asked,
     const struct stint_policy *policy = &world->names[asked->name].policy;
     struct of_key *of_key = &books->keys[asked->name][asked->key];
     const uint64_t next = model_override_end(actor->clock_most + 1);
-    if (policy->ban == 0 || (v->allowed && (v->flags & STINT_SHADOWED) == 0))
+    if (policy->ban == 0 || v->allowed)
         return;
     of_key->ruled = most_of(of_key->ruled, next);
     of_key->ruled = most_of(of_key->ruled, decided_most(actor, v) + STINT_TICK_NS +
                                                most_of(policy->ban, policy->ban_within));
-    if ((v->flags & STINT_BANNED) == 0 || (v->flags & STINT_FIRST_REFUSAL) == 0 || v->allowed ||
-        v->window == 0 || !is_alone(actor, asked->name, asked->key))
+    if ((v->flags & STINT_BANNED) == 0 || (v->flags & STINT_FIRST_REFUSAL) == 0 || v->window == 0 ||
+        !is_alone(actor, asked->name, asked->key))
         return;
     of_key->ban = model_ban_end(policy, decided_by(v));
     of_key->ban_stamp = ++world->stamp;
@@ -388,7 +397,6 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
     const uint64_t cost = (asked->request.flags & STINT_PARTIAL) != 0 && asked->request.cost != 0
                               ? 1
                               : asked->request.cost;
-    most += entry->endless;
     holds(entry->vague != 0 || entry->full != 0 || most + cost > v->capacity,
           "refused for nothing (B)");
 }
@@ -478,11 +486,9 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
     entry->vague += of_key->resetting != 0 || of_key->reset_stamp >= actor->began;
     if ((asked->request.flags & STINT_CHARGE) != 0)
         entry->charged += v->granted;
-    else if ((v->flags & STINT_OVERRIDDEN) != 0 && v->capacity == STINT_LIMIT_MAX)
-        entry->endless += v->granted;
     else
         entry->granted += v->granted;
-    const bool own = asked->request.limit != 0, endless = v->capacity == STINT_LIMIT_MAX;
+    const bool own = asked->request.limit != 0;
     const bool charged = (asked->request.flags & STINT_CHARGE) != 0;
     const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
     const bool drained = refused && (asked->request.flags & STINT_DRAIN) != 0;
@@ -495,20 +501,18 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
                               .back = group_refused,
                               .moves = v->granted != 0 || drained,
                               .unsettled = group_refused && actor->asked_count > 1,
-                              .counts = v->granted != 0 && !charged && !endless,
+                              .counts = v->granted != 0 && !charged,
                               .now = v->window - v->reset_after,
                               .full = v->reset_after != 0 ? v->window : 0,
                               .began = actor->began,
-                              .tokens = group_refused ? asked->request.cost
-                                        : endless     ? 0
-                                                      : v->granted,
+                              .tokens = group_refused ? asked->request.cost : v->granted,
                               .token = own ? named->policy.window : named->token_most});
     if ((asked->request.flags & STINT_TENTATIVE) == 0)
         entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
     entry->full += (asked->request.flags & STINT_DRAIN) != 0;
     entry->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
-    holds(entry->first_refusals <= 1 || named->moved || world->far || is(named, A_BURST) ||
-              world->options.on_full == STINT_FULL_REPLACE,
+    holds(entry->first_refusals <= 1 || entry->vague != 0 || named->moved || world->far ||
+              is(named, A_BURST) || world->options.on_full == STINT_FULL_REPLACE,
           "a window's first refusal is told once");
     check_most(entry);
 }
@@ -835,7 +839,12 @@ static void reset_alone(const struct actor *actor, unsigned name, unsigned key) 
     for (unsigned i = 0; i < books->entry_count; i++) {
         struct entry *entry = &books->entries[i];
         if (entry->name == name && entry->key == key)
-            entry->granted = entry->charged = entry->refunded = entry->endless = entry->full = 0;
+            *entry = (struct entry){.name = name,
+                                    .key = key,
+                                    .window = entry->window,
+                                    .refund_stamp = entry->refund_stamp,
+                                    .vague = entry->vague,
+                                    .asked = entry->asked};
     }
     for (unsigned i = 0; i < books->move_count; i++)
         if (books->moves[i].name == name && books->moves[i].key == key)
@@ -1052,7 +1061,7 @@ static void check_owed(const struct asked *asked, const struct stint_verdict *v)
         const uint64_t taken = next->granted + next->charged;
         least = least + taken > next->refunded ? least + taken - next->refunded : 0;
         most = most + taken > next->refunded ? most + taken - next->refunded : 0;
-        most += next->endless + (next->full != 0 ? ENDLESS : 0);
+        most += (next->full != 0 ? ENDLESS : 0);
         from = next->window;
     }
     most += world->died + world->counted.stray_tokens + of_key->dead;
@@ -1104,7 +1113,7 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     const uint64_t taken = entry->granted + entry->charged;
     const uint64_t used = taken > entry->refunded ? taken - entry->refunded : 0;
     holds(v->used >= used, "a token was lost (A)");
-    const uint64_t more = entry->endless + (entry->full != 0 ? ENDLESS : 0) +
+    const uint64_t more = (entry->full != 0 ? ENDLESS : 0) +
                           (world->still ? 0 : world->died + world->counted.stray_tokens) +
                           of_key->dead;
     holds(v->used <= used + more, "more is used than was granted (B)");
@@ -1186,14 +1195,14 @@ static bool end_clear(uint64_t end, uint64_t ahead, uint64_t owed, uint64_t time
     return since + 100 * DAY + ahead + 2 * MINUTE < round && (ago < round || since > owed);
 }
 
-bool ledger_clear(uint64_t time, bool seen) {
+bool ledger_clear(uint64_t time) {
     bool clear = true;
     for (unsigned i = 0; i < books->entry_count; i++) {
         const struct named *named = &world->names[books->entries[i].name];
         const uint64_t owed = is(named, A_RESERVED) || is(named, A_ABOVE) ? 2 * named->largest : 1;
         clear &= end_clear(books->entries[i].window, named->longest, owed * named->longest, time);
     }
-    for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX && !seen; i++) {
+    for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX; i++) {
         const struct of_key *of_key = &books->keys[i / KEYS_MAX][i % KEYS_MAX];
         if (of_key->changes > 0) /* what was set may be set by one who died */
             clear &= end_clear(world->latest + 20 * DAY, 366 * DAY + 20 * DAY, 0, time);

@@ -647,38 +647,15 @@ static bool entry_skip(void *context, const struct stint_entry *entry) {
     return true;
 }
 
-/* Somebody looks at the whole table, as an operator does who watches it. */
-static void table_seen(struct random *random) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    struct stint_limiter *limiter = world->actors[0].limiter;
-    switch (random_below(random, world->place == IN_FILE ? 3 : 2)) {
-    case 0:
-        must(stint_stats_get(limiter, &stats) == 0, "stats");
-        break;
-    case 1:
-        must(stint_each(limiter, entry_skip, NULL) == 0, "each");
-        break;
-    default:
-        all_begin(random, true);
-    }
-}
-
-/* Nobody decides for 1 to 2,700 days. In some of these the table is looked at now and then. */
+/* Nobody decides for 1 to 2,700 days. */
 static void days_pass(struct random *random) {
     static const uint64_t most[] = {3, 40, 400, 2700};
     const uint64_t days = 1 + random_below(random, most[random_below(random, 4)]);
     const uint64_t until = world->time + days * DAY + random_below(random, DAY);
-    const uint64_t step =
-        random_below(random, 2) == 0 ? UINT64_MAX : (20 + random_below(random, 280)) * DAY;
     struct actor *first = &world->actors[0];
-    if (!ledger_clear(until, step != UINT64_MAX))
+    if (!ledger_clear(until))
         return;
-    trace(first, "nobody decides from %" PRIu64 " to %" PRIu64 ", seen every %" PRIu64, world->time,
-          until, step);
-    while (until - world->time > step) {
-        world->time += step;
-        table_seen(random);
-    }
+    trace(first, "nobody decides from %" PRIu64 " to %" PRIu64, world->time, until);
     world->time = until;
     world->clear = until + 100 * DAY;
     later(&world->latest, until);

@@ -352,9 +352,8 @@ static inline uint64_t decided_by(const struct stint_verdict *verdict) {
     return verdict->window - verdict->reset_after;
 }
 
-/* Whether no slot that nobody touched is taken for another one, from then on for 100 days. `seen`:
- * somebody looks at the whole table every few days. */
-bool ledger_clear(uint64_t time, bool seen);
+/* Whether no slot that nobody touched is taken for another one, from then on for 100 days. */
+bool ledger_clear(uint64_t time);
 
 /* When nobody calls: all keys have used what the ledger says. */
 void quiet_check(struct actor *actor);
