@@ -297,7 +297,8 @@ static __attribute__((format(printf, 2, 3))) void add_note(struct text *text, co
     add_text(text, note);
 }
 
-/* A ban that begins early in its window ends before anything would be granted. */
+/* A ban that begins early in its window ends before anything would be granted. A shadow bans
+ * nobody. */
 static void note_ban(struct text *text, const struct stint_policy *policy, uint64_t unit) {
     const uint64_t window =
         policy->calendar != 0 ? tick_ns(calendar_shortest(policy->calendar, 1)) : policy->window;
@@ -305,6 +306,8 @@ static void note_ban(struct text *text, const struct stint_policy *policy, uint6
     if (policy->ban != 0 && policy->ban < (unit != 0 ? unit : window))
         add_note(text, "ban= is shorter than %s: a ban that ends before that keeps nobody out",
                  unit != 0 ? "a token takes to come back" : "the window");
+    if (policy->ban != 0 && (policy->flags & STINT_SHADOW) != 0)
+        add_note(text, "a shadow counts no strikes: bans begin once it is lifted");
 }
 
 int stint_policy_note(const struct stint_policy *given, char *buffer, size_t size) {

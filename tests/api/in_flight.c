@@ -207,6 +207,40 @@ TEST_OF(test_lost_refunds, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
     assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
 }
 
+/* "While (verdict.granted != 0) ends": also after the lease, after a reset, by a policy that was
+ * replaced, and where the table was full. */
+static unsigned given_back_in(struct stint_limiter *limiter, struct stint_verdict *v) {
+    unsigned calls = 0;
+    for (; v->granted != 0 && calls < 100; calls++)
+        assert_true(stint_refund(limiter, 7, v, 1) <= 1);
+    return calls;
+}
+
+TEST_OF(test_loops_that_give_back, 100, STINT_FULL_ADMIT, "9/minute in-flight name=p") {
+    struct stint_verdict v = ask(limiter, id, 7, 3, 0);
+    assert_int_equal(given_back_in(limiter, &v), 3);
+    v = ask(limiter, id, 7, 3, 0);
+    test_time = T0 + 3 * MINUTE;
+    assert_int_equal(given_back_in(limiter, &v), 1);
+    v = ask(limiter, id, 7, 3, 0);
+    stint_reset(limiter, id, 7);
+    assert_int_equal(given_back_in(limiter, &v), 1);
+    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
+
+    /* "It counts anew." The policy in its place tells of the refund that was lost. */
+    v = ask(limiter, id, 7, 3, 0);
+    assert_int_equal(stint_policies_apply(limiter, "9/2m in-flight name=p", 0, NULL, NULL, NULL),
+                     0);
+    struct stint_verdict again = ask(limiter, id, 7, 9, 0);
+    assert_int_equal(again.granted, 9);
+    assert_int_equal(given_back_in(limiter, &v), 1);
+    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 1);
+    assert_int_equal(given_back_in(limiter, &again), 9);
+
+    v = (struct stint_verdict){.granted = 2, .flags = STINT_UNTRACKED, .policy = again.policy};
+    assert_int_equal(given_back_in(limiter, &v), 1);
+}
+
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 /* Each of two processes gives back what the other holds. */

@@ -681,6 +681,7 @@ TEST(test_calendar) {
 #define HALF(limit)                                                                                \
     "smooth with a limit of " limit " grants about half to steady demand: burst=" limit            \
     " in its place grants all"
+#define SHADOW "a shadow counts no strikes: bans begin once it is lifted"
 #define BAN(time) "ban= is shorter than " time ": a ban that ends before that keeps nobody out"
 
 TEST(test_notes) {
@@ -713,6 +714,8 @@ TEST(test_notes) {
         {"6/m burst=3 ban=10s", ""},
         {"70/s burst=1 ban=10ms", BURST("1", "2") "; " BAN("a token takes to come back")},
         {"2/m smooth ban=30s", HALF("2") "; " BAN("the window")},
+        {"9/m shadow ban=1h", SHADOW},
+        {"9/m shadow ban=59s", BAN("the window") "; " SHADOW},
     };
     struct stint_policy policy = STINT_POLICY_INIT;
     char text[] = "untouched";

@@ -643,6 +643,26 @@ TEST(test_full_counts) {
     }
 }
 
+/* A look tells what its request would be told, by a full table too: a banned key, and one that is
+ * never refused, need no slot. */
+TEST_OF(test_looks_at_a_full_table, 4, STINT_FULL_REFUSE, "1/minute ban=1h name=p") {
+    const uint64_t slots = get_stats(limiter).slots;
+    assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
+    test_time += MINUTE;
+    for (uint64_t key = 3; get_stats(limiter).live < slots; key++)
+        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+    for (uint64_t key = 1; key <= 100; key += key == 2 ? 98 : 1)
+        for (uint32_t cost = 0; cost <= 2; cost++) {
+            const struct stint_verdict look = ask(limiter, id, key, cost, PEEK);
+            const struct stint_verdict v = ask(limiter, id, key, cost, 0);
+            assert_int_equal(look.allowed, v.allowed);
+            assert_int_equal(look.flags, v.flags);
+            assert_int_equal(look.retry_after, v.retry_after);
+            assert_int_equal((v.flags & STINT_UNTRACKED) != 0, key == 100 && cost > 0);
+        }
+}
+
 /* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
 TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=p") {
     test_time = T0 + DAY;

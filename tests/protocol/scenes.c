@@ -251,10 +251,18 @@ static const struct scene scenes[] = {
      .b = "override p key 268435456 100000; take p key drain cost 4 quiet = yes granted 0",
      .after = "clear p key; take p key look = used 10; take p key = no"},
 
+    /* Who is late and has no slot is told by a look in which window he would be: another key was
+     * done with a slot near it later than his now. */
+    {"a late look at a key without a slot",
+     .before = "add q 5/20ms; take two key; take q h1; take two other; take two third; turn 10;"
+               "take two h2",
+     .a = "take two h3 look at 5 = window 20; take two h3 look at 5 long = window 20",
+     .after = "take two h3 at 5 = window 20"},
+
     /* A reset takes the mark, too: whoever is refused again is told so, and banned again. */
     {"a reset beside a first refusal", .stops = 1, .before = "take one key",
      .a = "take one key quiet", .b = "reset one key",
-     .after = "take one key rest 2 quiet; take one key look = used 1"},
+     .after = "take one key x2 quiet; take one key look = used 1"},
     {"a key that is banned again after a reset",
      .before = "add p 1/100s ban=2000s; take p key x2 quiet; take p key look = no capacity 0",
      .a = "reset p key", .after = "take p key = yes; take p key = no first; take p key look = capacity 0"},

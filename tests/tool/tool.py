@@ -1095,7 +1095,7 @@ class Looking(Tool):
         for name, limit, by, used, left, refused, shadowed, strikes, word in (
                 ("banning", 0, "ban", 3, 0, True, False, 0, "yes"), ("own", 50, "override", 3, 47, False, False, 0, "no"),
                 ("plain", 2, "policy", 2, 0, True, False, 0, "yes"),
-                ("shadow", 0, "shadow ban", 1, 0, False, True, 0, "would be"),
+                ("shadow", 1, "policy", 1, 0, False, True, 0, "would be"),
                 ("strikes", 1, "policy", 1, 0, True, False, 1, "yes"),
                 ("unused", 5, "policy", 0, 5, False, False, 0, "no")):
             row = rows[name]
@@ -1136,8 +1136,8 @@ class Looking(Tool):
         self.assertEqual({row["policy"] for row in self.rows("--policy=api")}, {"api"})
 
     def test_dump_of_all_kinds(self):
-        """A count, an override, a ban and one that would be are told apart, also where they are one key's."""
-        self.make("5/d overrides name=o", f"1/{YEAR} ban=1h name=b", f"1/{YEAR} ban=1h shadow name=s")
+        """A count, an override and a ban are told apart, also where they are one key's, and by a shadow."""
+        self.make("5/d overrides name=o", f"1/{YEAR} ban=1h name=b", f"1/{YEAR} ban=1h name=s")
         self.good("take", self.table, "o", "k")
         self.good("override", "-q", self.table, "o", "k", "0", "--for", "1h")
         self.good("override", "-q", self.table, "b", "hand", "7", "--for", "2h")
@@ -1145,14 +1145,15 @@ class Looking(Tool):
         for policy in "b", "s":
             for _ in range(3):
                 stint("take", self.table, policy, "k")
+        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h shadow name=s\n")
         lists = {(command, *option): [(row["policy"], row["kind"], row["key"], row.get("limit")) for row in
                                       self.json(command, *option, self.table)[command]]
                  for command in ("overrides", "bans") for option in ((), ("--policy=s",))}
         hand, key = (self.json("peek", self.table, "o", key, code=code)["key"] for key, code in (("hand", 0), ("k", 1)))
         self.assertEqual(lists, {("overrides",): [("o", "override", key, 0), ("b", "override", hand, 7)],
-                                 ("overrides", "--policy=s"): [], ("bans", "--policy=s"): [("s", "shadow ban", key, None)],
-                                 ("bans",): [("b", "ban", key, None), ("s", "shadow ban", key, None)]})
-        for command, none, word in ("overrides", "no key has a limit", hand), ("bans", "no key is banned", "shadow ban"):
+                                 ("overrides", "--policy=s"): [], ("bans", "--policy=s"): [("s", "ban", key, None)],
+                                 ("bans",): [("b", "ban", key, None), ("s", "ban", key, None)]})
+        for command, none, word in ("overrides", "no key has a limit", hand), ("bans", "no key is banned", key):
             self.assertIn(word, self.good(command, self.table))
             self.assertIn(none, self.good(command, self.path("empty")))
         [row, _] = self.json("bans", self.table)["bans"]
@@ -1165,12 +1166,9 @@ class Looking(Tool):
         self.assertEqual(sorted((row["policy"], row["kind"], row["used"], row["own_limit"], row["refused"]) for row in rows),
                          [("b", "ban", 0, 0, True), ("b", "count", 1, 0, True), ("b", "override", 0, 7, False),
                           ("o", "count", 1, 0, False), ("o", "override", 0, 0, True),
-                          ("s", "count", 1, 0, True), ("s", "shadow ban", 0, 0, False)])
+                          ("s", "ban", 0, 0, True), ("s", "count", 1, 0, True)])
         self.assertEqual([[row["refused"] for row in self.json(command, self.table)[command]]
-                          for command in ("bans", "overrides")], [[True, False], [True, False]])
-        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban={YEAR} name=s\n")
-        kinds = [row["kind"] for row in self.rows("--policy=s")]
-        self.assertNotIn("shadow ban", kinds)
+                          for command in ("bans", "overrides")], [[True, True], [True, False]])
 
     def test_metrics(self):
         self.fill()
@@ -1591,7 +1589,7 @@ class Changing(Tool):
         self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
         self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
 
-    KINDS = {"counts": "count", "overrides": "override", "bans": "ban", "shadow": "shadow ban"}
+    KINDS = {"counts": "count", "overrides": "override", "bans": "ban"}
 
     def alive(self):
         """What is in force of the policy p: how many rows of each kind a dump has."""
