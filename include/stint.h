@@ -433,9 +433,11 @@ enum stint_request_flags {
     /* Look, take nothing, count nothing; verdict.allowed says whether the request would be let
      * through. */
     STINT_PEEK = 1 << 9,
-    /* Take what is left if that is less than the cost; refused only if nothing is left. */
+    /* Take what is left if that is less than the cost; refused only if nothing is left. Not with
+     * stripes. */
     STINT_PARTIAL = 1 << 10,
-    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT. */
+    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT, nor with
+     * stripes. */
     STINT_DRAIN = 1 << 11,
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
@@ -457,9 +459,10 @@ struct stint_request {
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity (of a bucket: of
-                        * its limit), for users with limits of their own; 0: none. 1 .. 2^28
-                        * (smooth, in flight: 16,383; striped: the policy's); more is taken as that.
-                        * With what STINT_RESERVE may take it is 2^28 at most, too */
+                        * its limit), for users with limits of their own. 1 .. 2^28 (smooth, in
+                        * flight: 16,383); more is taken as that. 0: none, so the policy's holds: it
+                        * blocks nobody. With what STINT_RESERVE may take it is 2^28 at most, too.
+                        * Not with stripes */
     uint32_t flags;    /* enum stint_request_flags; others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };

@@ -28,6 +28,24 @@ static int request_refuse(const struct stint_request *request) {
                              with);
 }
 
+/* Refuses a request that request_suits does not take. */
+static int request_unsuited(const struct stint_request *request, uint32_t traits) {
+    const char *what = (request->flags & STINT_DRAIN) != 0     ? "STINT_DRAIN"
+                       : (request->flags & STINT_CHARGE) != 0  ? "STINT_CHARGE"
+                       : (request->flags & STINT_PARTIAL) != 0 ? "STINT_PARTIAL"
+                                                               : "a limit of the request's own";
+
+    return (traits & STINT_IN_FLIGHT) != 0
+               ? stint_failed_with(EINVAL,
+                                   "%s does not go with a policy that is in flight, as nobody "
+                                   "would give back what it takes: leave it out",
+                                   what)
+               : stint_failed_with(EINVAL,
+                                   "%s does not go with a policy of several stripes, which does "
+                                   "not tell what is left: leave it out",
+                                   what);
+}
+
 int stint_request_check(const struct stint_limiter *limiter, const struct stint_request *request) {
     uint32_t traits;
 
@@ -46,13 +64,9 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
         return error;
     if (stint_limiter_policy_and_traits(limiter, request->policy, &traits) == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
-    if (!request_suits(request->flags, traits))
-        return stint_failed_with(EINVAL,
-                                 "%s does not go with a policy that is in flight, as nobody would "
-                                 "give back what it takes: leave it out",
-                                 (request->flags & STINT_DRAIN) != 0 ? "STINT_DRAIN"
-                                                                     : "STINT_CHARGE");
-    return 0;
+    return request_suits(request->flags, request->limit, traits)
+               ? 0
+               : request_unsuited(request, traits);
 }
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */

@@ -121,10 +121,12 @@ static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
             ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
 }
 
-/* Whether a request of these flags goes with a policy. What a drain and a charge take in flight is
- * nobody's to give back. */
-static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t traits) {
-    return (traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0;
+/* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
+ * give back. Stripes that are read one by one do not tell what is left. */
+static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
+    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
+           (!traits_striped(traits) ||
+            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
 }
 
 /* What an instance of the short way knows before it begins. These are constants, so the compiler
@@ -195,11 +197,8 @@ static ALWAYS_INLINE bool decision_by_bucket(struct decision *decision, uint32_t
 }
 
 /* The capacity by another limit than the policy's. */
-static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t capacity, uint64_t limit) {
-    /* Other requests by a striped policy would not know of larger shares. */
-    const uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
-                          : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
-                                                        : capacity;
+static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t limit) {
+    const uint64_t most = (traits & TWO_COUNTS) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
     return limit < most ? limit : most;
 }
 
@@ -223,7 +222,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     const uint32_t traits = known.traits != 0 ? known.traits
                             : known.windows   ? (uint32_t)word & ~RULE_BUCKET
                                               : (uint32_t)word;
-    if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
+    if (UNLIKELY(!request_suits(flags, request->limit, traits)))
         return STINT_BAD_REQUEST;
     uint64_t capacity = word >> 32;
     const struct moment moment =
@@ -235,9 +234,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
             : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
-    const bool own = unlike && limit < capacity;
     if (unlike)
-        capacity = own_capacity(traits, capacity, limit);
+        capacity = own_capacity(traits, limit);
     *decision = (struct decision){
         .limiter = limiter,
         .policy = policy,
@@ -256,7 +254,6 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .capacity = capacity,
                   .room = capacity,
                   .most = capacity,
-                  .own = own,
                   .unlike = unlike,
                   .flags = flags},
     };

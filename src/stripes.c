@@ -141,17 +141,6 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
 
 /* ---- A refusal ------------------------------------------------------------------------------- */
 
-/* Takes what the stripes have left together, beside `used` tokens that were seen. Any stripe that
- * has room by the policy's own limit may hold it. */
-static void drain(const struct decision *whole, uint64_t now, uint64_t used) {
-    struct decision all = *whole;
-    struct gathered gathered;
-
-    all.terms.capacity = policy_word(whole->policy) >> 32;
-    all.terms.cost = whole->terms.capacity - used;
-    (void)gather(&all, &now, &gathered); /* false: the window has turned, and nothing is left */
-}
-
 /* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is
  * marked in stripe 0. If the window has turned since, nothing is refused, whole->now moves into the
  * next window, and false is returned. `now` is as for move_on. */
@@ -161,19 +150,14 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     whole->only_end = whole->end;
     whole->flags = 0;
     if (is_decision(terms)) {
-        struct decision part =
-            stripe_decision(whole, *now, 0, terms->cost, terms->flags & ~(uint32_t)STINT_DRAIN,
-                            PART_REFUSED | PART_SAME_WINDOW);
+        struct decision part = stripe_decision(whole, *now, 0, terms->cost, terms->flags,
+                                               PART_REFUSED | PART_SAME_WINDOW);
         stint_decide_by_slot(&part);
         if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
             move_on(whole, &part, now);
             return false;
         }
         whole->flags = part.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED);
-    }
-    if ((terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN && used < terms->capacity) {
-        drain(whole, *now, used);
-        used = terms->capacity;
     }
     whole->charge = (struct charge){.count = used, .used = used, .total = used};
     return true;
@@ -200,17 +184,15 @@ enum looked { TAKE, REFUSE, DECIDED, MOVED };
 static enum looked look_first(struct decision *whole, uint64_t *now) {
     const struct terms *terms = &whole->terms;
     const bool look = is_look(terms);
-    struct terms undrained = *terms; /* that comes after the mark (refuse) */
     uint64_t used, lost;
 
     if (!sum_used(whole, now, &used, &lost))
         return MOVED;
-    undrained.flags &= ~(uint32_t)STINT_DRAIN;
     whole->flags = 0;
-    whole->charge = judge(&undrained, used + lost, 0);
+    whole->charge = judge(terms, used + lost, 0);
     if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
         lost = 0;
-        whole->charge = judge(&undrained, used, 0);
+        whole->charge = judge(terms, used, 0);
     } else if (lost != 0 && (terms->special & PART_REFUSED) == 0 &&
                (!whole->charge.fits || (look && lost == terms->capacity))) {
         return untracked(whole), DECIDED;
@@ -227,13 +209,10 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
 /* Decides in the window of whole->now. If that has turned, whole->now moves into the next one, and
  * false is returned. */
 static bool stripes_round(struct decision *whole, uint64_t *now) {
-    struct terms *terms = &whole->terms;
-    const bool partial = (terms->flags & STINT_PARTIAL) != 0;
+    const struct terms *terms = &whole->terms;
     /* One token is taken where it is found. A request for more looks first: if it does not fit, it
-     * takes nothing that another could have, and claims no slot. A request with a limit of its own
-     * looks first, too, as others know nothing of its shares. */
-    const bool look =
-        is_look(terms) || terms->cost != 1 || (terms->special & PART_REFUSED) != 0 || terms->own;
+     * takes nothing that another could have, and claims no slot. */
+    const bool look = is_look(terms) || terms->cost != 1 || (terms->special & PART_REFUSED) != 0;
     struct gathered gathered;
 
     if (look && !is_charge(terms)) {
@@ -245,12 +224,12 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
         case REFUSE:
             return refuse(whole, now, whole->charge.used);
         default:
-            terms->cost = whole->charge.granted; /* PARTIAL: what is left */
+            break;
         }
     }
     if (!gather(whole, now, &gathered))
         return false;
-    if (gathered.total == terms->cost || is_charge(terms) || (partial && gathered.total > 0)) {
+    if (gathered.total == terms->cost || is_charge(terms)) {
         uint64_t used =
             stripe_estimate(gathered.used, terms->capacity, traits_stripes(terms->traits));
         if (is_charge(terms))
@@ -284,17 +263,14 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
 #define ROUNDS_MOST 100
 
 void stint_decide_by_stripes(struct decision *whole) {
-    const uint64_t cost = whole->terms.cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
     bool decided = false, gone = false;
 
     for (uint32_t round = 0; !decided && !gone && round < ROUNDS_MOST; round++) {
-        whole->terms.cost = cost;
         decided = stripes_round(whole, &now);
         /* If it is gone, swept stripes tell nothing, and no claim is committed. */
         gone = policy_word(whole->policy) == 0; /* M8 */
     }
-    whole->terms.cost = cost;
     whole->now = now;
     if (UNLIKELY(!decided))
         whole->charge = (struct charge){.fits = is_charge(&whole->terms)};

@@ -476,6 +476,11 @@ static void ngx_http_stint_warn_of_name(ngx_conf_t *cf, const ngx_http_stint_lim
     }
 }
 
+/* Whether requests may have limits of their own. */
+static ngx_uint_t ngx_http_stint_has_limit(const ngx_http_stint_limit_t *limit) {
+    return limit->limit.value != NULL || limit->limit.otherwise != 0;
+}
+
 /* What it asks of its policy. */
 static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
     const ngx_http_stint_policy_t *policy = limit->policy;
@@ -494,8 +499,15 @@ static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stin
                       &policy->name, &limit->place.file, limit->place.line);
         return NGX_ERROR;
     }
+    if (policy->policy.stripes > 1 && ngx_http_stint_has_limit(limit)) {
+        ngx_log_error(
+            NGX_LOG_EMERG, cf->log, 0,
+            "\"limit=\" does not go with a policy of \"stripes=\", as \"%V\" is, in %V:%ui",
+            &policy->name, &limit->place.file, limit->place.line);
+        return NGX_ERROR;
+    }
     if (limit->cost.value == NULL && limit->cost.otherwise > most && limit->plan == NULL &&
-        limit->limit.value == NULL && limit->limit.otherwise == 0) {
+        !ngx_http_stint_has_limit(limit)) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "\"cost=%uD\" is above the %uD that policy \"%V\" ever has: all requests are "
                       "refused, in %V:%ui",

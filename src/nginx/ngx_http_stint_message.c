@@ -36,6 +36,9 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_POLICY] = {"policy",
                                    "is unknown, or of the other kind (in-flight or a rate), so the "
                                    "default is taken, if there is one"},
+    [NGX_HTTP_STINT_LOG_STRIPES] =
+        {"policy", "has \"stripes=\", which \"limit=\" does not go with, so its own "
+                   "limit is taken"},
     [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
 };
 

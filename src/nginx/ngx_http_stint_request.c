@@ -139,6 +139,10 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, const ngx_http_stin
         rc = ngx_http_stint_get_number(r, zone, &limit->limit, NGX_HTTP_STINT_LOG_LIMIT, log_level,
                                        &request->limit);
     }
+    if (rc == NGX_OK && request->limit != 0 && (*policy)->policy.stripes > 1) {
+        request->limit = 0;
+        ngx_http_stint_log_value(r, zone, NGX_HTTP_STINT_LOG_STRIPES, log_level, &(*policy)->name);
+    }
     if (rc == NGX_OK) {
         request->policy = (*policy)->id;
         request->flags = ngx_http_stint_flags(r, limit, *policy);

@@ -87,12 +87,14 @@ function coded(kind, code, message) {
 // What a function of C returned: an error is thrown, with the library's reason.
 function checked(result, of = '') {
     if (typeof result === 'number' && result < 0) {
-        // As the options are called here: options.max_entries is maxEntries.
+        // As options and flags are called here: options.max_entries is maxEntries.
         const reason = addon
             .reason()
             .replace(/\boptions\.(\w+)/g, (_, name) =>
                 name.replace(/_(.)/g, (all, letter) => letter.toUpperCase()),
             )
+            .replace(/\bSTINT_(CHARGE|PARTIAL|DRAIN|RESERVE)\b/g, (_, name) => name.toLowerCase())
+            .replace("a limit of the request's own", 'limit')
             .replace('stint_open makes one', 'with maxEntries it is made');
         throw coded(Error, util.getSystemErrorName(result), of + reason);
     }

@@ -168,7 +168,6 @@ struct terms {
     uint64_t before;  /* what is added to a count before it is judged, as if it had been taken */
     uint32_t special; /* enum special */
     bool unlike;      /* the capacity is the request's own */
-    bool own;         /* the capacity is the request's own, and less than the policy's */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the

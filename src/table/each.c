@@ -309,7 +309,7 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     *key = first->hash;
     if (first->zero)
         return true;
-    /* Refusals are marked in stripe 0 (those that drain in all of them). */
+    /* Refusals are marked in stripe 0. */
     if (first == last &&
         ((first->flags & STINT_ENTRY_REFUSED) != 0 || label_of(telling, *key, &label)))
         return true;

@@ -66,6 +66,8 @@ static const char *const in_words[][2] = {
     {"STINT_COUNT_REFUSED", "`count-refused`"},
     {"STINT_SMOOTH", "`smooth`"},
     {"STINT_IN_FLIGHT", "`in-flight`"},
+    {"STINT_PARTIAL", "--partial"},
+    {"a limit of the request's own", "--limit"},
     {"policy.limit", "the limit"},
     {"policy.window must be 0 with policy.calendar", "a window of the calendar has no length"},
     {"policy.window", "the window"},

@@ -19,6 +19,7 @@ struct decision {
     enum access access;
     bool used;                /* somebody used the key before */
     struct stint_policy rule; /* the policy's own */
+    struct stint_request request;
     struct stint_verdict verdict;
 };
 
@@ -29,13 +30,12 @@ static bool in_flight(const struct decision *decision) {
 
 /* What a request of these flags and this cost is answered. */
 static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
-    struct stint_request request = {.key = decision->key,
-                                    .policy = decision->policy,
-                                    .cost = cost,
-                                    .limit = decision->arguments->limit,
-                                    .flags = flags};
-
-    stint_decide(decision->limiter, &request, STINT_NOW, &decision->verdict);
+    decision->request = (struct stint_request){.key = decision->key,
+                                               .policy = decision->policy,
+                                               .cost = cost,
+                                               .limit = decision->arguments->limit,
+                                               .flags = flags};
+    stint_decide(decision->limiter, &decision->request, STINT_NOW, &decision->verdict);
 }
 
 /* ---- What is said ---- */
@@ -137,7 +137,12 @@ static int begin(struct decision *decision, const struct arguments *arguments, e
 
 /* The exit code, when all is done. */
 static int end(const struct decision *decision, int code) {
-    bool told = tell(decision);
+    if ((decision->verdict.flags & STINT_BAD_REQUEST) != 0 &&
+        stint_request_check(decision->limiter, &decision->request) != 0) {
+        stint_close(decision->limiter);
+        return failure(decision->arguments, "%s", reason());
+    }
+    const bool told = tell(decision);
 
     stint_close(decision->limiter);
     return told ? code : unwritten(decision->arguments, "the answer");

@@ -833,7 +833,7 @@ TEST(test_bad_requests) {
 
 /* What the check says of them. (That it says it of no other: ask of tests/kit.) */
 TEST(test_reasons_of_bad_requests) {
-    enum { IN_FLIGHT = 1, GONE, NONE = 1000 };
+    enum { IN_FLIGHT = 1, IN_STRIPES, GONE, NONE = 1000 };
     static const struct {
         struct stint_request request;
         const char *reason;
@@ -851,10 +851,18 @@ TEST(test_reasons_of_bad_requests) {
         {{.flags = CHARGE, .limit = 9}, "STINT_CHARGE does not go with a limit"},
         {{.policy = IN_FLIGHT, .flags = CHARGE}, "STINT_CHARGE does not go with a policy that is"},
         {{.policy = IN_FLIGHT, .flags = DRAIN}, "STINT_DRAIN does not go with a policy that is"},
+        {{.policy = IN_STRIPES, .flags = DRAIN},
+         "STINT_DRAIN does not go with a policy of several"},
+        {{.policy = IN_STRIPES, .flags = PARTIAL},
+         "STINT_PARTIAL does not go with a policy of several stripes"},
+        {{.policy = IN_STRIPES, .flags = PEEK | PARTIAL},
+         "STINT_PARTIAL does not go with a policy of several stripes"},
+        {{.policy = IN_STRIPES, .limit = 8},
+         "a limit of the request's own does not go with a policy of several stripes"},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     struct stint_request good = STINT_REQUEST(0, 7, 1);
-    const char *const texts[] = {"9/m", "8/m in-flight", "7/m"};
+    const char *const texts[] = {"9/m", "8/m in-flight", "6/m stripes=2", "7/m"};
     for (uint32_t id = 0; id <= GONE; id++) {
         const struct stint_policy policy = parsed(texts[id]);
         assert_int_equal(policy_added(limiter, &policy), id);

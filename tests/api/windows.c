@@ -565,6 +565,8 @@ static void check_works(struct stint_limiter *limiter, uint32_t id, const char *
                    (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
         if (is_in_flight(&policy)) /* nobody would hold it */
             bad |= (flags & (STINT_CHARGE | STINT_DRAIN)) != 0;
+        if (is_striped(&policy)) /* it does not tell what is left */
+            bad |= (flags & (STINT_PARTIAL | STINT_DRAIN)) != 0;
         struct stint_verdict v = ask(limiter, id, key, capacity, flags);
         struct stint_request asked = {.policy = id, .cost = capacity, .flags = flags};
         uint32_t granted = bad || takes_nothing(&asked) ? 0 : capacity;

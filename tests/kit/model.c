@@ -261,9 +261,16 @@ bool makes_charge(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
 }
 
-/* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST". */
+/* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST"; by stripes
+ * "STINT_DRAIN, STINT_PARTIAL and a limit of the request's own". */
 uint32_t unfit_flags(const struct stint_policy *policy) {
-    return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
+    return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE
+           : is_striped(policy) ? STINT_DRAIN | STINT_PARTIAL
+                                : 0;
+}
+
+bool unfit(const struct stint_policy *policy, const struct stint_request *request) {
+    return (request->flags & unfit_flags(policy)) || (request->limit && is_striped(policy));
 }
 
 static void count(uint64_t *counter, uint64_t more) {
@@ -451,14 +458,12 @@ static uint64_t tokens_in(const struct model_by *by, const struct stint_request 
 }
 
 /* "this call's own limit in place of the policy's capacity ... 1 .. 2^28 (smooth, in flight:
- * 16,383; striped: the policy's); more is taken as that" */
+ * 16,383); more is taken as that" */
 static uint32_t own_capacity(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     if (is_bucket(policy))
         return (uint32_t)tokens_in(by, request, policy->burst);
-    const uint32_t most = looks_back(policy)   ? 16383
-                          : is_striped(policy) ? capacity_of(policy)
-                                               : STINT_LIMIT_MAX;
+    const uint32_t most = looks_back(policy) ? 16383 : STINT_LIMIT_MAX;
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
 

@@ -67,6 +67,9 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
+/* Whether a request makes no sense by a policy. */
+bool unfit(const struct stint_policy *policy, const struct stint_request *request);
+
 /* Adds what a verdict adds to its policy's statistics, which threads may do at once.
  * `group_refused`: it is of a part of such a group. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,

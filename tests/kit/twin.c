@@ -312,6 +312,14 @@ static uint32_t own_limit_of(const struct stint_policy *policy) {
     return is_bucket(policy) ? policy->limit : capacity_of(policy);
 }
 
+/* Takes from a request what does not go with its policy. */
+static void fit(struct stint_request *request) {
+    const struct stint_policy *policy = &m.policies[request->policy];
+    request->flags &= ~unfit_flags(policy);
+    if (unfit(policy, request))
+        request->limit = 0;
+}
+
 static struct stint_request pick_request(uint32_t *key) {
     *key = (uint32_t)below(m.key_count);
     struct stint_request request = {.key = m.keys[*key], .policy = (uint32_t)below(m.policy_count)};
@@ -330,7 +338,7 @@ static struct stint_request pick_request(uint32_t *key) {
         request.limit = 0;
         request.flags = STINT_CHARGE | (once_in(2) ? STINT_PEEK : 0);
     }
-    request.flags &= ~unfit_flags(policy);
+    fit(&request);
     request.flags |= once_in(6) ? STINT_TENTATIVE : 0;
     return request;
 }
@@ -410,7 +418,7 @@ static bool pick_whole(struct whole *whole, size_t more) {
             whole->keys[i] = whole->keys[0];
             request->key = whole->requests[0].key;
             request->policy = whole->requests[0].policy;
-            request->flags &= ~unfit_flags(&m.policies[request->policy]);
+            fit(request);
         }
         if (!is_decided(request, whole->keys[i], more))
             return false;

@@ -302,6 +302,15 @@ class Plans(Case):
             self.assertEqual(set(server.logged(r'stint limit "(.*?)" is not a number, the policy.s is '
                                                "taken")), {"x"})
 
+    def test_a_limit_of_its_own_and_stripes(self):
+        with self.serve(self.HTTP + f"stint_policy z 4{PER_LONG} stripes=2 name=split;",
+                        location("/", "stint_limit z $http_plan $arg_user limit=3;")) as server:
+            for plan, allowed in ("split", 4), ("free", 3):
+                self.assertEqual(server.statuses(5, f"/file?user={plan}", headers={"Plan": plan}),
+                                 [200] * allowed + [429] * (5 - allowed))
+            self.assertEqual(server.logged(r'stint policy "(.*?)" has "stripes=", which "limit=" does not go with'),
+                             ["split"])
+
 
 class Buckets(Case):
     """Token buckets beside limit_req, which is one."""

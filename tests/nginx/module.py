@@ -1020,6 +1020,9 @@ class Mistakes(Case):
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),
                    ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'))
+        self.check(http + "stint_policy z 9/s stripes=4 name=f;", "stint_limit z %s; #!",
+                   *((f"{limit}", '"limit=" does not go with a policy of "stripes=", as "f" is,')
+                     for limit in ("f $uri limit=3", "f $uri limit=$arg_n", "$arg_p $uri default=f limit=3")))
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
                    ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
                     'kind: "default=" tells which,'))

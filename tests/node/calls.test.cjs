@@ -276,7 +276,7 @@ test('what is no key is told', () => {
 });
 
 test('other arguments that make no sense are told, and change nothing', () => {
-    const table = open('9/52w name=a', '9/30s in-flight name=busy');
+    const table = open('9/52w name=a', '9/30s in-flight name=busy', '8/52w stripes=2 name=split');
     const policy = table.policy('a');
     for (const cost of [-1, 1.5, NaN, 2 ** 32, '1', null, 1n]) {
         for (const call of [
@@ -302,16 +302,20 @@ test('other arguments that make no sense are told, and change nothing', () => {
         () => policy.refund(policy.peek('k'), -1),
         saying('ERR_INVALID_ARG_VALUE', 'tokens'),
     );
-    assert.throws(() => table.policy('b'), saying('ENOENT', "'b'", "'a', 'busy'"));
+    assert.throws(() => table.policy('b'), saying('ENOENT', "'b'", "'a', 'busy', 'split'"));
     for (const name of [null, 7, 'a\0b'])
         assert.throws(() => table.policy(name), saying('ERR_INVALID_ARG_VALUE', 'name'));
     assert.throws(
         () => table.policy('busy').charge('k'),
-        saying('EINVAL', "'busy'", 'STINT_CHARGE'),
+        saying('EINVAL', "'busy'", 'charge does not go with'),
     );
     assert.throws(
         () => table.policy('busy').take('k', 1, { drain: true }),
-        saying('EINVAL', 'STINT_DRAIN'),
+        saying('EINVAL', 'drain does not go with'),
+    );
+    assert.throws(
+        () => table.policy('split').take('k', 1, { limit: 3 }),
+        saying('EINVAL', "'split'", 'limit does not go with'),
     );
     assert.equal(policy.peek('k').used, 0);
 });

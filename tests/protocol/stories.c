@@ -470,12 +470,9 @@ const struct story stories[] = {
     {WITHOUT(STRIPES_BACK), {"stripes keep what they gave", .stops = 1,
      .a = "take striped key cost 4", .b = "take striped key"}},
 
-    /* A part of a charge has no slot: it is not told as whole. A drain takes no more than its own
-     * limit. */
+    /* A part of a charge has no slot: it is not told as whole. */
     {WITHOUT(CHARGE_WHOLE), {"charge of which a part has no slot", .on_full = STINT_FULL_ADMIT,
      .before = "hold 3", .a = "as 3; take striped key cost 3 charge = untracked granted 2"}},
-    {PATCHED("drain-own"), {"drain by a limit of its own",
-     .a = "take striped key cost 3 limit 2 drain; take striped key look = used 2"}},
 
     /* ---- Overrides ---- */
 

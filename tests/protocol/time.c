@@ -621,7 +621,7 @@ static size_t ask_by(struct stint_limiter *limiter, const uint32_t *ids, unsigne
     const size_t sizes[2] = {2, ASKED - 2};
 
     memset(verdicts, 0, ASKED * sizeof *verdicts);
-    requests[0].flags = way == 1 ? STINT_PARTIAL : way == 2 ? STINT_PEEK : 0;
+    requests[0].flags = way == 1 ? STINT_TENTATIVE : way == 2 ? STINT_PEEK : 0;
     switch (way) {
     case 0:
         return stint_take(limiter, ids[0], key, 1, now, verdicts);

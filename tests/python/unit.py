@@ -356,7 +356,7 @@ int main(int argc, char **argv) {
 
 class Errors(Case):
     def test_arguments(self):
-        table = self.open("9/366d name=key", "1/60s in-flight name=busy")
+        table = self.open("9/366d name=key", "1/60s in-flight name=busy", "8/366d stripes=2 name=split")
         key = table["key"]
         for words, kind, call in (
                 ("key, and a cost", TypeError, lambda: key.take()),
@@ -368,9 +368,13 @@ class Errors(Case):
                 ("limit is at least 1", ValueError, lambda: key.allow("a", limit=0)),
                 ("no argument 'costs'", TypeError, lambda: key.take("a", costs=1)),
                 ("no argument 'partial'", TypeError, lambda: key.charge("a", partial=True)),
-                ("in flight", ValueError, lambda: table["busy"].charge("a")),
                 ("its name", TypeError, lambda: table[0]),
-                ("has no policy keys; it has: key, busy", KeyError, lambda: table["keys"]),
+                ("charge does not go with a policy that is in flight", ValueError, lambda: table["busy"].charge("a")),
+                ("drain does not go with a policy of several stripes", ValueError,
+                 lambda: table["split"].take("a", drain=True)),
+                ("limit does not go with a policy of several stripes", ValueError,
+                 lambda: table["split"].allow("a", limit=3)),
+                ("has no policy keys; it has: key, busy, split", KeyError, lambda: table["keys"]),
                 ("10/m or 10/month", ValueError, lambda: table.add("10/M")),
                 ("has a NUL", ValueError, lambda: table["key\0"]),
                 ("has a NUL", ValueError, lambda: table.remove("key\0")),

@@ -14,7 +14,7 @@
  *
  * Parameters (-D): STRIPES, LIMIT of all together, THREADS, CALLS0 CALLS1 CALLS2 and KINDS0 KINDS1
  * KINDS2 of each (sets of the calls below, of which a thread makes any), LAST window of the clock, CHARGED
- * tokens by a charge, OWN_LIMIT of calls that have one, USED0 USED1 tokens that the first two stripes have in
+ * tokens by a charge, USED0 USED1 tokens that the first two stripes have in
  * the first window, SAME (all threads begin at stripe 0; else each at its own), LOSES (another key takes the
  * slot of a stripe that is over, once; then no window before that instant's opens there), CHANGED (what the
  * limit is changed to, once; 0: never). AT_OTHERS: a thread whose token is gone from its stripe takes one back
@@ -26,16 +26,12 @@
  * second key is long: LENGTH. */
 
 
-/* Calls: for one token, two, three; for three or what is left; a charge; for two, or all that is left goes;
- * what the thread's last call took is given back; for one, by a limit of its own. */
-#define ONE     1
-#define TWO     2
-#define THREE   4
-#define PARTIAL 8
-#define CHARGE  16
-#define DRAIN   32
-#define REFUND  64
-#define LIMITED 128
+/* Calls: for one token, two, three; a charge; what the thread's last call took is given back. */
+#define ONE    1
+#define TWO    2
+#define THREE  4
+#define CHARGE 16
+#define REFUND 64
 /* With GROUP: for one of the first key; of the second; one of each; two of the first (LIMIT is
  * 2 at least) and one of the second. */
 #define FIRST  1
@@ -170,7 +166,7 @@ hidden byte at;
 
 #if !GROUP
 #define OWN  (SAME -> 0 : me % STRIPES)
-#define ROOM (kind == LIMITED -> OWN_LIMIT : CAPACITY)
+#define ROOM CAPACITY
 #define PART(i) SHARE_OF(CAPACITY, i)
 
 proctype thread(byte me; byte kinds; byte calls) {
@@ -205,9 +201,6 @@ next:
         :: kinds & ONE -> kind = ONE; cost = 1
         :: kinds & TWO -> kind = TWO; cost = 2
         :: kinds & THREE -> kind = THREE; cost = 3
-        :: kinds & PARTIAL -> kind = PARTIAL; cost = 3; BEGIN
-        :: kinds & DRAIN -> kind = DRAIN; cost = 2; BEGIN
-        :: kinds & LIMITED -> kind = LIMITED; cost = 1; BEGIN
 #if CHARGES
         :: kinds & CHARGE -> kind = CHARGE; cost = CHARGED; BEGIN
 #endif
@@ -347,8 +340,7 @@ decision_begin:
 settle: /* stripes_round */
     atomic {
         i = 0; sum = 0; state = 0; n = 0; count = 0; again = 0; ahead = 0;
-        cost = (kind == ONE || kind == LIMITED -> 1
-                : (kind == TWO || kind == DRAIN -> 2 : (kind == CHARGE -> CHARGED : 3)));
+        cost = (kind == ONE -> 1 : (kind == TWO -> 2 : (kind == CHARGE -> CHARGED : 3)));
         if
         :: kind == ONE || kind == CHARGE -> sum = cost; goto gather
         :: else -> goto look_first
@@ -382,7 +374,6 @@ look_again: /* slot_unchanged */
         /* judge */
         if
         :: sum + cost <= ROOM -> skip
-        :: sum + cost > ROOM && kind == PARTIAL && sum < ROOM -> cost = ROOM - sum
         :: else -> sum = 0; again = 0; goto refuse
         fi;
         sum = cost;
@@ -453,7 +444,7 @@ gather_charge: /* slot_charge: a swap, or slot_unchanged */
         :: else -> n = cost - sum; i = 0
         fi;
         if
-        :: sum == 0 || kind == CHARGE || (kind == PARTIAL && n > 0) ->
+        :: sum == 0 || kind == CHARGE ->
             sum = 0;
             d_step {
                 do
@@ -587,63 +578,45 @@ given_back:
         fi
     }
 
-    /* refuse */
+    /* refuse: the mark is in stripe 0 */
 refuse:
     atomic {
-        state = stripe[i];
+        state = stripe[0];
         goto refuse_charge
     }
 refuse_charge:
     atomic {
-        OPEN_LATER(i, refuse)
+        OPEN_LATER(0, refuse)
         if
         :: WINDOW(state) > window -> /* PART_SAME_WINDOW */
             if
-            :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; goto refuse
+            :: WINDOW(stripe[0]) != WINDOW(state) -> state = 0; goto refuse
             :: else
             fi;
-            if
-            :: i == 0 -> /* move_on */
-                if
-                :: window = WINDOW(state)
-                :: window = clock
-                fi;
-                goto settle
-            :: else
-            fi
+            if /* move_on */
+            :: window = WINDOW(state)
+            :: window = clock
+            fi;
+            goto settle
         :: else ->
             count = (WINDOW(state) == window -> USED(state) : 0);
-            n = (kind == DRAIN -> LESS(PART(i), count) : 0);
             if
-            :: WINDOW(state) == window && REFUSED(state) && n == 0 ->
+            :: WINDOW(state) == window && REFUSED(state) ->
                 if
-                :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; count = 0; goto refuse
+                :: WINDOW(stripe[0]) != WINDOW(state) -> state = 0; count = 0; goto refuse
                 :: else
                 fi
             :: else ->
                 if
-                :: stripe[i] != state -> state = 0; n = 0; count = 0; goto refuse
+                :: stripe[0] != state -> state = 0; count = 0; goto refuse
                 :: else
                 fi;
-                if
-                :: i == 0 && (WINDOW(state) != window || !REFUSED(state)) ->
-                    assert(PROMISE_C_first_refusal_once(window)); told[window] = 1
-                :: else
-                fi;
-                WRITE(i, STATE(window, 1, count + n))
+                assert(PROMISE_C_first_refusal_once(window)); told[window] = 1;
+                WRITE(0, STATE(window, 1, count))
             fi;
-            if
-            :: i == 0 -> NOTE_REFUSED(window, (kind == PARTIAL -> 1 : cost))
-            :: else
-            fi;
-            taken[window] = taken[window] + n
+            NOTE_REFUSED(window, cost)
         fi;
-        state = 0; n = 0; count = 0;
-        i++;
-        if
-        :: kind == DRAIN && i < STRIPES -> goto refuse
-        :: else -> goto next
-        fi
+        goto next
     }
 
 done:

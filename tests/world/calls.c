@@ -63,16 +63,18 @@ static bool is_set(const struct named *named, enum feature feature) {
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 static uint32_t flags_draw(struct actor *actor, const struct named *named, uint32_t *limit) {
-    const bool in_flight = is_set(named, A_IN_FLIGHT);
+    const bool in_flight = is_set(named, A_IN_FLIGHT), striped = is_set(named, A_STRIPES);
     *limit = 0;
     if (chance(actor, 2))
         return chance(actor, 3) ? STINT_PEEK : 0;
     if (chance(actor, 4) && !in_flight)
         return STINT_CHARGE | (chance(actor, 2) ? STINT_PEEK : 0);
-    if (chance(actor, 2)) /* now and then above all that the policy has */
+    if (chance(actor, 2) && !striped) /* now and then above all that the policy has */
         *limit = 1 + (uint32_t)random_below(&actor->random, chance(actor, 4) ? 40 : 8);
     return STINT_PEEK * (uint32_t)random_below(&actor->random, 16) &
-           ~(in_flight ? (uint32_t)STINT_DRAIN : 0);
+           ~(in_flight ? (uint32_t)STINT_DRAIN
+             : striped ? (uint32_t)(STINT_DRAIN | STINT_PARTIAL)
+                       : 0);
 }
 
 /* Of all requests that make sense, and now and then of others. */
@@ -115,9 +117,7 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     ledger_asked(asked); /* the look before a charge may be a strike, too */
     if ((asks & STINT_PEEK) != 0)
         return;
-    /* A striped policy grants no more than its own limit. */
-    if ((!is_set(named, A_STRIPES) || named->generations > 1) && !is_set(named, A_BURST) &&
-        limit > capacity_of(&named->policy))
+    if (!is_set(named, A_BURST) && limit > capacity_of(&named->policy))
         named_limit(named, limit);
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }
@@ -232,7 +232,8 @@ static struct asked part_draw(struct actor *actor, const struct asked *first) {
         (struct stint_request)STINT_REQUEST(id_of(actor, asked.name), world->keys[asked.key],
                                             1 + (uint32_t)random_below(&actor->random, 3));
     asked.request.flags = actor->reads ? STINT_PEEK : flags[random_below(&actor->random, 4)];
-    if (is_set(&world->names[asked.name], A_IN_FLIGHT))
+    if (is_set(&world->names[asked.name], A_IN_FLIGHT) ||
+        is_set(&world->names[asked.name], A_STRIPES))
         asked.request.flags &= ~(uint32_t)STINT_DRAIN;
     asked.senseless = false;
     return asked;

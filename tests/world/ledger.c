@@ -618,6 +618,14 @@ static void check_flags(struct actor *actor, const struct asked *asked,
         event_met(actor, full[world->options.on_full]);
 }
 
+/* Whether a request may make no sense by what its name was made meanwhile. */
+static bool may_be_unfit(const struct asked *asked) {
+    const struct named *named = &world->names[asked->name];
+    const struct stint_policy held = {.flags = STINT_IN_FLIGHT}, striped = {.stripes = 2};
+    return (is(named, A_IN_FLIGHT) && unfit(&held, &asked->request)) ||
+           (is(named, A_STRIPES) && unfit(&striped, &asked->request));
+}
+
 void verdicts_check(struct actor *actor, const struct asked *all,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
     bool refused = false;
@@ -631,9 +639,8 @@ void verdicts_check(struct actor *actor, const struct asked *all,
         check_flags(actor, asked, v);
         if ((v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
             check_nothing(asked, v);
-            const bool held = is(&world->names[asked->name], A_IN_FLIGHT) &&
-                              (asked->request.flags & (STINT_DRAIN | STINT_CHARGE)) != 0;
-            holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held,
+            holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless ||
+                      may_be_unfit(asked),
                   "a request that makes sense");
             continue;
         }

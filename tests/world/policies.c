@@ -108,7 +108,8 @@ static bool together(unsigned one, unsigned other) {
         !has(both, A_CHARGE) ||
         ((asks & ~(uint32_t)(STINT_CHARGE | STINT_PEEK)) == 0 && !has(both, A_OWN));
     return model_valid(&policy) && (policy_features(&policy) & features) == features &&
-           charge_alone && (asks & unfit_flags(&policy)) == 0;
+           charge_alone &&
+           !unfit(&policy, &(struct stint_request){.limit = has(both, A_OWN), .flags = asks});
 }
 
 bool features_fit(unsigned one, unsigned other) {
@@ -207,8 +208,8 @@ void named_limit(struct named *named, uint64_t limit) {
     named->token_least = named->token_least > token ? token : named->token_least;
 }
 
-/* Who decides by the name now may do so by what it becomes: it may be no shadow any more, nor
- * striped. */
+/* Who decides by the name now may do so by what it becomes: it may be no shadow any more,
+ * and grant less. */
 static void asked_meets(struct named *named, const struct asked *asked, bool sober) {
     if (&world->names[asked->name] != named)
         return;

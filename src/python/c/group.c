@@ -43,8 +43,7 @@ static bool all_told(struct table *table, PyObject *const *args,
             return false;
         }
         if ((verdicts[i].flags & STINT_BAD_REQUEST) != 0) {
-            const int error = stint_request_check(table->limiter, &requests[i]);
-            failed(error, table->path);
+            request_failed(table, &requests[i]);
             return false;
         }
     }

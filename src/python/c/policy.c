@@ -152,14 +152,38 @@ static void decide_once(struct policy *policy, const struct ask *ask,
     (void)stint_decide(limiter, &request, STINT_NOW, verdict);
 }
 
-/* Raises what stint_request_check says of a request that makes no sense. */
+/* As arguments and methods are called here. */
+void request_failed(const struct table *table, const struct stint_request *request) {
+    static const char *const names[][2] = {{"STINT_CHARGE", "charge"},
+                                           {"STINT_PARTIAL", "partial"},
+                                           {"STINT_DRAIN", "drain"},
+                                           {"STINT_RESERVE", "reserve"},
+                                           {"a limit of the request's own", "limit"}};
+    const int error = stint_request_check(table->limiter, request);
+    PyObject *reason = error == -EINVAL ? PyUnicode_FromString(stint_reason()) : NULL;
+
+    for (size_t i = 0; reason != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
+        PyObject *from = PyUnicode_FromString(names[i][0]), *to = PyUnicode_FromString(names[i][1]);
+        PyObject *told =
+            from != NULL && to != NULL ? PyUnicode_Replace(reason, from, to, -1) : NULL;
+        Py_XDECREF(from);
+        Py_XDECREF(to);
+        Py_DECREF(reason);
+        reason = told;
+    }
+    if (error != -EINVAL)
+        failed(error, table->path);
+    else if (reason != NULL)
+        PyErr_SetObject(PyExc_ValueError, reason);
+    Py_XDECREF(reason);
+}
+
 static void ask_wrong(struct policy *policy, const struct ask *ask) {
     struct stint_request request = STINT_REQUEST(policy->id, ask->key, ask->cost);
 
     request.limit = ask->limit;
     request.flags = ask->flags;
-    const int error = stint_request_check(policy->table->limiter, &request);
-    failed(error, policy->table->path);
+    request_failed(policy->table, &request);
 }
 
 /* Decides. Returns whether there is a verdict; else an exception is set. */

@@ -93,6 +93,8 @@ PyObject *table_metrics(struct table *table, PyObject *unused);
 PyObject *policy_stats(struct policy *policy, PyObject *unused);
 
 /* policy.c */
+/* Raises what stint_request_check says of a request that makes no sense. */
+void request_failed(const struct table *table, const struct stint_request *request);
 PyObject *policy_made(struct table *table, PyObject *name, uint32_t id);
 PyObject *policy_names(struct table *table);
 void policy_unknown(struct table *table, PyObject *name);
