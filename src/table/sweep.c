@@ -2,14 +2,15 @@
  * The slots of policies that were removed or replaced. Read slot.h first.
  *
  * Nobody asks for these keys again, but their windows may last for months. Each such slot becomes a
- * tombstone, which is free in the next tick:
+ * tombstone, which is free at once, by the clocks of all callers:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
  *
  * Its end falls, which I1 forbids elsewhere. Keys of other policies keep what I1 is for:
- *   - The tombstone ends after the shard's watermark. All occupants before the key were over by
- *     then (claim.c, watermark_raise), so no end of theirs comes back.
+ *   - The tombstone ends at the shard's watermark, or later. All occupants before the key were over
+ *     by then (claim.c, watermark_raise), and whoever claims a slot ends it later than it was. So no
+ *     end of theirs comes back, but that of the tombstone, which is full.
  *   - A thread that still decides by the policy compares the tag in each swap, and commits no claim
  *     (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end that it
  *     expects: then it is granted a token of that key (B).
@@ -54,12 +55,14 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
             return;
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         /* After the tag, whose claim raised it (M7). */
-        const tick_t over = (tick_t)atomic_load_relaxed(&shard->watermark);
-        const tick_t next = tick_back(over > clock ? over : clock, -1);
+        const tick_t watermark = (tick_t)atomic_load_relaxed(&shard->watermark);
+        /* Another caller's clock may be behind, and its now late, by the allowance each. */
+        const tick_t past = tick_back(clock, 2 * ALLOWANCE_TICKS);
+        const tick_t over = watermark > past ? watermark : past;
         tick_t end = end_of(state_id(state), clock);
-        if (!state_pending(state) && end > next) {
-            shard_end_falls(shard, end, next);
-            end = next;
+        if (!state_pending(state) && end > over) {
+            shard_end_falls(shard, end, over);
+            end = over;
         }
         const uint64_t expected[2] = {tag, state};
         uint64_t used = 0;

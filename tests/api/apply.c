@@ -795,6 +795,47 @@ TEST_IN_DIRECTORY(test_holes) {
     stint_close(limiter);
 }
 
+/* ---- Slots that are free at once ------------------------------------------------------------- */
+
+static uint64_t ahead_by;
+
+static uint64_t clock_ahead(void) {
+    return test_time + ahead_by;
+}
+
+/* A table is filled by turns by two processes, and its policy is replaced again and again: new keys
+ * find its slots free, whosever clock is ahead. */
+TEST(test_slots_are_free_at_once) {
+    static const uint64_t aheads[] = {0, STINT_TICK_NS, 3 * STINT_TICK_NS, 58 * SECOND};
+    static const char *const texts[] = {"9/day name=p", "9/h name=p", "9/h burst=9 name=p"};
+    struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
+    const size_t size = stint_memory_size(&options);
+    for (unsigned n = 0; n < 2 * sizeof aheads / sizeof *aheads; n++) {
+        struct stint_limiter *limiters[2];
+        void *memory = shared_memory(size);
+        ahead_by = aheads[n / 2];
+        for (unsigned i = 0; i < 2; i++) {
+            options.clock = i == 0 ? test_clock : clock_ahead;
+            assert_int_equal(stint_open_in(&options, memory, size, &limiters[i]), 0);
+        }
+        for (unsigned round = 0; round < 9; round++) {
+            apply(limiters[n % 2], texts[round % 3], 0, NULL);
+            const uint32_t id = (uint32_t)policy_found(limiters[0], "p");
+            const uint64_t slots = get_stats(limiters[0]).slots;
+            for (uint64_t k = 0; k < slots; k++) {
+                const struct stint_verdict v =
+                    ask(limiters[k % 2], id, number_key(limiters[0], round * slots + k), 9, 0);
+                if (!v.allowed || v.flags != 0)
+                    fail_msg("ahead by %" PRIu64 ", round %u, key %" PRIu64 ": flags %#" PRIx32,
+                             ahead_by, round, k, v.flags);
+            }
+        }
+        for (unsigned i = 0; i < 2; i++)
+            stint_close(limiters[i]);
+        assert_int_equal(munmap(memory, size), 0);
+    }
+}
+
 /* ---- To and fro ------------------------------------------------------------------------------ */
 
 /* All ids that a name had lead straight to the one that decides. */

@@ -332,10 +332,11 @@ const struct story stories[] = {
      .before = "take two key x2; turn 10; take two key", .a = "take two key at 5",
      .b = "apply 2/250ms name=two"}},
 
-    /* It has seen room there, and adds a token in the last tick of the window. */
+    /* It has seen room there, and adds a token when the window is long over, so the sweep leaves
+     * its end. */
     {WITHOUT(SWEEP_FULL), {"add to a slot that was swept", .stops = 1,
      .before = "take two key", .a = "take two key",
-     .b = "turn 9; take two key rest x8; apply 2/250ms name=two"}},
+     .b = "turn 9; take two key rest x8; turn 12010; apply 2/250ms name=two"}},
 
     /* The key has taken what its override allows, whose slot comes first in the line. Whoever has
      * read the policy misses the override, which was swept. */

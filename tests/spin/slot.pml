@@ -452,7 +452,7 @@ hidden byte before_none[SLOTS];
 #define I1_end_grows(i, new_tag, by) true
 #else
 #define I1_end_grows(i, new_tag, by)                                                               \
-    (REPLACE || (MAY_FALL(by) && STATE_ID(slot[i].state) > floor[i]) ||                            \
+    (REPLACE || (MAY_FALL(by) && STATE_ID(slot[i].state) + ((by) == BY_SWEEP) > floor[i]) ||       \
      STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
      (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
@@ -1437,11 +1437,10 @@ done:
 
 /* policy.c, policy_end; sweep.c */
 proctype sweeper() {
-    byte i, now, over;
+    byte i, over;
     short state;
 
     atomic { gone = 1 }
-    atomic { CLOCK_MOVES now = clock }
 slot_sweep:
     atomic {
         over = 0; state = 0;
@@ -1453,10 +1452,9 @@ slot_sweep:
     }
     atomic { state = slot[i].state }
     atomic {
-        over = watermark;
-        over = MAX(over, now) + 1
+        over = watermark
 #ifdef WRONG_SWEEP_END
-        ; over = 1
+        ; over = 0
 #endif
     }
     atomic {
