@@ -838,8 +838,9 @@ struct stint_stats {
                             * again, or become free, as stint_policy_remove says */
     uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
     uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
-    uint32_t removed;      /* 1: the table's file was removed, or another took its place. This
-                            * process counts apart from those that open the path */
+    uint32_t removed;      /* 1: the path that was opened leads no more to the table's file: it was
+                            * removed, renamed or replaced. This process counts apart from those that
+                            * open the path */
 };
 
 #define STINT_STATS_INIT                                                                           \

@@ -145,6 +145,7 @@ void stint_memory_free(struct memory *memory) {
         (void)flock(memory->file, LOCK_UN);
     if (memory->file >= 0)
         close(memory->file);
+    free(memory->path);
     *memory = (struct memory){.file = -1};
 }
 
@@ -396,9 +397,29 @@ int stint_memory_file_replace(struct memory *memory, const struct memory *old, u
     return error;
 }
 
+void stint_memory_file_path(struct memory *memory, const char *path) {
+    char directory[PATH_MAX] = "";
+
+    if (*path != '/' && getcwd(directory, sizeof(directory)) == NULL)
+        return;
+    const size_t size = strlen(directory) + 1 + strlen(path) + 1;
+    memory->path = malloc(size);
+    if (memory->path != NULL)
+        (void)snprintf(memory->path, size, "%s%s%s", directory, *path == '/' ? "" : "/", path);
+}
+
 bool stint_memory_file_removed(const struct memory *memory) {
-    struct stat about;
-    return memory->file >= 0 && fstat(memory->file, &about) == 0 && about.st_nlink == 0;
+    struct stat ours, there;
+
+    if (memory->file < 0 || fstat(memory->file, &ours) != 0)
+        return false;
+    if (ours.st_nlink == 0)
+        return true;
+    if (memory->path == NULL)
+        return false;
+    if (lstat(memory->path, &there) != 0)
+        return errno == ENOENT || errno == ENOTDIR; /* else this process may not look there */
+    return there.st_dev != ours.st_dev || there.st_ino != ours.st_ino;
 }
 
 int stint_memory_file_share(struct memory *memory) {

@@ -45,6 +45,7 @@ struct memory {
     bool alone;  /* nobody else does before stint_memory_file_share */
     bool read_only;
     bool copy;               /* what is written does not come into the file */
+    char *path;              /* of the file, from the root on; NULL: none, or not known */
     struct mapping *mapping; /* of the file; NULL: none */
 };
 
@@ -87,7 +88,10 @@ int stint_memory_file_publish(struct memory *memory, const char *path, size_t wr
 int stint_memory_file_replace(struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Whether the file has no name any more. */
+/* Notes the path of the file that is open. If it cannot, stint_memory_file_removed tells less. */
+void stint_memory_file_path(struct memory *memory, const char *path);
+
+/* Whether the path does not lead to the file any more. */
 bool stint_memory_file_removed(const struct memory *memory);
 
 /* Lets others in: not `alone` any more. */

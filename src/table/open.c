@@ -627,6 +627,8 @@ static int open_table(const struct stint_options *given, enum use use,
         if (error == 0)
             error = map_file(&options, use == TO_ATTACH, &shape, &memory);
     }
+    if (error == 0 && options.path != NULL)
+        stint_memory_file_path(&memory, options.path);
     error = handle_open(error, &options, &shape, &memory, &limiter);
     if (error == 0 && !memory.read_only)
         error = stint_memory_file_share(&limiter->memory);

@@ -739,11 +739,44 @@ TEST_IN_DIRECTORY(test_processes) {
         _exit(get_stats(reader).processes == 2 ? 0 : 1);
     }
     assert_good(child);
-    assert_int_equal(get_stats(one).removed, 0);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(get_stats(one).removed, 1);
-    assert_int_equal(get_stats(reader).removed, 1);
     stint_close(reader);
     stint_close(two);
+    stint_close(one);
+}
+
+/* The path leads to another file, or to none. */
+TEST_IN_DIRECTORY(test_removed) {
+    char other[sizeof path + 8], here[PATH_MAX];
+    snprintf(other, sizeof other, "%s.other", path);
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(directory), 0);
+    stint_close(make_table(1000, 0, 0));
+    struct stint_options options = shared_options(1000);
+    options.path = "table"; /* of this directory, wherever the process is later */
+    struct stint_limiter *one = open_with(&options), *reader = attach(STINT_READ_ONLY);
+    assert_int_equal(chdir(here), 0);
+    for (unsigned row = 0; row < 4; row++) {
+        assert_int_equal(get_stats(one).removed | get_stats(reader).removed, 0);
+        switch (row) {
+        case 0: /* renamed */
+            assert_int_equal(rename(path, other), 0);
+            break;
+        case 1: /* another link of it stays */
+            assert_int_equal(link(path, other), 0);
+            assert_int_equal(get_stats(one).removed, 0);
+            assert_int_equal(unlink(path), 0);
+            break;
+        case 2: /* replaced */
+            assert_int_equal(rename(path, other), 0);
+            stint_close(make_table(1000, 0, 0));
+            break;
+        default:
+            assert_int_equal(unlink(path), 0);
+        }
+        assert_int_equal(get_stats(one).removed & get_stats(reader).removed, 1);
+        if (row < 3)
+            assert_int_equal(rename(other, path), 0);
+    }
+    stint_close(reader);
     stint_close(one);
 }
