@@ -94,7 +94,7 @@ def declarations(text):
             found[-1].text += f"INIT {match['init']}"
             continue
         if match["function"]:
-            prototype = " ".join(re.sub(r"\bSTINT_(NONNULL|READS|CHANGES)\([\d, ]*\)", "", match["function"]).split())
+            prototype = " ".join(re.sub(r"\bSTINT_(NONNULL|READS|CHANGES|WRITES)\([\d, ]*\)", "", match["function"]).split())
             name = re.match(r"[^(]*?(\w+)\(", prototype)[1]
             found.append(Declaration(comment, "function", name, prototype))
         else:

@@ -4,13 +4,13 @@
  * stint: a lock-free in-process rate limiter: windows, token buckets, in-flight limits.
  *
  *     struct stint_options options = STINT_OPTIONS_INIT;
- *     struct stint_policy policy = STINT_POLICY_INIT;
  *     struct stint_limiter *limiter;
+ *     const char *text = "100/minute name=api\n5/day name=login";
  *     uint32_t api;
  *     options.max_entries = 100000;
  *     if (stint_open(&options, &limiter) != 0 ||
- *         stint_policy_parse("100/minute name=api", &policy, NULL) != 0 ||
- *         stint_policy_add(limiter, &policy, &api) != 0)
+ *         stint_policies_apply(limiter, text, 0, NULL, NULL, NULL) != 0 ||
+ *         stint_policy_find(limiter, "api", &api) != 0)
  *         give_up(stint_reason());
  *
  *     struct stint_verdict verdict;
@@ -55,7 +55,8 @@ extern "C" {
 #endif
 
 /* What compilers check of a call: STINT_NONNULL, no NULL; STINT_READS, an array and its length (no
- * NULL unless that is 0); STINT_CHANGES, one that is written, too; STINT_CHECKED, its result. */
+ * NULL unless that is 0); STINT_CHANGES, one that is written, too; STINT_WRITES, one that is written
+ * alone; STINT_CHECKED, its result. */
 #if defined(__GNUC__)
 #define STINT_API          __attribute__((visibility("default")))
 #define STINT_CHECKED      __attribute__((warn_unused_result))
@@ -68,9 +69,11 @@ extern "C" {
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 10
 #define STINT_READS(...)   __attribute__((access(read_only, __VA_ARGS__)))
 #define STINT_CHANGES(...) __attribute__((access(read_write, __VA_ARGS__)))
+#define STINT_WRITES(...)  __attribute__((access(write_only, __VA_ARGS__)))
 #else
 #define STINT_READS(...)
 #define STINT_CHANGES(...)
+#define STINT_WRITES(...)
 #endif
 
 struct stint_limiter; /* opaque */
@@ -101,7 +104,8 @@ struct stint_options {
 #define STINT_OPTIONS_INIT                                                                         \
     { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
-/* Opens a limiter and takes all the memory that it will ever use.
+/* Opens a limiter and takes all the memory that it will ever use. If a process forks, one in private
+ * memory is two from then on, which count apart; one with a path stays one (FORK).
  *   options  made with STINT_OPTIONS_INIT; max_entries is required; copied. With STINT_READ_ONLY
  *            the file must be there (-ENOENT): it shows whether a server would accept its table
  *   limiter  receives the limiter
@@ -298,8 +302,8 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  *   name  NUL-terminated
  *   id    receives its id; may be NULL, which asks whether there is one
  * Returns 0; -ENOENT, -EINVAL. */
-STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name,
-                                uint32_t *id);
+STINT_API STINT_CHECKED int stint_policy_find(const struct stint_limiter *limiter, const char *name,
+                                              uint32_t *id);
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
@@ -579,7 +583,7 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) 
  * Returns the length of the whole text as snprintf does; 0 if it is empty; -EINVAL. */
 STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                             const struct stint_verdict *verdicts, size_t n, char *buffer,
-                            size_t size);
+                            size_t size) STINT_WRITES(5, 6);
 #define STINT_HEADERS_SIZE(n) (256 + 512 * (size_t)(n))
 
 /* ---- Messages ------------------------------------------------------------------------------ */
@@ -711,8 +715,8 @@ stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t f
  * windows (but a bucket's) and kinds may not (RELOADS).
  *   policy  as it is to be
  * Returns 0; -EINVAL (not valid, or no such change), -ENOENT, -EBUSY, -EPROTO, -EROFS. */
-STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
-                                  const struct stint_policy *policy);
+STINT_API STINT_CHECKED int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                                                const struct stint_policy *policy);
 
 /* Says whether stint_policy_change would make this change, and makes none. It is for servers that
  * look at a whole configuration before they put it in force.
@@ -738,14 +742,16 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
  *   policy  made with STINT_POLICY_INIT
  * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
  * buffer NULL). */
-STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
+STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size)
+    STINT_WRITES(2, 3);
 
 /* Says what a policy allows, but is hardly meant, such as a ban that is shorter than its window
  * (HARDLY MEANT). Show it to whoever wrote the policy, as `stint apply` and `nginx -t` do.
  *   policy  made with STINT_POLICY_INIT
  * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL (the
  * policy is not valid, or the buffer NULL). */
-STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size);
+STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size)
+    STINT_WRITES(2, 3);
 
 /* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
  * STINT_UNKNOWN_POLICY, and why (stint_reason): at start-up, or after such a verdict. It counts
@@ -809,7 +815,8 @@ STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t polic
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
     uint64_t memory;         /* bytes of the table */
-    uint64_t slots;          /* (key, policy) pairs that fit; twice max_entries or a little more */
+    uint64_t slots;          /* (key, policy) pairs that fit: twice max_entries or a little more; in
+                              * a small table more, by 64 max_policies 12,288 (D) */
     uint64_t used;           /* slots that ever held a key */
     uint64_t live;           /* slots that are not free to be reused, by the limiter's clock */
     uint64_t placed;         /* times that a key was given a slot */
@@ -913,8 +920,8 @@ struct stint_entry {
     uint32_t policy;   /* its id */
     uint32_t flags;    /* enum stint_entry_flags */
     uint64_t used;     /* tokens, as a look at the key tells now */
-    uint64_t end;      /* of the window (with only a debt, that of now), ns since the epoch; of a
-                        * bucket, when it is full */
+    uint64_t end;      /* of the window, ns since the epoch; of the present one, if only a debt is
+                        * left; of a bucket, when it is full */
     const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
                         * known. Valid during the callback */
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
@@ -992,7 +999,8 @@ struct stint_metrics_options {
  * Returns the length of the whole text as snprintf does; -EINVAL.
  * Cost: that of stint_stats_get; with STINT_METRICS_NO_SCAN some microseconds for each policy. */
 STINT_API int stint_metrics(struct stint_limiter *limiter,
-                            const struct stint_metrics_options *options, char *buffer, size_t size);
+                            const struct stint_metrics_options *options, char *buffer, size_t size)
+    STINT_WRITES(3, 4);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
  *
  * The calls around the decision: what they refuse, what they say about it, and what they leave
  * alone. */
+#pragma GCC diagnostic ignored "-Wnonnull" /* a NULL is given on purpose */
+
 #include "fixture.h"
 
 #include <sys/resource.h>

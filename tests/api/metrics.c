@@ -3,6 +3,8 @@
  *
  * The metrics as text in a buffer, and the counts behind them. That Prometheus can read the text is
  * metrics.py's part. */
+#pragma GCC diagnostic ignored "-Wnonnull" /* a NULL is given on purpose */
+
 #include "limiter/counters.h" /* first: cmocka has a macro of a function's name */
 
 #include "fixture.h"

@@ -3,6 +3,8 @@
  *
  * The text notation of policies, read and written. In a text that is wrong, a ^ marks the character
  * that must be told. (Texts cut anywhere, and any bytes: fuzz target `notation`.) */
+#pragma GCC diagnostic ignored "-Wnonnull" /* a NULL is given on purpose */
+
 #include "fixture.h"
 
 #include <time.h>
