@@ -68,7 +68,7 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
 }
 
 /* Returns the state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has
- * no slot. `clock` was read after the slot was seen. A caller whose now is early ends no ban and no
+ * no slot. `clock` was read after the slot was seen. A caller ahead of the clock ends no ban and no
  * span of strikes. The end is not over by that clock, as the slot may have had a later one (I1).
  * The end of `wish` may be over: by now, or because its caller is late. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,

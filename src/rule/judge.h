@@ -332,8 +332,7 @@ static inline uint64_t charge_most(const struct rule *rule) {
 struct charge {
     uint64_t count;   /* afterwards */
     uint64_t used;    /* what that amounts to: the verdict's */
-    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits and with
-                       * what the count did not hold */
+    uint64_t total;   /* used, plus a look's cost that fits, plus what was granted uncounted */
     uint32_t granted; /* tokens taken */
     bool fits;
 };

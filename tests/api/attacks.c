@@ -3,7 +3,7 @@
  *
  * Attacks by who can write a table's file, before it is opened or while it is used, or its
  * directory; and by who chooses keys and does not know the secret. All that is tried, here and
- * elsewhere, is listed in tests/README.md (Attacks). */
+ * elsewhere, is listed in tests/api/README.md. */
 #include "limiter/limiter.h"
 
 #include "directory.h"
