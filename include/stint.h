@@ -54,9 +54,8 @@
 extern "C" {
 #endif
 
-/* What compilers check of a call: STINT_NONNULL, no NULL; STINT_READS, an array and its length (no
- * NULL unless that is 0); STINT_CHANGES, one that is written, too; STINT_WRITES, one that is written
- * alone; STINT_CHECKED, its result. */
+/* What compilers check of a call: no NULL; an array and its length (no NULL unless that is 0), that
+ * is read, read and written, or written; its result. */
 #if defined(__GNUC__)
 #define STINT_API          __attribute__((visibility("default")))
 #define STINT_CHECKED      __attribute__((warn_unused_result))
@@ -104,8 +103,8 @@ struct stint_options {
 #define STINT_OPTIONS_INIT                                                                         \
     { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
-/* Opens a limiter and takes all the memory that it will ever use. If a process forks, one in private
- * memory is two from then on, which count apart; one with a path stays one (FORK).
+/* Opens a limiter and takes all the memory that it will ever use. After a fork, one in private
+ * memory is two, which count apart (FORK).
  *   options  made with STINT_OPTIONS_INIT; max_entries is required; copied. With STINT_READ_ONLY
  *            the file must be there (-ENOENT): it shows whether a server would accept its table
  *   limiter  receives the limiter
@@ -181,8 +180,8 @@ enum stint_policy_flags {
     /* Decide and count, but let everything through, marked STINT_SHADOWED: to try a limit before
      * enforcing it. */
     STINT_SHADOW = 1 << 1,
-    /* Each key's windows start at an instant of its own, uniform over the window and computed from
-     * its hash, so that clients that wait for the reset do not all come back at once. */
+    /* Each key's windows start at an instant of its own, computed from its hash, so that clients
+     * that wait for the reset do not all come back at once. */
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
@@ -191,14 +190,13 @@ enum stint_policy_flags {
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
      * refused begins none; its verdict tells the window that would begin now. After a window the
-     * key's next request begins another. Two windows of a key never have a tick in common, however
-     * late a caller is (A), unless the clock is stepped. */
+     * key's next request begins another, which has no tick of it. */
     STINT_START_FIRST = 1 << 4,
-    /* At most `limit` held at once, instead of granted per window: requests under way, connections,
-     * workers. A take holds `cost` until stint_refund gives it back, by its verdict: in any order,
-     * by any thread or process. The window is a lease: what nobody gives back (its holder died,
-     * say) is forgotten by itself, one to two windows after it was taken. So `10/30s in-flight` is
-     * ten at once, for work that takes less than 30 s. limit at most 16,383 (IN FLIGHT). */
+    /* At most `limit` held at once, instead of granted per window. A take holds `cost` until
+     * stint_refund gives it back, by its verdict, in any thread or process. The window is a lease:
+     * what nobody gives back is forgotten by itself, one to two windows after it was taken. So
+     * `10/30s in-flight` is ten at once, for work of less than 30 s. limit at most 16,383 (IN
+     * FLIGHT). */
     STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
      * takes a second one of options.max_policies. Not with stripes. */
@@ -333,7 +331,7 @@ STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void
 STINT_API stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id)
     STINT_NONNULL(1);
 
-/* Joins one more part to a key without copying. Join a user, then an endpoint: the parts stay apart
+/* Joins one more part to a key without copying: a user, then an endpoint. The parts stay apart
  * ("ab", "c" is another key than "a", "bc"), and their order counts.
  *   key  what was joined so far
  * Returns a key, never STINT_KEY_GLOBAL. */
@@ -353,7 +351,7 @@ STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
                                       const struct sockaddr *address, unsigned prefix4,
                                       unsigned prefix6) STINT_NONNULL(1, 2);
 
-/* Compares two keys. In C and C++ structs have no ==.
+/* Compares two keys: structs have no ==.
  *   a  a key
  *   b  another
  * Returns whether they are one. */
@@ -589,8 +587,7 @@ STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
 /* ---- Messages ------------------------------------------------------------------------------ */
 
 /* Says in one sentence what an error means.
- *   error  what a function here returned, with or without the minus sign
- * Returns the sentence. */
+ *   error  what a function here returned, with or without the minus sign */
 STINT_API const char *stint_strerror(int error);
 
 /* Says why the last call of this thread that returned an error did so.
@@ -606,8 +603,7 @@ STINT_API const char *stint_version(void);
 
 /* ---- Tables -------------------------------------------------------------------------------- */
 
-/* Opens the table of a file that is there, whatever its shape. It is for tools, and for processes
- * that leave the shape to another. With STINT_READ_ONLY see READERS.
+/* Opens the table of a file that is there, whatever its shape. With STINT_READ_ONLY see READERS.
  *   options  path is required; max_entries, shards, max_policies and labels must be 0; mode does
  *            not count; the rest as for stint_open
  *   limiter  receives the limiter
@@ -623,9 +619,9 @@ STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
  * Returns the bytes; 0 if the options are wrong (see stint_reason). */
 STINT_API size_t stint_memory_size(const struct stint_options *options);
 
-/* Opens a limiter in memory that the caller gives. That is a server's own shared zone, or a
- * MAP_SHARED mapping that children inherit. Memory that is all zero becomes a table. If there is a
- * table for the same options, this attaches to it, as it does to a file (SHARED TABLES).
+/* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED
+ * mapping that children inherit. Memory that is all zero becomes a table. A table for the same
+ * options is attached to, as one in a file is (SHARED TABLES).
  *   options  as for stint_open; path must be NULL
  *   memory   [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
  *            everyone has closed, and stays mapped until stint_close (FORK)
@@ -652,13 +648,12 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
 
 /* Says whether a SIGBUS came of a table whose file was cut off, and if so makes its limiter a lost
- * one (SHARED TABLES). A process' handler of SIGBUS (SA_SIGINFO) calls this. If it is true, the
- * handler returns, and the call that was under way goes on. If it is false, the fault is another's:
- * the handler restores the default action (SIG_DFL), or calls the handler that was there before.
+ * one (SHARED TABLES). A handler of SIGBUS (SA_SIGINFO) calls this. If it is true, the handler
+ * returns, and the call that was under way goes on. Else the handler restores the default action
+ * (SIG_DFL), or calls the handler that was there before.
  *   fault  the siginfo_t that the handler was given
  * Returns whether it was a table's. False, too, if the system has no memory for the zeros.
- * Threads: any. It takes no lock, and allocates nothing.
- * Cost: a system call, for each limiter that is lost. */
+ * Threads: any. It takes no lock, and allocates nothing. */
 STINT_API bool stint_on_sigbus(const void *fault);
 
 /* ---- Reloads and checks -------------------------------------------------------------------- */
@@ -718,15 +713,14 @@ stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t f
 STINT_API STINT_CHECKED int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                                 const struct stint_policy *policy);
 
-/* Says whether stint_policy_change would make this change, and makes none. It is for servers that
- * look at a whole configuration before they put it in force.
+/* Says whether stint_policy_change would make this change, and makes none.
  *   policy  as for stint_policy_change
  * Returns 0; -EINVAL (not valid, or no such change), -ENOENT, -EBUSY, -EPROTO, -EROFS. */
 STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                                         const struct stint_policy *policy);
 
-/* Removes a policy at once. From now on requests by its id are refused (STINT_UNKNOWN_POLICY), and
- * its slots are free. RELOADS says when its id is used again.
+/* Removes a policy at once. Requests by its id are refused (STINT_UNKNOWN_POLICY), its slots are
+ * free. RELOADS says when its id is used again.
  *   id  its id, or one that leads to it (stint_policies_apply)
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
@@ -740,22 +734,20 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
 
 /* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
  *   policy  made with STINT_POLICY_INIT
- * Returns the length of the whole text as snprintf does; -EINVAL (the policy is not valid, or the
- * buffer NULL). */
+ * Returns the length of the whole text as snprintf does; -EINVAL. */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size)
     STINT_WRITES(2, 3);
 
 /* Says what a policy allows, but is hardly meant, such as a ban that is shorter than its window
  * (HARDLY MEANT). Show it to whoever wrote the policy, as `stint apply` and `nginx -t` do.
  *   policy  made with STINT_POLICY_INIT
- * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL (the
- * policy is not valid, or the buffer NULL). */
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to say; -EINVAL. */
 STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer, size_t size)
     STINT_WRITES(2, 3);
 
 /* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
- * STINT_UNKNOWN_POLICY, and why (stint_reason): at start-up, or after such a verdict. It counts
- * nothing, and does not look at what a group adds: no charge, at most STINT_ALL_MAX requests.
+ * STINT_UNKNOWN_POLICY, and why (stint_reason). It counts nothing, and does not look at what a
+ * group adds: no charge, at most STINT_ALL_MAX requests.
  *   request  made with STINT_REQUEST
  * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
 STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
@@ -845,9 +837,8 @@ struct stint_stats {
                             * again, or become free, as stint_policy_remove says */
     uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
     uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
-    uint32_t removed;      /* 1: the path that was opened leads no more to the table's file: it was
-                            * removed, renamed or replaced. This process counts apart from those that
-                            * open the path */
+    uint32_t removed;      /* 1: the path leads to the table's file no more: it was removed, moved
+                            * or replaced. This process counts apart from whoever opens the path */
 };
 
 #define STINT_STATS_INIT                                                                           \

@@ -23,7 +23,7 @@
  *     take_ruled      one token of a key that may have an override                    52 for 79
  *     stripe_take     tokens of the stripe that is the thread's own (stripes.h)       41 for 165
  *     short_as        any request, by the steps as they stand above                   47 for 119
- *     stint_decide_long   the long way: any request, in any state of the table (stripes.c, decide.c)
+ *     stint_decide_long   any request, in any state of the table (stripes.c, decide.c)
  *
  * These are short_as with more folded in. The way that comes next is stint_decide_any, which has
  * nothing folded in:

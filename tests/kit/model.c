@@ -262,7 +262,8 @@ bool makes_charge(const struct stint_request *request) {
 }
 
 /* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST"; by stripes
- * "STINT_DRAIN, STINT_PARTIAL and a limit of the request's own". */
+ * "STINT_DRAIN, STINT_PARTIAL (in a look, too) and a limit of the request's own are
+ * STINT_BAD_REQUEST." */
 uint32_t unfit_flags(const struct stint_policy *policy) {
     return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE
            : is_striped(policy) ? STINT_DRAIN | STINT_PARTIAL
@@ -673,9 +674,8 @@ static uint64_t refusal_takes(const struct model_by *by, const struct stint_requ
     return taken;
 }
 
-/* How far the estimate of a striped key may be off: "the true remainder differs by at most the
- * share of the other stripes, limit * (stripes - 1) / stripes". A charge may fill one share alone.
- * */
+/* How far the estimate of a striped key may be off: "by the share of the other stripes at most". A
+ * charge may fill one share alone. */
 static uint32_t estimate_off(const struct model_by *by, const struct stint_request *request) {
     const uint64_t stripes = by->policy->stripes;
     if (!is_striped(by->policy) || takes_nothing(request))
