@@ -234,7 +234,7 @@ static void call_watching(struct attack *attack) {
         (void)!stint_request_check(limiter, &(struct stint_request)STINT_REQUEST(id, 7, 1));
         if (stint_policy_get(limiter, id, &policy) == 0) {
             assert_non_null(memchr(policy.name, '\0', sizeof policy.name));
-            (void)stint_policy_find(limiter, policy.name, NULL);
+            (void)!stint_policy_find(limiter, policy.name, NULL);
             assert_true(stint_policy_format(&policy, text, sizeof text) != 0);
         }
         length = stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY,
@@ -262,7 +262,7 @@ static void call_policies(struct attack *attack) {
     if (stint_policy_get(limiter, id, &policy) == 0) {
         policy.limit = 1 + (uint32_t)random_below(random, 9);
         (void)stint_policy_change_check(limiter, id, &policy);
-        (void)stint_policy_change(limiter, id, &policy);
+        (void)!stint_policy_change(limiter, id, &policy);
     }
     assert_int_equal(stint_policy_parse(kinds[random_below(random, KINDS)], &policy, NULL), 0);
     error = stint_policy_add(limiter, &policy, NULL);

@@ -349,7 +349,7 @@ static void change_policy(struct input *input, struct stint_limiter *limiter) {
         policy.flags ^= STINT_OVERRIDES;
     policy.ban = (policy.flags & STINT_OVERRIDES) != 0 && limit % 3 == 0 ? DAY : 0;
     policy.ban_after = policy.ban != 0 ? limit % 4 : 0;
-    (void)stint_policy_change(limiter, id, &policy);
+    (void)!stint_policy_change(limiter, id, &policy);
     snprintf(policy.name, sizeof policy.name, "n%u", (unsigned)limit % 4);
     int added = policy_added(limiter, &policy);
     assert(added < MAX_POLICIES);

@@ -409,11 +409,6 @@ static void assert_granted(const struct stint_verdict *verdict, uint32_t granted
     assert_int_equal(verdict->granted, back != 0 ? granted - back : 0);
 }
 
-/* "What is given back is taken off `granted`. If nothing is, it is 0." */
-static void assert_granted(const struct stint_verdict *verdict, uint32_t granted, uint32_t back) {
-    assert_int_equal(verdict->granted, back != 0 ? granted - back : 0);
-}
-
 /* Gives back what a whole has taken. */
 static void give_back(const struct whole *whole, struct stint_verdict *got) {
     uint64_t back = 0;

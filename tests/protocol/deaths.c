@@ -149,7 +149,7 @@ static void attach_and_take(const struct scene *scene) {
 /* If it has not been replaced meanwhile. */
 static void change_to(const struct scene *scene, uint32_t id, const char *text) {
     const struct stint_policy policy = parsed(text);
-    (void)stint_policy_change(scene->limiter, id, &policy);
+    (void)!stint_policy_change(scene->limiter, id, &policy);
 }
 
 static void change_policies(const struct scene *scene) {
