@@ -610,8 +610,8 @@ STINT_API const char *stint_version(void);
 STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
                                          struct stint_limiter **limiter);
 
-/* Tells how many bytes a limiter takes. stint_open_in must be given so many. With options.path it
- * is the size of the file.
+/* Tells how many bytes a limiter takes: of its memory, or of its file. stint_open_in must be given
+ * so many.
  *   options  as for stint_open
  * Returns the bytes; 0 if the options are wrong (see stint_reason). */
 STINT_API size_t stint_memory_size(const struct stint_options *options);
@@ -883,9 +883,6 @@ STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
 enum stint_entry_flags {
     /* The key was refused in the window of the entry: its FIRST_REFUSAL has been told. */
     STINT_ENTRY_REFUSED = 1 << 0,
-    /* The top bits of `key` are not known, and 0; there is no label: a small table in memory (I).
-     */
-    STINT_ENTRY_KEY_PART = 1 << 1,
     /* `key` is the hash of one slot of a striped key, and no request finds it (LIVE KEYS). */
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
     /* No count: until `end` the key has another limit (stint_override), `limit`. */
@@ -922,8 +919,8 @@ struct stint_entry {
     uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
                                * key; 0: no label is known */
     const char *note;         /* of STINT_ENTRY_OVERRIDE: what stint_override_note was given, with a
-                               * NUL; escape it before you print it. NULL: none, and with
-                               * STINT_ENTRY_KEY_PART. Valid during the callback */
+                               * NUL; escape it before you print it. NULL: none. Valid during the
+                               * callback */
     uint64_t reserved[1];     /* 0 */
 };
 
@@ -940,7 +937,7 @@ STINT_API int stint_each(struct stint_limiter *limiter,
 
 /* Tells of one key what stint_each would tell, and its strikes; if there is neither, its label.
  * What the key may still take, a look tells (STINT_PEEK), also by policies without an entry of it.
- *   key       as it is decided. In each of its entries it is whole, whatever the table is
+ *   key       as it is decided
  *   callback  as for stint_each
  * Returns 0; -EINVAL.
  * Threads: any. It takes no lock, allocates nothing, and stores nothing.

@@ -20,11 +20,10 @@
  *     tag = hash * tag_unit + policy + 1             tag_unit = 2^policy_bits > max_policies
  *
  * so it is never 0 (never used) and has policy 0 only as a tombstone. The policy_bits bits of the
- * hash that the tag lacks are its top ones, which the line stands for: as soon as the table has
- * 2^policy_bits * PROBE_LINES lines (at the default of 64 policies: from 6,144 keys on), line and
- * tag together are the full 64 bits of the hash, and two keys share a slot only if their hashes are
- * equal (promise I). Below that, 57 bits and the line remain. A table in a file always has so many
- * (open.c, shape_of): its slots tell their keys (table_hash). */
+ * hash that the tag lacks are its top ones, which the line stands for. A table has at least
+ * 2^policy_bits * PROBE_LINES lines (TAG_LINES). So line and tag together are the full 64 bits of
+ * the hash, two keys share a slot only if their hashes are equal (promise I), and slots tell their
+ * keys (table_hash). */
 #ifndef STINT_TABLE_H
 #define STINT_TABLE_H
 
@@ -55,6 +54,13 @@ static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
  * load of 50% the farthest key was 12 lines from home, so 24 leaves 1 in 1,000 such tables with one
  * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. */
 #define PROBE_LINES 24
+
+/* Lines for each number that a tag may have in the place of a policy, at least. */
+#ifdef STINT_TESTING
+#define TAG_LINES(in_file) ((in_file) ? PROBE_LINES : 0) /* tests fill tables of a few slots */
+#else
+#define TAG_LINES(in_file) PROBE_LINES
+#endif
 
 /* What the claimers of a shard tell each other, whatever slots they claim. */
 struct shard {
@@ -292,23 +298,15 @@ static inline uint64_t table_tombstone(const struct table *table) {
     return table->tag_unit;
 }
 
-/* Whether line and tag of a slot are the whole hash of its key. Hashes that differ in their top
- * bits alone are then so far apart in the table that a line stands for one of them only. */
-static inline bool table_hashes_whole(const struct table *table) {
-    return table->line_count / table->tag_unit >= table->probe_lines;
-}
-
-/* The hash by which a slot in this line got its tag. In a table of whole hashes, false if there is
- * none: the slot is nonsense. Else its top bits are 0, and not known. */
+/* The hash by which a slot in this line got its tag. False if there is none: the slot is nonsense.
+ * Hashes that differ in their top bits alone are so far apart in the table that a line stands for
+ * one of them only. */
 static inline bool table_hash(const struct table *table, uint64_t line, uint64_t tag,
                               uint64_t *hash) {
     const uint32_t bits = (uint32_t)__builtin_ctzll(table->tag_unit);
     const uint64_t low = tag >> bits; /* no overflow below: 2^40 lines, 16 bits */
     const uint64_t shard = line / table->shard_lines;
 
-    *hash = low;
-    if (!table_hashes_whole(table))
-        return true;
     /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
      * of the shard's last. The largest top bits that lead to one of these lines are those at the
      * end of the line. At most one less leads there, too. */

@@ -8,9 +8,6 @@
 #define ZONE_HELD     1000 /* likewise, requests that it holds */
 #define LABELS_MAX    (1 << 24)
 
-/* Keys that a table needs for each of its policies, to have all bits of them. */
-#define ENTRIES_OF_POLICY 96
-
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static char *ngx_http_stint_metrics(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static char *ngx_http_stint_status_page(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -458,21 +455,6 @@ static char *ngx_http_stint_zone_parameter(ngx_conf_t *cf, ngx_str_t *value, ngx
     return NGX_CONF_ERROR;
 }
 
-/* A name is found by its whole key, of which a small table in memory has not all bits (promise I of
- * doc/promises.md). */
-static char *ngx_http_stint_check_labels(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
-    ngx_uint_t policies = ngx_max(zone->options.max_policies, 64);
-
-    if (zone->options.labels != 0 && zone->file.len == 0 &&
-        zone->options.max_entries < ENTRIES_OF_POLICY * policies) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"labels\" needs a zone of at least \"entries=%ui\"",
-                           ENTRIES_OF_POLICY * policies);
-        return NGX_CONF_ERROR;
-    }
-    return NGX_CONF_OK;
-}
-
 /* Whether two files are the same, by whatever path: in one directory by one name, or there already.
  * 0 if there is no memory. */
 static ngx_uint_t ngx_http_stint_same_file(ngx_conf_t *cf, const ngx_str_t *one,
@@ -540,8 +522,7 @@ static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            &cmd->name);
         return NGX_CONF_ERROR;
     }
-    if (ngx_http_stint_check_labels(cf, zone) != NGX_CONF_OK ||
-        (zone->file.len != 0 && ngx_http_stint_check_alone(cf, zone) != NGX_CONF_OK)) {
+    if (zone->file.len != 0 && ngx_http_stint_check_alone(cf, zone) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
     return ngx_http_stint_add_zone(cf, zone);

@@ -54,8 +54,7 @@ struct telling {
     uint64_t now;
     bool one; /* this key alone */
     uint64_t key;
-    bool told;  /* something was */
-    bool whole; /* a key's hash is known: by line and tag, or as it is this one */
+    bool told; /* something was */
     bool (*callback)(void *context, const struct stint_entry *entry);
     void *context;
     struct stripe *stripes;
@@ -85,7 +84,7 @@ static bool label_of(const struct telling *telling, uint64_t key, struct label_r
 static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
-    if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
+    if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0 &&
         label_of(telling, entry->key.hash, &label)) {
         entry->refused_windows = label.refused;
         entry->refused_last = label.last;
@@ -150,7 +149,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     if ((traits & RULE_BUCKET) != 0) {
         entry->end = bucket_full(end, count);
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
-        if ((traits & STINT_OVERRIDES) != 0 && telling->whole) { /* by the rate of the key's own */
+        if ((traits & STINT_OVERRIDES) != 0) { /* by the rate of the key's own */
             const struct stint_request look = {
                 .key = {hash}, .policy = entry->policy, .flags = STINT_PEEK};
             struct stint_verdict verdict;
@@ -216,16 +215,14 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
         (told.strikes != 0 && !telling->one))
         return GO_ON;
     char note[STINT_NOTE_SIZE + 1];
-    if (told.set && telling->whole &&
-        stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag),
-                        entry->key.hash, tick_of(told.until), told.limit, note))
+    if (told.set && stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag),
+                                    entry->key.hash, tick_of(told.until), told.limit, note))
         entry->note = note;
     entry->policy = told.policy_id;
     entry->limit = told.limit;
     entry->used = told.strikes;
     entry->end = told.until;
-    entry->flags = (told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE) |
-                   (telling->whole ? 0 : STINT_ENTRY_KEY_PART);
+    entry->flags = told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE;
     if (!told.set)
         library_wrote(telling, told.strikes != 0, entry);
     return entry_tell(telling, entry) ? GO_ON : STOP;
@@ -254,9 +251,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, struct slot *
     if (striped && telling->one) /* stripes_of */
         return GO_ON;
     slot_count(telling, policy, traits, hash, state, &entry);
-    if (!telling->whole)
-        entry.flags |= STINT_ENTRY_KEY_PART | (striped ? STINT_ENTRY_KEY_STRIPE : 0);
-    else if (striped)
+    if (striped)
         return stripe_keep(telling, &entry) ? GO_ON : NO_MEMORY;
     return entry_tell(telling, &entry) ? GO_ON : STOP;
 }
@@ -377,11 +372,8 @@ int stint_each(struct stint_limiter *limiter,
     if (limiter == NULL || callback == NULL)
         return stint_failed(EINVAL, "limiter or callback is NULL");
     const struct table *table = &limiter->table;
-    struct telling telling = {.limiter = limiter,
-                              .now = limiter_now(limiter),
-                              .whole = table_hashes_whole(table),
-                              .callback = callback,
-                              .context = context};
+    struct telling telling = {
+        .limiter = limiter, .now = limiter_now(limiter), .callback = callback, .context = context};
     enum told told = GO_ON;
 
     labelled_make(limiter, &telling.labelled);
@@ -431,7 +423,6 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
                               .now = limiter_now(limiter),
                               .one = true,
                               .key = key.hash,
-                              .whole = true,
                               .callback = callback,
                               .context = context};
     const uint32_t reach = sequence_reach(table, key.hash),

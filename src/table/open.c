@@ -120,8 +120,8 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
     table->tag_unit = 1;
     while (table->tag_unit <= header->max_policies)
         table->tag_unit *= 2;
-    if (options->path != NULL && lines < table->tag_unit * PROBE_LINES)
-        lines = table->tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
+    if (lines < table->tag_unit * TAG_LINES(options->path != NULL))
+        lines = table->tag_unit * PROBE_LINES;
     while (options->shards != 0 ? UINT32_C(1) << table->shard_bits < options->shards
                                 : UINT32_C(1) << table->shard_bits < SHARDS_AUTO &&
                                       lines >> (table->shard_bits + 1) >= SHARD_LINES)

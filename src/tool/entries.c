@@ -102,7 +102,7 @@ static void print_entry(struct report *report, const struct listing *listing,
     const struct stint_policy *policy =
         known ? policies_at(&listing->policies, entry->policy) : NULL;
 
-    if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0)
+    if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0)
         report_key(report, "key", entry->key);
     else
         report_text(report, "key", NULL, 0); /* what no request finds */
@@ -383,7 +383,7 @@ static void print_line(struct report *report, const struct listing *listing,
     report_row(report);
     if (entry->label != NULL)
         report_text(report, "key", entry->label, entry->label_length);
-    else if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0)
+    else if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0)
         report_key(report, "key", entry->key);
     else
         report_text(report, "key", NULL, 0);
