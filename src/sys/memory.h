@@ -73,8 +73,8 @@ int stint_memory_file_read(const struct memory *memory, void *bytes, size_t leng
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
-/* Makes a file without a name for `path`, of just this mode, with all its blocks reserved, and locks
- * it. */
+/* Makes a file without a name for `path`, of just this mode, with all its blocks reserved, and
+ * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
 /* Brings the first bytes of the file that was made, all that was written, to the disk. Then gives

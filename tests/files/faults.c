@@ -110,7 +110,8 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
 
 /* ---- Without /proc --------------------------------------------------------------------------- */
 
-/* A file without a name gets one by /proc alone: without, no table is made, and one stays as it is. */
+/* A file without a name gets one by /proc alone. Without, no table is made, and one that is there
+ * stays as it is. */
 static int make_bare(void) {
     const struct stint_options options = table_options();
     struct stint_options same = STINT_OPTIONS_INIT;
