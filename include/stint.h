@@ -144,7 +144,7 @@ enum stint_options_flags {
 /* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
  * together if MAJOR and MINOR are the same. STINT_VERSION is one number: 1.2.3 is 1002003. */
 #define STINT_VERSION_MAJOR 0
-#define STINT_VERSION_MINOR 4
+#define STINT_VERSION_MINOR 5
 #define STINT_VERSION_PATCH 0
 #define STINT_VERSION                                                                              \
     (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)

@@ -265,7 +265,7 @@ fn what_is_told() {
     let text = limiter.metrics(&options).unwrap();
     assert!(text.contains("table=\"logins\"") && !text.contains("# EOF"), "{}", text);
     assert!(limiter.metrics(&MetricsOptions::default()).unwrap().ends_with("# EOF\n"));
-    assert!(version().starts_with("0.4."));
+    assert!(version().starts_with("0.5."));
 }
 
 #[test]
