@@ -147,7 +147,7 @@ enum stint_options_flags {
 /* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
  * together if MAJOR and MINOR are the same. STINT_VERSION is one number: 1.2.3 is 1002003. */
 #define STINT_VERSION_MAJOR 0
-#define STINT_VERSION_MINOR 4
+#define STINT_VERSION_MINOR 5
 #define STINT_VERSION_PATCH 0
 #define STINT_VERSION                                                                              \
     (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)
@@ -169,7 +169,6 @@ enum stint_options_flags {
 #define STINT_NAME_SIZE       64        /* bytes, the terminating NUL included */
 #define STINT_LABEL_SIZE      40        /* bytes of a key's label that are kept; no NUL */
 #define STINT_LABELS_MAX      16777216U /* 2^24 */
-#define STINT_NOTE_SIZE       120       /* bytes of an override's note, at most; no NUL */
 
 /* ---- Policies ------------------------------------------------------------------------------ */
 
@@ -645,11 +644,11 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
  *            are live. path must be NULL, and secret NULL or that of the table. on_full does not
  *            count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
- * -ENOSPC (no room for its live keys or notes, or in the file system), -EINVAL (an argument is out
- * of range, fewer max_policies than it has, or a clock so far behind that it cannot tell what is
- * over), -EOPNOTSUPP (the file has an access control list, and options.mode is 0), -EPROTO (it is
- * no whole table of this version's layout), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP, and
- * what the system says.
+ * -ENOSPC (no room for its live keys, or in the file system), -EINVAL (an argument is out of range,
+ * fewer max_policies than it has, or a clock so far behind that it cannot tell what is over),
+ * -EOPNOTSUPP (the file has an access control list, and options.mode is 0), -EPROTO (it is no whole
+ * table of this version's layout or of 0.4's), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP,
+ * and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).
  * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
@@ -775,24 +774,9 @@ STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limi
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
  * -EROFS.
  * Threads: lock-free, as decisions are.
- * Cost: that of a key's first request; once the table has had a note, four cache lines more. */
+ * Cost: that of a key's first request. */
 STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
                                            stint_key key, uint32_t limit, uint64_t until);
-
-/* Sets an override with a note: who set it, and why. stint_each and stint_each_of tell it
- * (stint_entry.note). It goes with its override (OVERRIDES).
- *   policy  as for stint_override
- *   limit   as for stint_override
- *   until   as for stint_override
- *   note    1 to STINT_NOTE_SIZE bytes and a NUL, without control characters: UTF-8 by custom. It
- *           may be personal data. NULL: none
- * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live,
- * or there is no room for the note; then nothing was changed), -EROFS.
- * Threads: lock-free, as decisions are.
- * Cost: that of stint_override, and up to seven cache lines more: of a set, and of the note. */
-STINT_API STINT_CHECKED int stint_override_note(struct stint_limiter *limiter, uint32_t policy,
-                                                stint_key key, uint32_t limit, uint64_t until,
-                                                const char *note);
 
 /* Tells the override of a key, or its ban, which has limit 0.
  *   limit  receives its tokens; may be NULL
@@ -928,9 +912,6 @@ struct stint_entry {
                                * _REFUSED: the key was refused after this instant */
     uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
                                * key; 0: no label is known */
-    const char *note;         /* of STINT_ENTRY_OVERRIDE: what stint_override_note was given, with a
-                               * NUL; escape it before you print it. NULL: none. Valid during the
-                               * callback */
     uint64_t reserved[1];     /* 0 */
 };
 

@@ -11,8 +11,7 @@
  * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
  * the table may be called full once too often.
  *
- * A note (note.c) is written before its override, and erased after it. The tokens of a bucket are
- * kept after it (bucket_keep).
+ * The tokens of a bucket are kept after its override (bucket_keep).
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
@@ -23,7 +22,6 @@
 #include <string.h>
 
 #include "claim.h"
-#include "note.h"
 #include "search.h"
 #include "sys/message.h"
 
@@ -292,23 +290,8 @@ static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool w
     return 0;
 }
 
-/* Whether a text may be a note. A longer one is not read to its end. */
-static bool note_good(const char *note) {
-    const size_t length = strnlen(note, STINT_NOTE_SIZE + 1);
-
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)note[i] < ' ' || note[i] == 127)
-            return false;
-    return length != 0 && length <= STINT_NOTE_SIZE;
-}
-
 int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t limit,
                    uint64_t until) {
-    return stint_override_note(limiter, policy_id, key, limit, until, NULL);
-}
-
-int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                        uint32_t limit, uint64_t until, const char *note) {
     struct ruled ruled;
     int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
@@ -319,8 +302,6 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
     if (until <= now || until - now > STINT_WINDOW_MAX)
         return stint_failed(EINVAL,
                             "until must be after now, by the limiter's clock, by 366 days at most");
-    if (note != NULL && !note_good(note))
-        return stint_failed(EINVAL, "note must have 1 to 120 bytes, and no control characters");
     const uint64_t count = limit == 0                 ? OVERRIDE_BARRED
                            : limit == STINT_LIMIT_MAX ? OVERRIDE_ENDLESS
                                                       : limit;
@@ -329,19 +310,12 @@ int stint_override_note(struct stint_limiter *limiter, uint32_t policy_id, stint
         .rest = STATE_REFUSED | count,
         .now = now,
     };
-    /* Before the override: whoever sees that finds its note (note.c). */
-    if (note == NULL)
-        stint_note_erase(limiter, ruled.companion, key.hash);
-    else if (!stint_note_write(limiter, ruled.companion, key.hash, wish.end, limit, note))
-        return stint_failed(ENOSPC, "all places for the note are taken by notes of other keys, and "
-                                    "nothing was changed: set the limit without a note");
     struct change change;
     const enum written written = companion_write(limiter, ruled, key.hash, &wish, &change);
     if (written == WRITTEN) {
         bucket_keep(limiter, ruled, key.hash, &change);
         return 0;
     }
-    stint_note_erase(limiter, ruled.companion, key.hash);
     return written == NO_ROOM
                ? stint_failed(ENOSPC, "the table is full: options.max_entries must be larger, or a "
                                       "window of some key over")
@@ -376,7 +350,6 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
     if (!companion_clear(limiter, ruled, key.hash, true, &change))
         return stint_failed(ENOENT, "the key has no override");
     bucket_keep(limiter, ruled, key.hash, &change);
-    stint_note_erase(limiter, ruled.companion, key.hash);
     return 0;
 }
 

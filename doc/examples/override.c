@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * For stint_override, stint_override_note, stint_override_get and stint_override_clear. It prints:
+ * For stint_override, stint_override_get and stint_override_clear. It prints:
  *
  *     for a week her limit is 500: 499 left
- *     until midnight it is 900: sales, ticket 4711
+ *     until midnight it is 900
  *     it is that of all again: 8 left
  *     the key has no override
  */
@@ -11,8 +11,8 @@
 
 static bool tell(void *context, const struct stint_entry *entry) {
     (void)context;
-    if (entry->note != NULL)
-        printf("until midnight it is %u: %s\n", (unsigned)entry->limit, entry->note);
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0)
+        printf("until midnight it is %u\n", (unsigned)entry->limit);
     return true;
 }
 
@@ -41,7 +41,7 @@ int main(void) {
     printf("for a week her limit is %u: %u left\n", limit, verdict.remaining);
 
     const uint64_t midnight = (stint_now(limiter) / day + 1) * day;
-    if (stint_override_note(limiter, api, ann, 900, midnight, "sales, ticket 4711") != 0 ||
+    if (stint_override(limiter, api, ann, 900, midnight) != 0 ||
         stint_each_of(limiter, ann, tell, NULL) != 0 ||
         stint_override_clear(limiter, api, ann) != 0)
         return 1;

@@ -289,8 +289,7 @@ void stint_limiter_count_rare(const struct stint_limiter *limiter, uint32_t id, 
 }
 
 void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row) {
-    if (limiter->rare != NULL)
-        limiter->rare[row] = (struct counters){0};
+    limiter->rare[row] = (struct counters){0};
     for (uint32_t lane = 0; lane < limiter->lanes; lane++)
         lane_rows(limiter, lane)[row] = (struct counters){0};
 }

@@ -49,17 +49,18 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 /* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
-    uint64_t unused;  /* 0.3 wrote this and unused_too */
+    /* This and the two `reserved` below are 0: three words for what a bucket's rate was before. A
+     * table of layout 5 may have what 0.3 wrote. */
+    uint64_t reserved;
     uint64_t bans[2]; /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t unused_too;
+    uint64_t reserved_too;
     uint32_t flags;      /* enum record_flags */
     uint32_t alias;      /* once it is gone: the id of the policy in its place + 1; 0: none */
     uint32_t companion;  /* the id of its companion + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;      /* of the calendar, minutes east of UTC */
     uint32_t generation; /* how often the id was used again */
-    /* 0. */
-    uint32_t reserved[2];
+    uint32_t reserved_halves[2];
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
     uint64_t bucket_window[2]; /* ns: a bucket's window may change; 0: that of its policy */
     uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
@@ -131,9 +132,7 @@ struct header {
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
     pthread_mutex_t lock; /* for set-up. Robust: after its holder died, the next one repairs */
-    uint64_t notes;       /* the offset of the notes of overrides, bytes */
-    uint64_t notes_count;
-    uint64_t noted; /* an override had a note at some time. 0: nobody looks for notes */
+    uint64_t unused[3];   /* 0; layout 5 has notes of overrides */
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
     uint64_t smooth; /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
@@ -150,8 +149,8 @@ struct header {
     "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
 
 /* Changes with anything that two processes must see alike: parts and sizes, tags and states, the
- * protocol, the hash. From 4 on each version reads the layout before its own. */
-#define HEADER_LAYOUT 5
+ * protocol, the hash. stint_resize reads the layout before its own, too. */
+#define HEADER_LAYOUT 6
 
 /* The set-up lock is not glibc's but, most likely, musl's. */
 #define FEATURE_LOCK UINT64_C(1)
@@ -199,13 +198,11 @@ struct stint_limiter {
     uint32_t max_policies;
     struct label *labels; /* NULL: there are none */
     uint64_t label_sets;
-    struct note_set *notes; /* of overrides (note.h) */
-    uint64_t note_sets;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
     struct header *header;
 
     /* Set-up and monitoring. */
-    struct counters *rare; /* of policies; NULL: a copy of a table of layout 4 */
+    struct counters *rare; /* of policies */
     struct memory memory;
     uint64_t forks; /* stint_limiter_process_lock, when the lock of private memory was made */
     /* A read-only handle's twin, in which requests may name all policies. Looks use it, which store

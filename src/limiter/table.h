@@ -4,9 +4,9 @@
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
- *     +--------+----------+---------+----------+------+--------+-------+-------+-------+--------+
- *     | header | policies | records | counters | rare | shards | notes | lines | reach | labels |
- *     +--------+----------+---------+----------+------+--------+-------+-------+-------+--------+
+ *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
+ *     | header | policies | records | counters | rare | shards | lines | reach | labels |
+ *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
  *
  * Counters have a row for each lane, and rare counts none. The reach has a byte for each line.
  *

@@ -202,7 +202,7 @@ if not pcall(ffi.sizeof, "struct stint_verdict") then
 end
 
 -- By its soname: a version that these declarations do not fit is not found.
-local C = ffi.load "libstint.so.0.4"
+local C = ffi.load "libstint.so.0.5"
 
 local stint = {
     -- Flags of requests, or-ed together with bit.bor, or added.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The table of a zone that is in a file.
  *
- * A start makes the file as large as the configuration asks, and makes a table of the version
- * before this one's; its counts stay. Both need that nobody else has it open. Else nginx goes on
- * with the size that the file has, and says so: at a reload, beside an old master, or with another
- * nginx that shares it.
+ * A start makes a table of the version before this one's; its counts stay. Who has that open, as
+ * an old master's workers do, goes on by the old file. A start makes the file as large as the
+ * configuration asks, if nobody else has it open. Else nginx goes on with the size that the file
+ * has, and says so: at a reload, beside an old master, or with another nginx that shares it.
  *
  * If somebody cuts the file off while nginx runs, workers that look at what is gone have a SIGBUS.
  * They go on without the table: all requests of the zone are let through. */
@@ -127,10 +127,9 @@ static int ngx_http_stint_renew(const ngx_http_stint_zone_t *zone, ngx_log_t *lo
     if (error == 0) {
         ngx_log_error(NGX_LOG_WARN, log, 0,
                       "stint zone \"%V\" in %V:%ui: %V was made by another version: %s, and its "
-                      "counts stay",
+                      "counts stay. Who has it open goes on by the file that it was",
                       &zone->name, &zone->declared.file, zone->declared.line, &zone->file,
-                      ngx_test_config ? "a start of nginx makes it this one's, while nobody else "
-                                        "has it open"
+                      ngx_test_config ? "a start of nginx makes it this one's"
                                       : "it is this one's from now on");
     }
     return error;
@@ -148,7 +147,7 @@ static int ngx_http_stint_open_other(const ngx_http_stint_zone_t *zone, ngx_log_
     /* The remedy that the library names for a table of the version before. */
     if (strstr(stint_reason(), "by stint resize") != NULL) {
         error = ngx_http_stint_renew(zone, log);
-        if (error != 0 || ngx_test_config) {
+        if ((error != 0 && error != -EBUSY) || ngx_test_config) { /* or another was faster */
             return error;
         }
     }

@@ -301,14 +301,15 @@ int stint_policies_begin(struct stint_limiter *limiter) {
 static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
                           uint32_t flags) {
     struct policy *policy = &limiter->policies[id];
+    const uint64_t window = tick_ns(length); /* not read back: the table may be cut off */
 
     policy->length = length;
     policy->start = start / (int64_t)STINT_TICK_NS;
     /* A request for the id may look at these two already (M12). */
-    word_write(&policy->window, tick_ns(length));
+    word_write(&policy->window, window);
     INSTANT(INSTANT_SET_UP);
-    policy->reciprocal = reciprocal_of(policy->window);
-    policy->fade = count_fade(flags, policy->window);
+    policy->reciprocal = reciprocal_of(window);
+    policy->fade = count_fade(flags, window);
     word_write(&policy->current_end, stint_limiter_hint_first(limiter, policy));
 }
 
@@ -614,7 +615,8 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
 
     return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
            record->calendar <= STINT_CALENDAR_YEAR &&
-           memcmp(record->reserved, none.reserved, sizeof(none.reserved)) == 0 &&
+           (record->reserved | record->reserved_too | record->reserved_halves[0] |
+            record->reserved_halves[1]) == 0 &&
            (bucket ||
             (memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
              memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
@@ -656,7 +658,6 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     const struct ruling ruling = ruling_read(limiter, id);
 
     policy_raise(limiter, id, &ruling.rule, ruling.window);
-    identity_write(limiter, id); /* 0.3 wrote none */
     policy_heat(policy, policy_word(policy));
 }
 

@@ -7,14 +7,14 @@ fn main() {
     println!("cargo:rerun-if-env-changed=STINT_STATIC");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
     let in_program = env::var_os("STINT_STATIC").is_some();
-    // The crate's declarations are those of one minor version (soname libstint.so.0.4).
+    // The crate's declarations are those of one minor version (soname libstint.so.0.5).
     let asked = Command::new("pkg-config")
-        .args(["--libs", "stint >= 0.4.0", "stint < 0.5.0"])
+        .args(["--libs", "stint >= 0.5.0", "stint < 0.6.0"])
         .output()
         .unwrap_or_else(|error| panic!("pkg-config is needed, and cannot be run: {}", error));
     if !asked.status.success() {
         panic!(
-            "pkg-config does not find stint 0.4. Install it (meson install), or name the directory \
+            "pkg-config does not find stint 0.5. Install it (meson install), or name the directory \
              of its stint.pc in PKG_CONFIG_PATH.\n{}",
             String::from_utf8_lossy(&asked.stderr)
         );

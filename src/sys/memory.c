@@ -124,7 +124,7 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     return error != 0 ? error : stint_memory_prefault(memory, flags);
 }
 
-/* The name of a new file before it takes the place of another, whose lock its maker has. */
+/* The name of a new file before it takes the place of another, for who has the directory's lock. */
 #define NEW_NAME ".%s.resize"
 
 static const char *name_of_path(const char *path) {
@@ -180,18 +180,23 @@ int stint_memory_file_held(int file, const char *does) {
     return stint_failed_held(holder_find(file), does);
 }
 
-/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
-static int lock_shared(int file) {
-    for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
+/* Takes a lock. Says what its holder does who has it for too long. */
+static int lock_wait(int file, int lock, const char *does) {
+    for (unsigned tries = 0; flock(file, lock | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return failed_file(NO_LOCK);
         if (tries == SET_UP_TRIES)
-            return stint_memory_file_held(file,
-                                          "has held the lock of the table's file for 10 s: is "
-                                          "it stopped, or does it resize a large table?");
+            return stint_memory_file_held(file, does);
         set_up_pause();
     }
     return 0;
+}
+
+/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
+static int lock_shared(int file) {
+    return lock_wait(file, LOCK_SH,
+                     "has held the lock of the table's file for 10 s: is it stopped, or does it "
+                     "resize a large table?");
 }
 
 /* Opens a file that is there, and locks it unless it is to be read only. */
@@ -390,7 +395,11 @@ int stint_memory_file_replace(struct memory *memory, const struct memory *old, u
     int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
     if (directory < 0)
         return failed_file("the directory of the table cannot be opened");
-    error = file_rename(memory, old, directory, given, name_of_path(path));
+    /* Two may replace one table of the layout before. */
+    error = lock_wait(directory, LOCK_EX,
+                      "has held the lock of the table's directory for 10 s: is it stopped?");
+    if (error == 0)
+        error = file_rename(memory, old, directory, given, name_of_path(path));
     if (error == 0)
         (void)fsync(directory); /* done, even if only the disk does not know yet */
     (void)close(directory);

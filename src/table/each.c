@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "limiter/sealed.h"
-#include "note.h"
 #include "search.h"
 #include "sys/message.h"
 #include "table/labels.h"
@@ -211,10 +210,6 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
     if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
         (told.strikes != 0 && !telling->one))
         return GO_ON;
-    char note[STINT_NOTE_SIZE + 1];
-    if (told.set && stint_note_read(telling->limiter, tag_policy(&telling->limiter->table, tag),
-                                    entry->key.hash, tick_of(told.until), told.limit, note))
-        entry->note = note;
     entry->policy = told.policy_id;
     entry->limit = told.limit;
     entry->used = told.strikes;

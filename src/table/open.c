@@ -7,7 +7,6 @@
 #include <sys/random.h>
 
 #include "limiter/counters.h"
-#include "note.h"
 #include "override.h"
 #include "policy/policy.h"
 #include "slot.h"
@@ -16,10 +15,6 @@
 #include "table/labels.h"
 #include "table/open.h"
 #include "table/sweep.h"
-
-/* The most memory for the counters of all lanes. With many policies there are fewer lanes. */
-#define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
-#define LANES_MIN    4
 
 /* A shard has at least so many lines where the number of shards is chosen. A smaller one has a
  * shorter reach; a larger one's share of the keys is nearer to the average (8,192 slots half full:
@@ -69,7 +64,7 @@ static int check(const struct stint_options *options, enum use use) {
          "options.shards must be a power of two, or 0"},
         {options->shards > STINT_SHARDS_MAX || options->shards > options->max_entries,
          "options.shards must be at most 2^16 and at most max_entries"},
-        {options->max_policies > STINT_POLICIES_MAX, "options.max_policies must be at most 65,535"},
+        {options->max_policies > STINT_POLICIES_MAX, "options.max_policies must be at most 4,096"},
         {!attach && options->mode > 0777, "options.mode must be permission bits, at most 0777"},
         {options->labels > STINT_LABELS_MAX, "options.labels must be at most 2^24"},
     };
@@ -93,7 +88,7 @@ struct shape {
     size_t policies;      /* offsets, bytes */
     size_t records;
     size_t counters;
-    size_t rare; /* 0: none */
+    size_t rare;
     size_t shards;
     size_t lines;
 };
@@ -106,7 +101,19 @@ static size_t round_up(size_t number, size_t to) {
     return (number + to - 1) / to * to;
 }
 
-/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
+/* Lanes of counters. A table of layout 5 had at most 16 MiB for them. */
+static uint32_t lanes_of(size_t lane, uint32_t layout) {
+    const size_t most = (size_t)16 << 20;
+    return layout != HEADER_LAYOUT && lane * LANES_MAX > most ? (uint32_t)(most / lane) : LANES_MAX;
+}
+
+/* Bytes between shards and lines, where layout 5 has notes of overrides: sets of 16, 144 each. */
+static size_t notes_size(uint64_t max_entries, uint32_t layout) {
+    const size_t notes = round_up(max_entries / 1024, 16);
+    return layout == HEADER_LAYOUT ? 0 : (notes < 128 ? 128 : notes) * 144;
+}
+
+/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^29, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options, uint32_t layout) {
     struct shape shape = {.header = {.layout = layout,
                                      .max_entries = options->max_entries,
@@ -132,26 +139,17 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
     table->probe_lines =
         table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
-    size_t lane = (header->max_policies + 1) * sizeof(struct counters);
-    header->lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
-                    : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
-                                                       : (uint32_t)(COUNTERS_MAX / lane);
+    const size_t lane = (header->max_policies + 1) * sizeof(struct counters);
+    header->lanes = lanes_of(lane, layout);
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
-    shape.shards = shape.counters + header->lanes * lane;
-    if (layout == HEADER_LAYOUT) {
-        shape.rare = shape.shards;
-        shape.shards += header->max_policies * sizeof(struct counters);
-    }
-    header->notes = shape.shards + header->shards * sizeof(struct shard);
-    header->notes_count = round_up(options->max_entries / NOTE_KEYS, NOTES_IN_SET);
-    if (header->notes_count < NOTES_MIN)
-        header->notes_count = NOTES_MIN;
-    shape.lines = header->notes + header->notes_count / NOTES_IN_SET * sizeof(struct note_set);
-    size_t lines_size = table->line_count * sizeof(struct line);
-    if (layout == HEADER_LAYOUT)
-        lines_size += round_up(table->line_count, sizeof(uint64_t)); /* the reach */
+    shape.rare = shape.counters + header->lanes * lane;
+    shape.shards = shape.rare + header->max_policies * sizeof(struct counters);
+    shape.lines = shape.shards + header->shards * sizeof(struct shard) +
+                  notes_size(options->max_entries, layout);
+    const size_t lines_size = table->line_count * sizeof(struct line) +
+                              round_up(table->line_count, sizeof(uint64_t)); /* the reach */
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
     header->size = shape.lines + round_up(lines_size, SMALL_PAGE);
     if (options->labels != 0) {
@@ -240,6 +238,18 @@ static int lock_check(const struct header *header) {
     return 0;
 }
 
+/* Layouts before this one: of 0.4, which stint_resize reads, and of 0.3. */
+#define LAYOUT_BEFORE (HEADER_LAYOUT - 1)
+#define LAYOUT_0_3    4
+
+/* What is to be done with a table of another layout. */
+static const char *layout_remedy(uint32_t layout) {
+    return layout == LAYOUT_BEFORE ? "make it this one's by stint resize, "
+           : layout == LAYOUT_0_3 ? "make it one of layout 5 by the `stint resize` of version 0.4, "
+                                    "and then this one's by that of this version, "
+                                  : "use the version that made it, ";
+}
+
 /* Checks that a header is one that this version reads, of this layout or a later one. 0, or
  * -EPROTO. */
 static int header_known(const struct header *header, uint32_t oldest) {
@@ -255,10 +265,7 @@ static int header_known(const struct header *header, uint32_t oldest) {
             EPROTO,
             "the table has another version's layout, %u, and this version of stint reads layout "
             "%u: %s" BEGIN_ANEW,
-            (unsigned)header->layout, (unsigned)HEADER_LAYOUT,
-            header->layout == HEADER_LAYOUT - 1
-                ? "make it this one's by stint resize while nobody uses it, "
-                : "use the version that made it, ");
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT, layout_remedy(header->layout));
     if ((header->features & ~FEATURE_LOCK) != 0)
         return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
     return 0;
@@ -269,7 +276,9 @@ static int header_options(const struct header *header, struct stint_options *opt
     if (header->max_entries == 0 || header->max_entries > STINT_ENTRIES_MAX ||
         header->shards == 0 || (header->shards & (header->shards - 1)) != 0 ||
         header->shards > STINT_SHARDS_MAX || header->max_policies == 0 ||
-        header->max_policies > STINT_POLICIES_MAX || header->labels_count > STINT_LABELS_MAX)
+        header->max_policies >
+            (header->layout == HEADER_LAYOUT ? STINT_POLICIES_MAX : UINT16_MAX) ||
+        header->labels_count > STINT_LABELS_MAX)
         return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
     options->max_entries = header->max_entries;
     options->shards = header->shards;
@@ -283,7 +292,7 @@ static int header_options(const struct header *header, struct stint_options *opt
  * the table was made with. 0, or -EPROTO. */
 static int header_check(const struct header *header, const struct memory *memory, bool any,
                         struct stint_options *options, struct shape *shape) {
-    int error = header_known(header, memory->copy ? HEADER_LAYOUT - 1 : HEADER_LAYOUT);
+    int error = header_known(header, memory->copy ? LAYOUT_BEFORE : HEADER_LAYOUT);
     if (error == 0 && any)
         error = header_options(header, options);
     if (error != 0)
@@ -307,8 +316,7 @@ static int header_check(const struct header *header, const struct memory *memory
                                      numbers[i].option, (unsigned long long)numbers[i].made,
                                      (unsigned long long)numbers[i].asked);
     if (header->size != asked->size || header->lanes != asked->lanes ||
-        header->labels != asked->labels || header->notes != asked->notes ||
-        header->notes_count != asked->notes_count)
+        header->labels != asked->labels)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (memory->size < asked->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu: remove it",
@@ -397,6 +405,14 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
+/* Looks at a copy of a table of the layout before, which its users may be changing. Clears what 0.3
+ * wrote in it. */
+static int before_look(struct stint_limiter *copy) {
+    for (uint32_t id = 0; id < copy->max_policies; id++)
+        copy->records[id].reserved = copy->records[id].reserved_too = 0;
+    return table_look(copy);
+}
+
 /* ---- Handles --------------------------------------------------------------------------------- */
 
 /* A section of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
@@ -420,13 +436,11 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .policies = section_at(start, shape->policies),
         .records = section_at(start, shape->records),
         .counters = section_at(start, shape->counters),
-        .rare = shape->rare == 0 ? NULL : section_at(start, shape->rare),
+        .rare = section_at(start, shape->rare),
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
         .labels = made->labels == 0 ? NULL : section_at(start, made->labels),
         .label_sets = made->labels_count / LABELS_IN_SET,
-        .notes = section_at(start, made->notes),
-        .note_sets = made->notes_count / NOTES_IN_SET,
         .lanes = made->lanes,
         .clock = options->clock,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
@@ -474,8 +488,11 @@ static int handle_open(int error, const struct stint_options *options, const str
         error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
                                      "and then resize; or if it is right, open the table once and "
                                      "close it before");
+    if (error == 0 && memory->copy && shape->header.layout != HEADER_LAYOUT)
+        error = before_look(limiter);
     if (error == 0)
-        error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
+        error = memory->read_only ? table_look(limiter)
+                                  : table_attach(limiter, memory->alone || memory->copy);
     if (limiter != NULL && stint_limiter_lost(limiter))
         error = stint_limiter_whole(limiter);
     if (error == 0) {
@@ -647,12 +664,13 @@ int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) 
     struct shape shape;
     int error = open_there(made, &memory);
 
-    if (error == 0 && !memory.alone)
-        error = stint_memory_file_held(
-            memory.file, "has the table open: a table is resized while nobody uses it");
     memory.copy = true;
     if (error == 0)
         error = map_file(made, true, &shape, &memory);
+    /* Who has a table of the layout before open is of another version, and goes on by it. */
+    if (error == 0 && !memory.alone && shape.header.layout == HEADER_LAYOUT)
+        error = stint_memory_file_held(
+            memory.file, "has the table open: a table is resized while nobody uses it");
     error = handle_open(error, made, &shape, &memory, opened);
     if (error != 0)
         return error;
@@ -669,7 +687,7 @@ int stint_table_whole(const struct stint_limiter *copy) {
 
     if (error == 0)
         error = stint_memory_file_read(&copy->memory, &header, sizeof(header));
-    return error != 0 ? error : header_known(&header, HEADER_LAYOUT - 1);
+    return error != 0 ? error : header_known(&header, LAYOUT_BEFORE);
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "note.h"
 #include "override.h"
 #include "slot.h"
 #include "sys/message.h"
@@ -13,7 +12,8 @@
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 
-/* Nobody else sees either of the two tables, so all loads and stores are plain. */
+/* Nobody else sees the new table, or writes to the old one, unless that is of the layout before. So
+ * but for the slots of that, all loads and stores are plain. */
 struct move {
     struct stint_limiter *from, *to;
     tick_t now;
@@ -54,8 +54,7 @@ static void counters_move(const struct move *move) {
         move->to->counters[move->to->max_policies].count[counter] =
             stint_limiter_counted(from, from->max_policies, counter);
     }
-    if (from->rare != NULL)
-        memcpy(move->to->rare, from->rare, policies * sizeof(*from->rare));
+    memcpy(move->to->rare, from->rare, policies * sizeof(*from->rare));
 }
 
 /* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys
@@ -104,10 +103,21 @@ static bool by_shadow(uint64_t state) {
     return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_ENDLESS / 2) != 0;
 }
 
+/* Reads tag and state of one occupant. */
+static struct slot slot_read(const struct slot *slot) {
+    struct slot read;
+    do {
+        read.tag = atomic_load_acquire(&slot->tag);     /* M1 */
+        read.state = atomic_load_acquire(&slot->state); /* M2 */
+    } while (atomic_load_relaxed(&slot->tag) != read.tag);
+    return read;
+}
+
 /* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may be
  * behind. */
-static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
+static int slot_move(struct move *move, uint64_t line, const struct slot *there) {
     const struct table *from = &move->from->table, *to = &move->to->table;
+    const struct slot read = slot_read(there), *slot = &read;
     uint64_t hash;
 
     if (slot->tag == 0 || slot->tag == table_tombstone(from) || state_pending(slot->state))
@@ -163,10 +173,6 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
     counters_move(&move);
     stint_labels_move(from, to);
     watermarks_move(&move);
-    if (!stint_notes_move(from, to))
-        return stint_failed(ENOSPC,
-                            "options.max_entries is too small: a note of an override finds no "
-                            "place");
     return 0;
 }
 

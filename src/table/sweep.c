@@ -28,7 +28,6 @@
  * as long as their windows, or until somebody sweeps again. */
 #include "table/sweep.h"
 
-#include "note.h"
 #include "slot.h"
 
 struct swept {
@@ -97,9 +96,7 @@ bool stint_sweep(struct stint_limiter *limiter) {
     if (any)
         table_sweep(&swept);
     swept.overrides = true;
-    if (companions) { /* their policies ended before them (policy.c), and were swept before them */
+    if (companions) /* their policies ended before them (policy.c), and were swept before them */
         table_sweep(&swept);
-        stint_notes_erase(limiter);
-    }
     return any;
 }

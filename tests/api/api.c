@@ -915,8 +915,7 @@ TEST(test_null_deciding) {
     WITH_NULL(0, stint_refund_all(limiter, NULL, NULL, 0));
     WITH_NULL(0, stint_tightest(NULL, 0));
     WITH_NULL(-EINVAL, stint_override(NULL, id, key, 5, T0 + HOUR));
-    WITH_NULL(-EINVAL, stint_override_note(NULL, id, key, 5, T0 + HOUR, "by hand"));
-    WITH_NULL(0, stint_override_note(limiter, id, key, 5, T0 + HOUR, NULL));
+    WITH_NULL(0, stint_override(limiter, id, key, 5, T0 + HOUR));
     WITH_NULL(-EINVAL, stint_override_get(NULL, id, key, &limit, &until));
     WITH_NULL(0, stint_override_get(limiter, id, key, NULL, NULL));
     WITH_NULL(-EINVAL, stint_override_clear(NULL, id, key));

@@ -98,7 +98,7 @@ static void table_fill(struct stint_limiter *limiter) {
         for (uint64_t key = 0; key < 20; key++)
             (void)stint_take(limiter, made, key_at(limiter, key % 5 + id), 1, STINT_NOW, NULL);
         if ((policy.flags & STINT_OVERRIDES) != 0)
-            assert_int_equal(stint_override_note(limiter, made, 5, 2, test_time + DAY, "n"), 0);
+            assert_int_equal(stint_override(limiter, made, 5, 2, test_time + DAY), 0);
     }
     for (uint64_t key = 0; key < LABELS + 2; key++)
         assert_int_equal(stint_label(limiter, key_at(limiter, key), "\033[31m\r\n", 7), 0);
@@ -153,7 +153,6 @@ static bool on_entry(void *context, const struct stint_entry *entry) {
     assert_true((*left)-- != 0 && entry->label_length <= STINT_LABEL_SIZE);
     for (uint32_t i = 0; i < entry->label_length; i++)
         sum += (unsigned char)entry->label[i];
-    assert_true(entry->note == NULL || strlen(entry->note) <= STINT_NOTE_SIZE);
     return sum != 1; /* so that all are read */
 }
 
@@ -193,8 +192,6 @@ static void call_overrides(struct attack *attack) {
     uint64_t until;
     const uint64_t end = stint_now(limiter) + random_below(&attack->random, DAY);
     int error = stint_override(limiter, asked->policy, asked->key, asked->limit, end);
-    assert_true(error <= 0 && error >= -4095);
-    error = stint_override_note(limiter, asked->policy, asked->key, asked->limit, end, "note");
     assert_true(error <= 0 && error >= -4095);
     error = stint_override_get(limiter, asked->policy, asked->key, &limit, &until);
     assert_true(error == 0 || error == -ENOENT || error == -EINVAL);
@@ -291,17 +288,20 @@ static void call_all(struct attack *attack, unsigned rounds, bool set_up) {
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
-enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, NOTES, LINES, REACH, NAMES, PARTS };
+enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, REACH, NAMES, PARTS };
 
 struct layout {
     size_t at[PARTS + 1]; /* bytes */
 };
 
 static struct layout layout_of(const struct stint_limiter *limiter) {
-    const void *const parts[PARTS] = {limiter->header,       limiter->policies,
-                                      limiter->records,      limiter->counters,
-                                      limiter->table.shards, limiter->notes,
-                                      limiter->table.lines,  reach_words(&limiter->table),
+    const void *const parts[PARTS] = {limiter->header,
+                                      limiter->policies,
+                                      limiter->records,
+                                      limiter->counters,
+                                      limiter->table.shards,
+                                      limiter->table.lines,
+                                      reach_words(&limiter->table),
                                       limiter->labels};
     struct layout layout = {.at = {[PARTS] = limiter->memory.size}};
     for (int part = 0; part < PARTS; part++)

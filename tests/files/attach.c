@@ -61,7 +61,7 @@ TEST_IN_DIRECTORY(test_attach) {
         uint64_t max_entries;
         uint32_t shards, max_policies, labels;
     } shapes[] = {{1000, 0, 0, 0},     {1, 0, 1, 0},     {100000, 0, 3, 1},
-                  {100000, 64, 64, 5}, {100, 2, 300, 8}, {10, 0, 65535, 0}};
+                  {100000, 64, 64, 5}, {100, 2, 300, 8}, {10, 0, 4096, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct stint_options options = shared_options(shapes[i].max_entries);
         options.shards = shapes[i].shards;

@@ -300,7 +300,7 @@ static void call_reset(void) {
 }
 
 static void call_override(void) {
-    (void)!stint_override_note(limiter, kind, 7, 3, test_time + HOUR, "a note");
+    (void)!stint_override(limiter, kind, 7, 3, test_time + HOUR);
 }
 
 static void call_override_end(void) {
@@ -430,7 +430,7 @@ TEST_HANDLED(test_each_step) {
     add_kinds(limiter, KINDS);
     for (unsigned i = 0; i < KINDS; i++)
         (void)stint_take(limiter, i, 7, 2, STINT_NOW, NULL);
-    assert_int_equal(stint_override_note(limiter, BANNING, 7, 8, test_time + DAY, "why"), 0);
+    assert_int_equal(stint_override(limiter, BANNING, 7, 8, test_time + DAY), 0);
     stint_close(limiter);
     const struct bytes whole = file_read(path);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)

@@ -9,13 +9,27 @@
 #include "children.h"
 #include "directory.h"
 #include "kinds.h"
-#include "layout_4.h"
 #include "limiter/counters.h"
 #include "random.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+
+/* ---- Waits ----------------------------------------------------------------------------------- */
+
+static unsigned pauses;
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    (void)clock, (void)flags, (void)until, (void)rest;
+    pauses++;
+    return 0;
+}
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
@@ -648,70 +662,184 @@ TEST_IN_DIRECTORY(test_wrong_arguments) {
     free(before.start);
 }
 
-static bool old_told(void *context, const struct stint_entry *entry) {
-    uint64_t *sum = context;
-    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0) {
-        assert_true((entry->label != NULL) == (entry->key.hash == KEY_STEP));
-        *sum += entry->used;
-        return true;
-    }
-    assert_true(entry->key.hash == 2 * KEY_STEP
-                    ? entry->limit == 100
-                    : entry->key.hash == 9 * KEY_STEP && entry->limit == 0);
-    assert_string_equal(entry->note == NULL ? "" : entry->note,
-                        entry->limit == 0 ? "" : "as asked");
-    *sum += 1000;
-    return true;
-}
+/* ---- A table of version 0.4 ------------------------------------------------------------------ */
 
-/* Who opens a table of version 0.3 is told what to do, and that works. */
-TEST_IN_DIRECTORY(test_of_version_0_3) {
-    struct bytes table = {calloc(1, LAYOUT_4_SIZE), LAYOUT_4_SIZE};
-    struct stint_options options = shaped(1, 0, 3), given = sized(0, 0, 0),
-                         join = shared_options(0);
-    struct stint_limiter *limiter = NULL;
-    uint8_t secret[STINT_SECRET_SIZE];
-    uint64_t sum = 0;
+/* tests/files/table-0.4 was made by stint 0.4 on x86-64: its words that are not 0, each after its
+ * offset; and at last its size. max_entries is 1, max_policies 20, labels 4, and bytes 1 to 192 are
+ * the secret. Key n is n times KEY_STEP. */
+#define KEY_STEP UINT64_C(0x9e3779b97f4a7c15)
 
-    if (sizeof(pthread_mutex_t) != 40) /* of the header: another machine's */
-        skip();
-    for (size_t i = 0; i < sizeof layout_4 / sizeof *layout_4; i++)
-        memcpy((char *)table.start + layout_4[i][0], &layout_4[i][1], sizeof(uint64_t));
+static struct stint_options old_options(void) {
+    static uint8_t secret[STINT_SECRET_SIZE];
+    struct stint_options options = shaped(1, 0, 20);
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] = (uint8_t)(i + 1);
-    file_write(path, table);
-    test_time = UINT64_C(1700000000) * SECOND + MINUTE;
-    options.labels = 1;
+    options.labels = 4;
     options.secret = secret;
-    for (unsigned i = 0; i < 2; i++) { /* to read, too */
-        options.flags = i == 0 ? 0 : STINT_READ_ONLY;
+    return options;
+}
+
+static struct bytes old_table(void) {
+    const char *name = getenv("STINT_TEST_OLD_TABLE");
+    if (name == NULL)
+        fail_msg("STINT_TEST_OLD_TABLE must name tests/files/table-0.4");
+    const struct bytes packed = file_read(name);
+    uint64_t word[2];
+    memcpy(word, packed.start + packed.size - sizeof word, sizeof word);
+    const struct bytes table = {calloc(1, word[0]), word[0]};
+    for (size_t at = 0; at + sizeof word < packed.size; at += sizeof word) {
+        memcpy(word, packed.start + at, sizeof word);
+        memcpy(table.start + word[0], &word[1], sizeof word[1]);
+    }
+    free(packed.start);
+    return table;
+}
+
+/* What keys have used, and what each may use. */
+static const struct {
+    const char *policy;
+    uint32_t key, used, capacity;
+    uint32_t flags;
+} of_old[] = {
+    {"window", 1, 1, 5, 0},
+    {"window", 2, 40, 100, STINT_OVERRIDDEN},
+    {"window", 3, 3, 5, 0},
+    {"window", 8, 7, STINT_LIMIT_MAX, STINT_OVERRIDDEN},
+    {"window", 9, 0, 0, STINT_OVERRIDDEN},
+    {"bucket", 1, 4, 10, 0}, /* a part of one has come back */
+    {"bucket", 2, 20, 50, STINT_OVERRIDDEN},
+    {"bucket", 3, 10, 10, 0},
+    {"carry", 1, 11, 9, 0},
+    {"smooth", 1, 2, 6, 0}, /* one of now, and of the six of the day before a part */
+    {"striped", 1, 7, 8, 0},
+    {"first", 1, 2, 3, 0},
+    {"own", 1, 2, 3, 0},
+    {"month", 1, 4, 5, 0},
+    {"held", 1, 2, 2, 0},
+    {"changed", 1, 1, 2, 0},
+    {"banning", 1, 0, 0, STINT_OVERRIDDEN | STINT_BANNED},
+    {"banning", 2, 0, 1, 0},
+};
+
+/* The same is said of it as by version 0.4. */
+static void assert_as_of_old(struct stint_limiter *limiter) {
+    struct stint_verdict v;
+    for (size_t i = 0; i < sizeof of_old / sizeof *of_old; i++) {
+        const struct stint_request look = {.key = {of_old[i].key * KEY_STEP},
+                                           .policy =
+                                               (uint32_t)policy_found(limiter, of_old[i].policy),
+                                           .flags = STINT_PEEK};
+        (void)stint_decide(limiter, &look, STINT_NOW, &v);
+        if (v.used != of_old[i].used || v.capacity != of_old[i].capacity ||
+            (v.flags & (STINT_OVERRIDDEN | STINT_BANNED)) != of_old[i].flags)
+            fail_msg("%s, key %" PRIu32 ": used %" PRIu32 ", capacity %" PRIu32 ", flags %#" PRIx32,
+                     of_old[i].policy, of_old[i].key, v.used, v.capacity, v.flags);
+    }
+    assert_int_equal(policy_found(limiter, "gone"), -ENOENT);
+    const struct stint_policy_stats of_window =
+        get_policy_stats(limiter, (uint32_t)policy_found(limiter, "window"));
+    assert_true(of_window.allowed == 4 && of_window.refused == 1);
+    /* The second strike, and a mark that is there. */
+    test_time += HOUR;
+    const uint32_t banning = (uint32_t)policy_found(limiter, "banning"),
+                   window = (uint32_t)policy_found(limiter, "window");
+    assert_false(stint_take(limiter, banning, (stint_key){2 * KEY_STEP}, 2, STINT_NOW, &v));
+    assert_int_equal(v.flags, STINT_FIRST_REFUSAL | STINT_BANNED);
+    assert_false(stint_take(limiter, window, (stint_key){3 * KEY_STEP}, 4, STINT_NOW, &v));
+    assert_int_equal(v.flags, 0);
+    /* What was noted of a key as a shadow is void. */
+    const uint32_t shadow = (uint32_t)policy_found(limiter, "shadow");
+    struct stint_policy policy = parsed("3/day name=shadow ban=7d");
+    assert_int_equal(stint_policy_change(limiter, shadow, &policy), 0);
+    assert_true(stint_take(limiter, shadow, (stint_key){KEY_STEP}, 1, STINT_NOW, &v));
+}
+
+static bool label_told(void *context, const struct stint_entry *entry) {
+    assert_int_equal(entry->label_length, 5);
+    assert_memory_equal(entry->label, "three", 5);
+    *(bool *)context = true;
+    return false;
+}
+
+/* Whoever opens it is told what to do. That works, also beside those who have it open: they go on
+ * by the file that it was. */
+TEST_IN_DIRECTORY(test_of_version_0_4) {
+    if (sizeof(pthread_mutex_t) != 40) /* of the header: another machine's */
+        skip();
+    for (unsigned used = 0; used < 2; used++) {
+        const struct bytes table = old_table();
+        struct stint_options options = old_options(), join = shared_options(0),
+                             same = STINT_OPTIONS_INIT;
+        struct stint_limiter *limiter = NULL;
+        bool told = false;
+        file_write(path, table);
+        const int user = open(path, O_RDWR | O_CLOEXEC);
+        assert_true(user >= 0 && (used == 0 || flock(user, LOCK_SH) == 0));
+        test_time = UINT64_C(1700000060) * SECOND;
+        for (unsigned i = 0; i < 2; i++) { /* to read, too */
+            join.flags = options.flags = i == 0 ? 0 : STINT_READ_ONLY;
+            assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+            assert_reason("layout, 5, and this version of stint reads layout 6: make it this one's "
+                          "by stint resize");
+            assert_int_equal(stint_attach(&join, &limiter), -EPROTO);
+        }
+        options.flags = 0;
+        assert_file(table);
+        same.clock = test_clock;
+        resize(&same);
+        limiter = open_with(&options);
+        assert_as_of_old(limiter);
+        assert_int_equal(stint_each_of(limiter, (stint_key){3 * KEY_STEP}, label_told, &told), 0);
+        assert_true(told);
+        stint_close(limiter);
+        unsigned char *const left = malloc(table.size);
+        assert_non_null(left);
+        assert_int_equal(pread(user, left, table.size, 0), table.size);
+        assert_memory_equal(left, table.start, table.size);
+        (void)close(user);
+        free(left);
+        free(table.start);
+    }
+}
+
+/* A table of version 0.3 takes two steps; of those before, there is no way. */
+TEST_IN_DIRECTORY(test_of_versions_before) {
+    static const struct {
+        uint32_t layout;
+        const char *remedy;
+    } rows[] = {{4, "make it one of layout 5 by the `stint resize` of version 0.4"},
+                {3, "use the version that made it, or remove the table"}};
+    struct bytes table = old_table();
+    struct stint_options same = STINT_OPTIONS_INIT;
+    const struct stint_options options = old_options();
+    struct stint_limiter *limiter = NULL;
+    same.clock = test_clock;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memcpy(table.start + offsetof(struct header, layout), &rows[i].layout,
+               sizeof rows[i].layout);
+        file_write(path, table);
         assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-        assert_reason("layout, 4, and this version of stint reads layout 5: make it this one's by "
-                      "stint resize");
-        join.flags = options.flags;
-        assert_int_equal(stint_attach(&join, &limiter), -EPROTO);
+        assert_reason(rows[i].remedy);
+        assert_refused(&same, EPROTO, rows[i].remedy);
+        assert_file(table);
     }
+    free(table.start);
+}
+
+/* Two processes may begin this at once: who is later finds another file in its place. */
+TEST_IN_DIRECTORY(test_directory_locked) {
+    struct stint_options same = STINT_OPTIONS_INIT;
+    const struct bytes table = old_table();
+    const int place = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    file_write(path, table);
+    same.clock = test_clock;
+    assert_true(place >= 0 && flock(place, LOCK_EX) == 0);
+    pauses = 0;
+    assert_refused(&same, EBUSY, "has held the lock of the table's directory for 10 s");
+    assert_int_equal(pauses, 10000);
     assert_file(table);
-    given.secret = NULL;
-    resize(&given);
-    options.flags = 0;
-    limiter = open_with(&options);
-    const uint32_t a = (uint32_t)policy_found(limiter, "a"),
-                   b = (uint32_t)policy_found(limiter, "b");
-    assert_int_equal(stint_each(limiter, old_told, &sum), 0);
-    assert_int_equal(sum, 2000 + 1 + 3 + 3 + 4); /* of the bucket, what has not come back */
-    for (uint64_t i = 1; i <= 3; i++) {
-        struct stint_verdict v;
-        (void)stint_take(limiter, a, (stint_key){i * KEY_STEP}, 0, STINT_NOW, &v);
-        assert_int_equal(v.used, i == 1 ? 1 : 3);
-        assert_int_equal(v.capacity, i == 2 ? 100 : 5);
-    }
-    assert_false(stint_take(limiter, a, (stint_key){9 * KEY_STEP}, 1, STINT_NOW, NULL));
-    assert_true(stint_take(limiter, b, (stint_key){KEY_STEP}, 6, STINT_NOW, NULL));
-    assert_false(stint_take(limiter, b, (stint_key){KEY_STEP}, 1, STINT_NOW, NULL));
-    assert_int_equal(get_policy_stats(limiter, a).allowed, 7 + 3);
-    assert_int_equal(get_policy_stats(limiter, b).allowed, 2);
-    stint_close(limiter);
+    (void)close(place);
+    resize(&same);
     free(table.start);
 }
 

@@ -99,7 +99,7 @@ static void make_whole(struct whole *whole, bool file) {
     assert(error == 0);
     for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++)
         assert_int_equal(add_text(limiter, texts[id]), id);
-    error = stint_override_note(limiter, banning, key_of(limiter, 0), 7, T0 + DAY, "a note");
+    error = stint_override(limiter, banning, key_of(limiter, 0), 7, T0 + DAY);
     assert(error == 0);
     error = stint_override(limiter, banning, key_of(limiter, 1), 0, T0 + DAY);
     assert(error == 0);
@@ -280,7 +280,6 @@ static bool check_entry(void *context, const struct stint_entry *entry) {
     assert((entry->label != NULL) == (entry->label_length != 0));
     for (uint32_t i = 0; i < entry->label_length; i++)
         sum += (unsigned char)entry->label[i];
-    assert(entry->note == NULL || strlen(entry->note) <= STINT_NOTE_SIZE);
     return sum != 1; /* so that all are read */
 }
 
@@ -413,9 +412,8 @@ static void override_key(struct input *input, struct stint_limiter *limiter,
 
     if ((form & 3) != 0) {
         const uint32_t wished = (form & 4) != 0 ? request->limit : form >> 4;
-        error = stint_override_note(limiter, request->policy, request->key, wished,
-                                    test_time + input_number(input, 2) * UINT64_C(500000000000),
-                                    (form & 2) != 0 ? "another" : NULL);
+        error = stint_override(limiter, request->policy, request->key, wished,
+                               test_time + input_number(input, 2) * UINT64_C(500000000000));
         assert(reads ? error == -EROFS
                      : error == 0 || error == -EINVAL || error == -ENOENT || error == -ENOSPC);
     }

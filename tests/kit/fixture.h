@@ -78,8 +78,6 @@ static inline stint_key key_of_number(uint64_t hash) {
 #define stint_reset(limiter, policy, key) stint_reset(BEGIN_CALL(limiter), policy, KEY_OF(key))
 #define stint_override(limiter, policy, key, ...)                                                  \
     stint_override(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
-#define stint_override_note(limiter, policy, key, ...)                                             \
-    stint_override_note(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
 #define stint_override_get(limiter, policy, key, ...)                                              \
     stint_override_get(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)
 #define stint_override_clear(limiter, policy, key)                                                 \

@@ -628,35 +628,37 @@ class Full(Case):
     def test_outcomes(self):
         """How often a key got each row of statuses, what is logged, and how the first key fares again."""
         for outcome, statuses, uncounted, said, again in (
-                ("admit", {(200, 200, 429): 4, (200, 200, 200): 36}, ["UNTRACKED"] * 108,
-                 "a request was let through uncounted", 429),
-                ("refuse", {(200, 200, 429): 4, (429, 429, 429): 36}, ["REJECTED"] * 108,
-                 "a request was refused uncounted", 429),
-                ("replace", {(200, 200, 429): 40}, [], "a key lost its count to another", 200)):
+                ("admit", {(200, 200, 429): 192, (200, 200, 200): 208}, ["UNTRACKED"] * 624,
+                 "a request was let through uncounted", False),
+                ("refuse", {(200, 200, 429): 192, (429, 429, 429): 208}, ["REJECTED"] * 624,
+                 "a request was refused uncounted", False),
+                ("replace", {(200, 200, 429): 400}, [], "a key lost its count to another", True)):
             with self.subTest(outcome=outcome), \
-                    self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"entries=1 full={outcome}", workers=1) as server:
-                found = collections.Counter(tuple(server.statuses(3, f"/file?user={user}")) for user in range(40))
+                    self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"entries=1 policies=1 full={outcome}",
+                                 workers=1) as server:
+                found = collections.Counter(tuple(server.statuses(3, f"/file?user={user}")) for user in range(400))
                 self.assertEqual(found, statuses)
                 self.assertEqual(server.logged(
                     r'\[error\] .*stint zone "z" is full: (.*?); it needs more keys'), [said])
                 # What was not counted does not look as if.
-                self.assertEqual([line[3:] for line in server.access_log(120) if line[6] == "-"],
+                self.assertEqual([line[3:] for line in server.access_log(1200) if line[6] == "-"],
                                  [[name, "p", "2", "-", "-", "-", "-"] for name in uncounted])
-                self.assertEqual(server.statuses(1, "/file?user=0"), [again])
+                first = [status for user in range(20) for status in server.statuses(1, f"/file?user={user}")]
+                self.assertEqual(200 in first, again)
 
     def test_an_uncounted_limit_beside_a_counted_one(self):
         """The fields and variables tell of the one that was counted."""
-        with self.serve(f"stint_zone z entries=1 full=admit; stint_policy z 2{PER_LONG} name=p;"
-                        f"stint_policy z 9{PER_LONG} name=all; stint_headers both;",
+        with self.serve(f"stint_zone z entries=1 policies=2 full=admit; stint_policy z 2{PER_LONG} name=p;"
+                        f"stint_policy z 9999{PER_LONG} name=all; stint_headers both;",
                         location("/", "stint_limit z all all;", "stint_limit z p $arg_user;"),
                         workers=1) as server:
-            for user in range(20):
+            for user in range(2000):
                 response = server.get(f"/file?user={user}")
                 if response.stint.split()[0] == "UNTRACKED":
                     break
-            self.assertEqual(response.stint, f"UNTRACKED all {user + 1}/9 {8 - user}")
-            self.assertEqual(response["X-RateLimit-Limit"], "9")
-            self.assertEqual(response["RateLimit-Policy"], f'"all";q=9;w={LONG}')
+            self.assertEqual(response.stint, f"UNTRACKED all {user + 1}/9999 {9998 - user}")
+            self.assertEqual(response["X-RateLimit-Limit"], "9999")
+            self.assertEqual(response["RateLimit-Policy"], f'"all";q=9999;w={LONG}')
 
 
 class Storm:

@@ -928,7 +928,7 @@ class Embedding(Case):
         self.need("cmake", "musl-gcc")
         self.write("main.c", PROGRAM)
         [text] = blocks_of("cmake")
-        part = text.replace("find_package(stint 0.4 REQUIRED)", f'add_subdirectory("{SOURCE}" stint)')
+        part = text.replace("find_package(stint 0.5 REQUIRED)", f'add_subdirectory("{SOURCE}" stint)')
         compiler = next(word for word in shlex.split(CC) if not word.endswith("ccache"))
         static = text.replace("::stint)", "::stint-static)")
         for way, compiler, lines in (("installed", compiler, text), ("static", compiler, static),

@@ -48,15 +48,8 @@ enum { POLICIES = 60 };
 
 struct crowd {
     struct stint_limiter *writer, *reader;
-    uint64_t told, noted, reads, stop;
+    uint64_t told, ruled, reads, stop;
 };
-
-/* A note of so many bytes. No two have a word in common. */
-static const char *note_of(size_t length, char note[STINT_NOTE_SIZE + 1]) {
-    memset(note, 'a' + (int)(length % 26), length);
-    note[length] = '\0';
-    return note;
-}
 
 static bool count_entry(void *context, const struct stint_entry *entry) {
     struct crowd *crowd = context;
@@ -64,10 +57,9 @@ static bool count_entry(void *context, const struct stint_entry *entry) {
     assert_true(entry->policy == 3 || entry->used <= 5 + 2 * THREADS);
     if (entry->label != NULL)
         assert_true(entry->label_length <= STINT_LABEL_SIZE && entry->refused_windows != 0);
-    if (entry->note != NULL) {
-        char note[STINT_NOTE_SIZE + 1];
-        assert_string_equal(entry->note, note_of(strlen(entry->note), note));
-        __atomic_fetch_add(&crowd->noted, 1, __ATOMIC_RELAXED);
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0) {
+        assert_true(entry->end == EPOCH + HOUR);
+        __atomic_fetch_add(&crowd->ruled, 1, __ATOMIC_RELAXED);
     }
     if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0)
         (void)seen(crowd->reader, entry->key.hash);
@@ -117,7 +109,6 @@ static void crowd_body(unsigned member, void *shared) {
         }
         return;
     }
-    char note[STINT_NOTE_SIZE + 1];
     for (uint32_t i = 0; i < 6000 || __atomic_load_n(&crowd->reads, __ATOMIC_RELAXED) < 5 ||
                          __atomic_load_n(&crowd->told, __ATOMIC_RELAXED) <= 5;
          i++) {
@@ -130,9 +121,8 @@ static void crowd_body(unsigned member, void *shared) {
         if ((verdict.flags & STINT_FIRST_REFUSAL) != 0 || i % 8 == 0)
             (void)name_key(crowd->writer, request.key.hash, 1 + i % NAMES);
         if (i % 8 == 0) { /* at once, and until one instant */
-            const int error =
-                stint_override_note(crowd->writer, 4, number_key(crowd->writer, i / 8 % 4), i,
-                                    EPOCH + HOUR, note_of(1 + i % 9 * 14, note));
+            const int error = stint_override(crowd->writer, 4, number_key(crowd->writer, i / 8 % 4),
+                                             i, EPOCH + HOUR);
             assert_true(error == 0 || error == -ENOSPC);
         }
         if (i % 150 == 0 && i < 6000 && member == 1)
@@ -153,7 +143,6 @@ static void read_the_same(struct stint_limiter *reader, const struct stint_limit
     reader->counters = writer->counters;
     reader->header = writer->header;
     reader->labels = writer->labels;
-    reader->notes = writer->notes;
 }
 
 TEST_IN_DIRECTORY(test_readers_beside_writers) {
@@ -168,7 +157,7 @@ TEST_IN_DIRECTORY(test_readers_beside_writers) {
         (void)add_text(crowd.writer, "5/600ms name=smooth smooth");
         (void)add_text(crowd.writer, "5/600ms name=own start=per-key");
         (void)add_text(crowd.writer, "8/600ms name=striped stripes=4");
-        (void)add_text(crowd.writer, "5/h name=noted overrides");
+        (void)add_text(crowd.writer, "5/h name=ruled overrides");
         options = shared_options(0);
         options.flags = STINT_READ_ONLY;
         assert_int_equal(stint_attach(&options, &crowd.reader), 0);
@@ -177,7 +166,7 @@ TEST_IN_DIRECTORY(test_readers_beside_writers) {
         lose_cores(round % 2 == 0);
         run_team(crowd_body, &crowd);
         lose_cores(false);
-        assert_true(crowd.told > 5 && crowd.noted != 0);
+        assert_true(crowd.told > 5 && crowd.ruled != 0);
         for (uint64_t i = 0; i < 40; i++) {
             const stint_key key = number_key(crowd.writer, i);
             assert_int_equal(name_key(crowd.writer, key.hash, 1), 0);

@@ -186,7 +186,7 @@ class Calls(Case):
         table = self.open("1/366d name=api")
         self.assertFalse(table["api"].take(Name("ann"), 2))
         self.assertIn("closed", repr(table))
-        table = self.open("9/366d name=api", max_entries=8)
+        table = self.open("9/366d name=api", max_entries=8, max_policies=1)
 
         def show(*_, **__):
             table.close()
@@ -196,7 +196,7 @@ class Calls(Case):
             warnings.simplefilter("always")
             warnings.showwarning = show
             with self.assertRaises(ZeroDivisionError):
-                for n in range(100):
+                for n in range(1000):
                     table.all((table["api"], n))
 
     def test_version(self):
@@ -433,10 +433,10 @@ class Errors(Case):
         """Replaced by default, and told once; the others as the library has them."""
         for on_full, allowed, words in (("replace", True, "taken the place"), ("admit", True, "was not counted"),
                                         ("refuse", False, "was not counted")):
-            table = self.open("1/366d name=key", max_entries=8, on_full=on_full)
+            table = self.open("1/366d name=key", max_entries=8, max_policies=1, on_full=on_full)
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
-                last = [table["key"].take(n) for n in range(100)][-1]
+                last = [table["key"].take(n) for n in range(1000)][-1]
             self.assertEqual([(one.category, words in str(one.message)) for one in told],
                              [(stint.FullTableWarning, True)], on_full)
             self.assertIn("max_entries", str(told[0].message))
@@ -445,15 +445,15 @@ class Errors(Case):
 
     def test_full_is_an_error(self):
         """Then what was asked for was not taken."""
-        busy = self.open("2/60s in-flight name=busy", max_entries=8)["busy"]
+        busy = self.open("2/60s in-flight name=busy", max_entries=8, max_policies=1)["busy"]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for n in range(100):
+            for n in range(1000):
                 try:
                     self.assertEqual(busy.take(n).used, 1)
                 except stint.FullTableWarning:
                     break
-        self.assertEqual((n < 99, busy.peek(n).used), (True, 0))
+        self.assertEqual((n < 999, busy.peek(n).used), (True, 0))
 
 
 class Limited(Case):

@@ -450,8 +450,8 @@ static void call_override(struct actor *actor) {
     if (limit != STINT_LIMIT_MAX && limit != 0)
         named_limit(named, limit);
     call_begin(actor, F_OVERRIDE, &asked, 1);
-    const int result = stint_override_note(actor->limiter, id_of(actor, name), world->keys[key],
-                                           limit, until, key == 0 ? "notenotenote" : NULL);
+    const int result =
+        stint_override(actor->limiter, id_of(actor, name), world->keys[key], limit, until);
     trace(actor, "  %c key %u: limit %u until %" PRIu64, 'a' + name, key, limit, until);
     check(actor, result, EINVAL, ENOENT, ENOSPC, EROFS);
     must(result != -EINVAL || !named->overridable || until <= world->time + (uint64_t)actor->skew,
@@ -766,7 +766,6 @@ static bool each_told(void *context, const struct stint_entry *entry) {
     must(entry->label == NULL || entry->label_length <= STINT_LABEL_SIZE, "a label's length");
     must(entry->label == NULL || memcmp(entry->label, "labellabellabel", entry->label_length) == 0,
          "a torn label");
-    must(entry->note == NULL || strcmp(entry->note, "notenotenote") == 0, "a torn note");
     must(entry->reserved[0] == 0 && (entry->flags & ~UINT32_C(255)) == 0,
          "an entry has what is reserved");
     uint32_t features = 0; /* its policy may be another's by now */

@@ -936,24 +936,6 @@ impl Limiter {
         checked(result).map(|_| ())
     }
 
-    /// The same, with a note of who sets it and why, as [`Entry::note`] tells it: 1 to 120 bytes,
-    /// without control characters.
-    pub fn set_override_note(
-        &self,
-        policy: PolicyId,
-        key: Key,
-        limit: u32,
-        until: u64,
-        note: &str,
-    ) -> Result<()> {
-        let note = c_string(note, "note")?;
-        let raw = self.raw.as_ptr();
-        // SAFETY: the note ends with a NUL; the others may be any numbers.
-        let result =
-            unsafe { sys::stint_override_note(raw, policy.0, key.0, limit, until, note.as_ptr()) };
-        checked(result).map(|_| ())
-    }
-
     /// The override of a key, or its ban, which has limit 0: the limit, and until when.
     pub fn get_override(&self, policy: PolicyId, key: Key) -> Result<(u32, u64)> {
         let (mut limit, mut until) = (0, 0);
@@ -1011,8 +993,6 @@ pub struct Entry {
     pub since: u64,
     /// When it was last named, ns since the epoch; 0: no name is known.
     pub refused_last: u64,
-    /// Of an override: what [`Limiter::set_override_note`] left with it; empty: nothing.
-    pub note: Vec<u8>,
 }
 
 /// What [`Limiter::each`] calls, and the panic that stopped it.
@@ -1030,11 +1010,6 @@ unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry)
     } else {
         std::slice::from_raw_parts(entry.label.cast(), entry.label_length as usize).to_vec()
     };
-    let note = if entry.note.is_null() {
-        Vec::new()
-    } else {
-        CStr::from_ptr(entry.note).to_bytes().to_vec()
-    };
     let entry = Entry {
         key: Key(entry.key),
         policy: PolicyId(entry.policy),
@@ -1046,7 +1021,6 @@ unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry)
         limit: entry.limit,
         since: entry.since,
         refused_last: entry.refused_last,
-        note,
     };
     // A panic must not unwind through C.
     match catch_unwind(AssertUnwindSafe(|| (visit.callback)(entry))) {

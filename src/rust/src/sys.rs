@@ -207,7 +207,6 @@ pub struct stint_entry {
     pub limit: u64,
     pub since: u64,
     pub refused_last: u64,
-    pub note: *const c_char,
     pub reserved: [u64; 1],
 }
 
@@ -360,14 +359,6 @@ extern "C" {
         key: stint_key,
         limit: u32,
         until: u64,
-    ) -> c_int;
-    pub fn stint_override_note(
-        limiter: *mut stint_limiter,
-        policy: u32,
-        key: stint_key,
-        limit: u32,
-        until: u64,
-        note: *const c_char,
     ) -> c_int;
     pub fn stint_override_get(
         limiter: *const stint_limiter,

@@ -53,7 +53,7 @@ fn layouts() -> Vec<Layout> {
             refunds_lost mistaken_nows),
         layout!(stint_change: size kind id name text was decided),
         layout!(stint_entry: key policy flags used end label label_length refused_windows limit
-            since refused_last note reserved),
+            since refused_last reserved),
         layout!(stint_metrics_options: size labels flags reserved),
     ]
 }
