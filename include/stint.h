@@ -377,8 +377,8 @@ enum stint_verdict_flags {
     STINT_NEAR_LIMIT = 1 << 5,
     /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. It is a bug of the
      * caller's, which stint_request_check names: flags that are unknown, or do not go together or
-     * with the policy; a reserved word that is not 0; a charge in a group; a wrong size of a group;
-     * a limiter that only reads (READERS). */
+     * with the policy; a reserved word that is not 0; a charge in a group, or two requests of one
+     * key by one policy; a wrong size of a group; a limiter that only reads (READERS). */
     STINT_BAD_REQUEST = 1 << 6,
     /* The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the
      * time until the ban is over and the cost fits. By a shadow: it would be banned. */
@@ -475,12 +475,13 @@ STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_re
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
- * request (2,000/hour and 33/minute), and for ladders of prefixes (GROUPS).
- *   n         at most STINT_ALL_MAX; more are refused, each verdict marked STINT_BAD_REQUEST. 0 are
- *             allowed
+ * request (2,000/hour and 33/minute), and for ladders of prefixes. It looks at each request. If all
+ * fit, it decides each, and gives all back if one is refused after all (GROUPS).
+ *   n         at most STINT_ALL_MAX; 0 are allowed. More are refused, and so are two of one key by
+ *             one policy (add their costs): each verdict is marked STINT_BAD_REQUEST
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
  *             those with `allowed` false are what refused it, and the largest retry_after of these
- *             tells when the whole would fit. The others are allowed with `granted` 0
+ *             is when it is worth asking again. The others are looks
  * Returns whether all were allowed (shadowed ones count as allowed).
  * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -746,7 +747,8 @@ STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer,
 
 /* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
  * STINT_UNKNOWN_POLICY, and why (stint_reason): at start-up, or after such a verdict. It counts
- * nothing, and does not look at what a group adds: no charge, at most STINT_ALL_MAX requests.
+ * nothing, and does not look at what a group adds: no charge, no key twice by one policy, at most
+ * STINT_ALL_MAX requests.
  *   request  made with STINT_REQUEST
  * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
 STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
@@ -846,7 +848,8 @@ struct stint_stats {
     }
 
 /* Counts of one policy. Every decision is in exactly one of the first three. Charges and looks are
- * no decisions; only the look before a charge (STINT_PEEK | STINT_CHARGE) is. */
+ * no decisions; only the look before a charge (STINT_PEEK | STINT_CHARGE) is. What a group took and
+ * gave back (GROUPS) may have counted as allowed, and then as refunded. */
 struct stint_policy_stats {
     size_t size; /* sizeof(struct stint_policy_stats) */
     uint64_t allowed;

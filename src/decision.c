@@ -76,9 +76,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
  *     key waits for its window and the allowance at most (H).
  *   - A refund finds its window by the end, or finds another and gives nothing back. A reset leaves
- *     the end. A part of a group that begins a window predicts the end, which later parts of the
- *     key find as if it were loaded (group.c); the swap makes it true, or the parts are decided
- *     anew.
+ *     the end.
  *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
  *
  * The end grows by the length at least, so I1 holds as with windows that are computed. The window
@@ -223,17 +221,6 @@ static uint64_t override_left(const struct waiting *waiting) {
     const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
     /* A late caller's request is decided at the clock's time, when its override may be over. */
     return until > at ? until - at : 0;
-}
-
-uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from) {
-    struct waiting waiting = decision_waiting(decision, tick_ns(decision->end) - decision->now);
-    const struct rule rule = policy_rule(waiting.policy);
-
-    if ((waiting.terms.special & KEY_OVERRIDDEN) == 0 || override_left(&waiting) > from)
-        return 0;
-    waiting.charge.fits = false;
-    waiting.charge.total = waiting.charge.used;
-    return wait_over(&waiting, &rule, override_left(&waiting), from);
 }
 
 uint64_t stint_decision_wait(const struct waiting *waiting) {

@@ -401,7 +401,7 @@ uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, 
 static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
 
-    if ((terms->special & (PART_REFUSED | KEY_BARRED | PART_THIS_NOW)) != 0 ||
+    if ((terms->special & KEY_BARRED) != 0 ||
         (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
         return;
     const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
@@ -552,10 +552,6 @@ struct waiting {
 };
 uint64_t stint_decision_wait(const struct waiting *waiting);
 
-/* ns until a look fits that waits for `from` ns anyway, if its key's override is over by then; else
- * 0. */
-uint64_t stint_decision_wait_from(const struct decision *decision, uint64_t from);
-
 /* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
  * joined in memory would make the next load wait. (The machine is little-endian: atomic.h.) */
 #define PAIR(first, second) ((uint64_t)(second) << 32 | (uint32_t)(first))
@@ -588,7 +584,6 @@ static ALWAYS_INLINE struct waiting decision_waiting(const struct decision *deci
                   .cost = terms->cost,
                   .capacity = terms->capacity,
                   .room = terms->room,
-                  .before = terms->before,
                   .window =
                       (terms->traits & RULE_BUCKET) != 0 ? terms->window : decision->policy->window,
                   .fade = decision->policy->fade,
@@ -673,7 +668,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     if ((terms->special & PART_SILENT) == 0) {
         if (is_charge(terms))
             limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);
-        else if (is_decision(terms) && !(allowed && (terms->special & PART_QUIET) != 0))
+        else if (is_decision(terms))
             decision_count(decision->limiter, decision->policy_id, flags, allowed);
     }
     if ((terms->traits & RULE_BUCKET) != 0 && (is_decision(terms) || is_charge(terms)))

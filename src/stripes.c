@@ -22,7 +22,6 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     part.asked = now;
     part.hash = stripe_key(whole->hash, stripe);
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
-    part.terms.before = 0;
     part.terms.cost = cost;
     part.terms.capacity =
         stripe_share(whole->terms.capacity, traits_stripes(whole->terms.traits), stripe);
@@ -211,8 +210,7 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
         lost = 0;
         whole->charge = judge(&undrained, used, 0);
-    } else if (lost != 0 && (terms->special & PART_REFUSED) == 0 &&
-               (!whole->charge.fits || (look && lost == terms->capacity))) {
+    } else if (lost != 0 && (!whole->charge.fits || (look && lost == terms->capacity))) {
         return untracked(whole), DECIDED;
     }
     if (look && whole->charge.fits) { /* what is lost is nobody's */
@@ -232,8 +230,7 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     /* One token is taken where it is found. A request for more looks first: if it does not fit, it
      * takes nothing that another could have, and claims no slot. A request with a limit of its own
      * looks first, too, as others know nothing of its shares. */
-    const bool look =
-        is_look(terms) || terms->cost != 1 || (terms->special & PART_REFUSED) != 0 || terms->own;
+    const bool look = is_look(terms) || terms->cost != 1 || terms->own;
     struct gathered gathered;
 
     if (look && !is_charge(terms)) {

@@ -296,15 +296,11 @@ bool stint_decide_opened(struct decision *decision, const struct stint_request *
         if (LIKELY((decision->flags & DECISION_GONE) == 0))
             break;
         /* The policy is gone: the one in its place decides. */
-        const struct terms asked = decision->terms;
+        const uint32_t flags = decision->terms.flags; /* a group's look at a look before a charge */
         const uint32_t why = stint_decision_open(decision, decision->limiter, request, now);
         if (why != 0)
             return stint_decision_void(decision->limiter, request, why, verdict);
-        decision->terms.special |= asked.special & ~(uint32_t)KEY_ALL;
-        decision->terms.flags = asked.flags;
-        decision->terms.cost = asked.cost;
-        if (asked.unit != 0) /* 0: the table was written over */
-            decision->terms.before = asked.before / asked.unit * decision->terms.unit;
+        decision->terms.flags = flags;
     }
     const bool allowed = decision_end(decision, verdict);
     if (strikes(decision))

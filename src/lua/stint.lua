@@ -828,7 +828,8 @@ function group:verdict(i)
     return self.verdicts[place(self, i)]
 end
 
--- Decides all as one: all take their tokens, or none does. Returns whether all were allowed.
+-- Decides all as one: all take their tokens, or none does. Two of one key by one policy make all
+-- bad requests (BAD_REQUEST): add their costs. Returns whether all were allowed.
 function group:decide_all(now)
     local allowed = C.stint_decide_all(self.limit.limiter, self.requests, self.n, time_of(now),
                                        self.verdicts)
@@ -846,7 +847,7 @@ function group:refund()
     return tonumber(C.stint_refund_all(self.limit.limiter, self.requests, self.verdicts, self.n))
 end
 
--- Decides a list of requests as one.
+-- Decides a list of requests as one (group:decide_all).
 --   requests  each {policy, key, cost, flags, own_limit}
 -- Returns whether all were allowed, and the group, which the next list of that length overwrites,
 -- even one that fails; nil and the reason.

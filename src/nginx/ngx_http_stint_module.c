@@ -50,6 +50,23 @@ static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run
     }
 }
 
+/* The end of the requests from i on that are decided as one: of a zone, until one is of a key and a
+ * policy that are among them already. */
+static ngx_uint_t ngx_http_stint_group_end(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
+    const struct stint_request *requests = ctx->requests;
+    ngx_uint_t last = ngx_http_stint_zone_end(ctx, i), end;
+
+    for (end = i + 1; end < last; end++) {
+        for (ngx_uint_t j = i; j < end; j++) {
+            if (requests[j].policy == requests[end].policy &&
+                stint_key_equal(requests[j].key, requests[end].key)) {
+                return end;
+            }
+        }
+    }
+    return end;
+}
+
 /* Asks the limits of one zone after the other. If one refuses, those before it give back what they
  * took, and those after it only tell. */
 static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx) {
@@ -60,7 +77,7 @@ static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx) {
         struct stint_limiter *limiter = ctx->limits[i]->zone->limiter;
         const struct stint_request *requests = allowed ? &ctx->requests[i] : looks;
 
-        end = ngx_http_stint_zone_end(ctx, i);
+        end = ngx_http_stint_group_end(ctx, i);
         for (ngx_uint_t j = i; !allowed && j < end; j++) {
             looks[j - i] = ctx->requests[j];
             looks[j - i].flags = STINT_PEEK;

@@ -42,6 +42,10 @@ function readLimits(policies) {
     ) {
         throw wrong('express: one policy or more, all of one table');
     }
+    limits.forEach(({ policy, key }, place) => {
+        if (limits.findIndex((one) => one.policy.name === policy.name && one.key === key) < place)
+            throw wrong(`express: policy '${policy.name}' is there twice for one key: add the costs`);
+    });
     return limits;
 }
 

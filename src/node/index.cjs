@@ -333,7 +333,7 @@ class Group {
         this.verdicts = verdicts;
     }
 
-    // Seconds until the whole would fit.
+    // Seconds until it is worth asking again.
     get retryAfter() {
         return this.allowed
             ? 0
@@ -399,7 +399,7 @@ class Table {
     }
 
     // Decides several requests as one: all take their tokens, or none does.
-    //   requests  [policy, key] or [policy, key, cost], up to 64
+    //   requests  [policy, key] or [policy, key, cost], up to 64, no two of one policy and one key
     all(...requests) {
         if (requests.length > ALL_MAX)
             throw wrong(`all: ${requests.length} requests; at most ${ALL_MAX} are decided as one`);
@@ -483,7 +483,7 @@ class Table {
         }
         if ((verdict.flags & badRequest) !== 0) {
             policy.check(limit, flags);
-            throw wrong(`policy '${policy.name}': a request of this kind cannot be in a group`);
+            throw wrong('all: two requests are of one key by one policy: add their costs');
         }
         if (verdict.policy === NO_POLICY) {
             this.warn(

@@ -137,7 +137,7 @@ export class Group {
     private constructor();
     readonly allowed: boolean;
     readonly verdicts: Verdict[];
-    /** Seconds until the whole would fit. */
+    /** Seconds until it is worth asking again. */
     readonly retryAfter: number;
     /** The work is done: gives back what was held in flight. */
     end(): number;

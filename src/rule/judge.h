@@ -39,12 +39,10 @@
 
 /* What is special about a decision. A caller's flags are never these. */
 enum special {
-    /* It is a part of another. Refuse, whatever is left: the whole was refused because of it. */
-    PART_REFUSED = 1 << 0,
-    PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
-    PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
-    PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
-    PART_THIS_NOW = 1 << 6,    /* decide at this now alone: the whole asks a bucket once more */
+    /* It is of one stripe: */
+    PART_REFUSED = 1 << 0,     /* refuse, whatever is left: all stripes together refuse */
+    PART_SILENT = 1 << 1,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_SAME_WINDOW = 1 << 2, /* do nothing if the key is in a later window (decision.only_end) */
     /* Its key has an override that is in force: */
     KEY_BARRED = 1 << 4,  /* it refuses all */
     KEY_ENDLESS = 1 << 5, /* it never refuses */
@@ -52,7 +50,6 @@ enum special {
     KEY_OVERRIDDEN = 1 << 8,
 };
 #define KEY_TOLD ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN))
-#define KEY_ALL  (KEY_TOLD | (uint32_t)(KEY_BARRED | KEY_ENDLESS))
 static_assert((int)KEY_BANNED == (int)STINT_BANNED && (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN,
               "what a decision knows of an override is what its verdict tells");
 
@@ -165,7 +162,6 @@ struct terms {
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
     uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
     uint64_t most; /* most that a charge may bring a count to */
-    uint64_t before;  /* what is added to a count before it is judged, as if it had been taken */
     uint32_t special; /* enum special */
     bool unlike;      /* the capacity is the request's own */
     bool own;         /* the capacity is the request's own, and less than the policy's */
@@ -305,10 +301,9 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
 
 /* ---- Judge ----------------------------------------------------------------------------------- */
 
-/* Whether a request does not even fit into an empty count. What a bucket gives `before` it, at the
- * same now, is not back by then. */
+/* Whether a request does not even fit into an empty count. */
 static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
-    return terms->cost > terms->room || terms->before > (terms->room - terms->cost) * terms->unit;
+    return terms->cost > terms->room;
 }
 
 /* What a count amounts to, `left` ns before the end of its window. */
@@ -359,20 +354,10 @@ static ALWAYS_INLINE struct charge judge_endless(const struct terms *terms, uint
                            (uint32_t)terms->cost, true};
 }
 
-/* Granted tokens that were counted: only these can be given back. */
-static inline uint32_t charge_counted(const struct charge *charge) {
-    const uint64_t uncounted = charge->total - charge->used;
-
-    if (!GUARDED(COUNTED_ENDLESS))
-        return charge->granted;
-    return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
-}
-
 /* What becomes of any request that meets `count` tokens, `left` ns before the end of their window.
  * Where nothing but the cost matters, whether it fits is one comparison: slot_room and slot_fits
  * (slot.h); of a bucket, in ns: see_bucket (see.h). */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
-    count += terms->before;
     const uint64_t used = count_total(terms, count, left);
     const bool refused = (terms->special & (PART_REFUSED | KEY_BARRED)) != 0;
     uint64_t taken = terms->cost;
@@ -382,7 +367,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
         return (struct charge){count + taken * terms->unit, used + taken, used + taken,
                                (uint32_t)taken, true};
     }
-    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0) && !refused)
+    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0))
         return judge_endless(terms, count, used);
     bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
     if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
@@ -396,9 +381,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
                                (uint32_t)taken, true};
 
     taken = 0;
-    /* What an endless key has left would be owed for years. */
-    if ((terms->flags & STINT_DRAIN) != 0 && (terms->special & KEY_ENDLESS) == 0 &&
-        used < terms->capacity)
+    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
         taken = terms->capacity - used;
     if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->special & KEY_BANNED) == 0) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;

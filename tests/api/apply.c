@@ -474,37 +474,22 @@ TEST(test_old_id) {
     }
 }
 
-/* Parts of a group by both ids share one count. */
+/* Parts of a group by both ids are of one policy: they are none of a group. */
 TEST(test_group_by_both_ids) {
-    static const char *const texts[] = {"3/h name=x", "4/h name=x stripes=2", "3/h name=x smooth",
-                                        "3/h name=x capacity=3 reserve=1"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        const uint32_t limit = (uint32_t)(texts[i][0] - '0');
-        struct stint_verdict verdicts[4];
-        apply(limiter, "9/minute name=x\n50/minute name=y", 0, NULL);
-        apply(limiter, texts[i], 0, NULL);
-        const struct stint_request requests[] = {
-            {.key = {7}, .policy = 0, .cost = 1},
-            {.key = {7}, .policy = 2, .cost = 1},
-            {.key = {7}, .policy = 1, .cost = 1},
-            {.key = {7}, .policy = 0, .cost = limit - 1},
-        };
-        assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts));
-        assert_false(verdicts[3].allowed);
-        assert_int_equal(verdicts[3].retry_after, STINT_NEVER); /* one after the other */
-        assert_true(verdicts[0].allowed && verdicts[1].allowed && verdicts[2].allowed);
-        assert_int_equal(used_of(limiter, 0, 7), 0);
-        assert_true(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
-        assert_int_equal(used_of(limiter, 2, 7), 2);
-        assert_int_equal(used_of(limiter, 1, 7), 1);
-        assert_int_equal(get_policy_stats(limiter, 0).allowed, 2);
-        assert_int_equal(stint_refund_all(limiter, requests, verdicts, 3), 3);
-        assert_int_equal(used_of(limiter, 2, 7), 0);
-        assert_int_equal(stint_decide_batch(limiter, requests, 4, STINT_NOW, verdicts),
-                         limit > 3 ? 4 - 1 : 3);
-        stint_close(limiter);
-    }
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_verdict verdicts[3];
+    apply(limiter, "9/minute name=x\n50/minute name=y", 0, NULL);
+    apply(limiter, "3/h name=x", 0, NULL);
+    struct stint_request requests[] = {STINT_REQUEST(0, 7, 1), STINT_REQUEST(1, 7, 1),
+                                       STINT_REQUEST(2, 7, 1)};
+    assert_false(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(verdicts[i].flags, STINT_BAD_REQUEST);
+    assert_int_equal(get_stats(limiter).bad_requests, 3);
+    assert_int_equal(used_of(limiter, 2, 7), 0);
+    requests[2].key.hash = 8;
+    assert_true(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
+    stint_close(limiter);
 }
 
 /* Tokens of the old policy are given back by no verdict once it is replaced, though the new one's

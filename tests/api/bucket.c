@@ -445,67 +445,8 @@ TEST(test_given_back_by_a_verdict) {
     }
 }
 
-/* A group gives a bucket back what it took by a limit of its own, as the last window's key finds
- * the table full. */
-TEST(test_group_on_a_full_table) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
-    const uint64_t slots = get_stats(limiter).slots;
-    const struct stint_request group[3] = {{.key = {7}, .policy = 0, .cost = 1, .limit = 1},
-                                           {.key = {7}, .policy = 1, .cost = 1},
-                                           {.key = {7}, .policy = 2, .cost = 1}};
-    struct stint_verdict v[3];
-    test_time = T0;
-    add_text(limiter, "10/s burst=10 name=b");
-    add_text(limiter, "2/h name=h");
-    add_text(limiter, "2/d name=d");
-    assert_int_equal(ask(limiter, 0, 7, 1, 0).granted, 1);
-    test_time = T0 + S / 10; /* it is full again, and has a slot */
-    for (uint64_t key = 0; key + 2 < slots; key++)
-        assert_int_equal(ask(limiter, 2, number_key(limiter, key), 1, 0).granted, 1);
-    assert_false(stint_decide_all(limiter, group, 3, STINT_NOW, v));
-    assert_int_equal(v[2].flags, STINT_UNTRACKED);
-    assert_true(v[0].allowed && v[1].allowed);
-    assert_int_equal(used_of(limiter, 1, 7), 0);
-    assert_true(ask(limiter, 0, 7, 0, STINT_PEEK).reset_after < 100);
-    test_time += 100; /* the clock moves whenever it is read */
-    assert_int_equal(ask(limiter, 0, 7, 10, 0).granted, 10);
-    stint_close(limiter);
-}
-
 TEST(test_case_by_case) {
     (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
-}
-
-/* Parts of a key with limits of their own: a token lasts differently long for each. They wait for
- * ns, not for tokens. */
-TEST(test_parts_of_other_limits) {
-    static const struct {
-        const char *text;
-        uint32_t cost[2], limit[2];
-        uint64_t wait, left; /* of the second part; in tokens of the policy */
-    } rows[] = {
-        {"60/min burst=4 name=p", {1, 3}, {30, 0}, STINT_NEVER, 3},
-        {"60/min burst=4 name=p", {1, 2}, {30, 0}, 3, 3},
-        {"60/min burst=4 name=p", {1, 1}, {0, 1}, STINT_NEVER, 4},
-    };
-    test_time = T0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
-        const struct stint_policy policy = parsed(rows[i].text);
-        const uint32_t id = add_made(limiter, &policy);
-        struct stint_request parts[2];
-        struct stint_verdict v[2];
-        for (size_t j = 0; j < 2; j++) {
-            parts[j] = (struct stint_request)STINT_REQUEST(id, 1, rows[i].cost[j]);
-            parts[j].limit = rows[i].limit[j];
-        }
-        assert_true(stint_take(limiter, id, 1, 3, T0, v));
-        assert_false(stint_decide_all(limiter, parts, 2, T0, v));
-        const uint64_t token = token_time(&policy), wait = rows[i].wait;
-        assert_int_equal(v[1].retry_after, wait == STINT_NEVER ? wait : wait * token);
-        assert_int_equal(v[1].reset_after, rows[i].left * token);
-        stint_close(limiter);
-    }
 }
 
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */

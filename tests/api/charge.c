@@ -65,34 +65,6 @@ TEST(test_full_table_stays) {
     }
 }
 
-/* A late caller's key without a slot is looked at in the window of his time. The mark of its first
- * refusal gives it a slot in a later one, as slots of his window went to others. */
-TEST(test_refused_whole_of_a_late_caller) {
-    enum { OTHERS = 64 };
-    struct stint_options options = fixture_options(OTHERS, STINT_FULL_REFUSE);
-    options.shards = 1;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_text(limiter, "1/minute capacity=10 name=rolling");
-    stint_key key = number_key(limiter, 0);
-    const struct stint_request requests[2] = {{key, id, 6, 0, 0, 0}, {key, id, 6, 0, 0, 0}};
-    struct stint_verdict v[2];
-
-    const uint64_t border = T0 - T0 % MINUTE + MINUTE, late = border - SECOND;
-    test_time = late;
-    for (uint32_t i = 1; i <= 2 * OTHERS; i++) {
-        if (i == OTHERS + 1)
-            test_time = border + 20 * SECOND;
-        assert_true(stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL));
-    }
-    assert_false(stint_decide_all(limiter, requests, 2, late, v));
-    assert_true(v[0].allowed);
-    assert_int_equal(v[1].flags, FIRST);
-    assert_int_equal(v[1].used, 6);
-    assert_int_equal(v[1].window, border + MINUTE);
-    assert_true(v[1].retry_after == STINT_NEVER); /* 12 of 10 */
-    stint_close(limiter);
-}
-
 /* ---- Stripes --------------------------------------------------------------------------------- */
 
 /* What is charged of a striped key on a full table is told, and so is that it is not all. */

@@ -512,97 +512,6 @@ TEST_OF(test_jitter_of_reservations, 1000, STINT_FULL_REFUSE,
 
 /* ---- All or nothing ------------------------------------------------------------------------- */
 
-/* Several parts of one key: the longest wait of those refused is that after which all fit, one
- * after the other, and no earlier one is; STINT_NEVER if they never do. */
-TEST(test_all_waits_together) {
-    static const struct {
-        const char *text;
-        uint32_t used; /* before */
-        uint32_t costs[3], limits[3], flags[3];
-        uint64_t wait; /* seconds */
-    } rows[] = {
-        {"3/minute", 0, {2, 2}, {0}, {0}, STINT_NEVER},
-        {"3/minute", 2, {2, 2}, {0}, {0}, STINT_NEVER}, /* the first is refused, too */
-        {"3/minute", 2, {2, 1}, {0}, {0}, 60},          /* it alone is */
-        {"3/minute", 2, {3, 1}, {0}, {0}, STINT_NEVER},
-        {"3/minute", 2, {1, 1, 1}, {0}, {0}, 60},
-        {"3/minute", 0, {2, 2}, {0, 9}, {0}, 0},
-        {"3/minute", 3, {2, 2}, {0, 9}, {0}, 60},
-        {"3/minute", 3, {2, 3}, {0}, {0, STINT_PEEK}, STINT_NEVER},
-        {"3/minute", 3, {2, 3}, {0}, {STINT_PEEK}, 60},
-        {"3/minute", 0, {2, 2}, {0}, {STINT_PARTIAL}, STINT_NEVER},
-        {"1/s capacity=10", 10, {3, 3}, {0}, {0}, 6},
-        {"1/s capacity=10", 10, {3, 3, 5}, {0}, {0}, STINT_NEVER},
-        {"1/s capacity=10 reserve=5", 10, {3, 8}, {0}, {0, STINT_RESERVE}, 6},
-        {"4/10s smooth", 4, {1, 1}, {0}, {0}, 15},
-        {"4/10s smooth", 4, {2, 3}, {0}, {0}, STINT_NEVER},
-        {"4/minute stripes=2", 4, {2, 2}, {0}, {0}, 60},
-        {"4/minute stripes=2", 0, {2, 3}, {0}, {0}, STINT_NEVER},
-        {"4/minute in-flight", 4, {2, 2}, {0}, {0}, 120},
-        {"4/minute in-flight", 0, {2, 3}, {0}, {0}, STINT_NEVER},
-        /* What a later part drains, and a ban that it begins, count for those before it, too. */
-        {"1/s burst=6", 4, {3, 3}, {0}, {0, STINT_DRAIN}, 6},
-        {"2/s capacity=6", 4, {3, 3}, {0}, {0, STINT_DRAIN}, 3},
-        {"2/s capacity=6", 4, {3, 3}, {0}, {STINT_DRAIN}, 3},
-        {"3/s ban=10s", 3, {1, 1}, {0}, {STINT_TENTATIVE}, 10},
-        {"3/s ban=10s", 3, {1, 1}, {0}, {0, STINT_TENTATIVE}, 10},
-    };
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_parse(rows[r].text, &policy, NULL), 0);
-        snprintf(policy.name, sizeof policy.name, "row %zu", r);
-        uint32_t id = add_made(limiter, &policy);
-        struct stint_request requests[3];
-        struct stint_verdict v[3];
-        size_t n = 0;
-        for (; n < 3 && rows[r].costs[n] != 0; n++)
-            requests[n] = (struct stint_request){
-                {5}, id, rows[r].costs[n], rows[r].limits[n], rows[r].flags[n], 0};
-        test_time = T0;
-        assert_int_equal(ask(limiter, id, 5, rows[r].used, 0).granted, rows[r].used);
-        for (unsigned asked = 0; asked < (rows[r].wait == 0 ? 1 : 2); asked++) {
-            uint64_t wait = 0;
-            bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v);
-            for (size_t i = 0; i < n; i++)
-                if (!v[i].allowed && v[i].retry_after > wait)
-                    wait = v[i].retry_after;
-            const uint64_t expected =
-                rows[r].wait == STINT_NEVER ? STINT_NEVER : rows[r].wait * SECOND;
-            if (all != (rows[r].wait == 0) || wait != expected)
-                fail_msg("row %zu: %d, waits %" PRIu64, r, all, wait);
-        }
-        if (rows[r].wait == 0 || rows[r].wait == STINT_NEVER)
-            continue;
-        test_time = T0 + rows[r].wait * SECOND - 1;
-        if (((rows[r].flags[0] | rows[r].flags[1]) & DRAIN) == 0) /* it would drain once more */
-            assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
-        test_time++;
-        if (!stint_decide_all(limiter, requests, n, STINT_NOW, v))
-            fail_msg("row %zu: refused after its wait", r);
-    }
-    stint_close(limiter);
-}
-
-/* A shadow's ban that begins in a group is told by the later parts of the key. */
-TEST_OF(test_all_of_a_shadow, 1000, STINT_FULL_REFUSE, "2/minute ban=1h shadow count-refused") {
-    struct stint_request requests[4];
-    struct stint_verdict v[4];
-    for (size_t i = 0; i < 4; i++)
-        requests[i] = (struct stint_request){.key = {1}, .policy = id, .cost = 1};
-    for (uint64_t key = 1; key <= 2; key++)
-        assert_true(stint_take(limiter, id, key, 2, T0, NULL));
-    assert_true(stint_decide_all(limiter, requests, 4, T0, v));
-    for (size_t i = 0; i < 4; i++) {
-        requests[i].key.hash = 2;
-        struct stint_verdict alone;
-        assert_true(stint_decide(limiter, &requests[i], T0, &alone));
-        assert_int_equal(v[i].flags, alone.flags);
-        assert_true(v[i].retry_after == alone.retry_after);
-    }
-}
-
 TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
@@ -942,15 +851,6 @@ static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
     assert_int_equal(after.refused, before.refused + 1);
     assert_int_equal(get_stats(limiter).bad_requests, bad_before + 2);
     assert_int_equal(used_of(limiter, id, key), 3);
-
-    /* Beside a part of the same key that does not fit: each is counted once. */
-    requests[1].key = full;
-    memset(v, 0xa5, sizeof v);
-    assert_false(stint_decide_all(limiter, requests + 1, 2, STINT_NOW, v));
-    assert_bad(&v[0], &requests[1], "beside");
-    assert_int_equal(v[1].flags, 0);
-    assert_true(v[1].retry_after != 0 && v[1].retry_after != STINT_NEVER);
-    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 3);
 }
 
 TEST(test_bad_requests_of_a_whole) {
@@ -958,7 +858,7 @@ TEST(test_bad_requests_of_a_whole) {
     for (size_t p = 0; p < 3; p++) {
         for (int groups = 0; groups < 2; groups++) {
             struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
-            struct stint_request bad = {.key = number_key(limiter, 1), .policy = ids[p], .cost = 1};
+            struct stint_request bad = {.key = number_key(limiter, 4), .policy = ids[p], .cost = 1};
             assert_true(ask(limiter, ids[p], number_key(limiter, 1), 3, 0).allowed);
             assert_true(ask(limiter, ids[p], number_key(limiter, 2), 8, 0).allowed);
             for (unsigned i = 0; bad_request_of(i, &bad); i++)
@@ -970,23 +870,6 @@ TEST(test_bad_requests_of_a_whole) {
             stint_close(limiter);
         }
     }
-}
-
-/* What is too long for 64 bits is so for each part of a whole. */
-TEST(test_waits_too_long_of_a_whole) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    const uint32_t id = add_text(limiter, "1/366d capacity=2 reserve=2000");
-    const stint_key key = number_key(limiter, 1);
-    assert_true(ask(limiter, id, key, 1500, STINT_RESERVE).allowed);
-    struct stint_request requests[2] = {STINT_REQUEST(id, key, 1), STINT_REQUEST(id, key, 1)};
-    struct stint_verdict v[2];
-    for (uint32_t look = 0; look < 2; look++) {
-        requests[0].flags = requests[1].flags = look * STINT_PEEK;
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        for (size_t i = 0; i < 2; i++)
-            assert_true(!v[i].allowed && v[i].retry_after == STINT_NEVER - 1);
-    }
-    stint_close(limiter);
 }
 
 /* More than can be decided as one. */

@@ -102,12 +102,12 @@ TEST(test_line_without_room) {
 }
 
 /* Who is late by more than 60 s is refused at the clock's time, and waits from then on: alone, and
- * in a group with another of its key. */
+ * in a group. */
 TEST(test_line_without_room_for_late_callers) {
     uint32_t id;
     struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &id);
     struct stint_request group[2] = {STINT_REQUEST(id, number_key(limiter, 100), 1),
-                                     STINT_REQUEST(id, number_key(limiter, 100), 1)};
+                                     STINT_REQUEST(id, number_key(limiter, 101), 1)};
     struct stint_verdict told[2];
     test_time = T0 + 7;
     for (uint32_t look = 0; look < 2; look++) {
@@ -137,7 +137,7 @@ TEST(test_line_without_room_for_nothing) {
             struct stint_request group[] = {
                 {.key = number_key(limiter, 0), .policy = id, .cost = 1},
                 {.key = number_key(limiter, 100), .policy = other},
-                {.key = number_key(limiter, 100), .policy = other, .flags = STINT_PEEK}};
+                {.key = number_key(limiter, 101), .policy = other, .flags = STINT_PEEK}};
             struct stint_verdict told[3];
             assert_true(stint_decide_all(limiter, group, 3, STINT_NOW, told));
             assert_true(stint_decide_all(limiter, group + 1, 2, STINT_NOW, NULL));

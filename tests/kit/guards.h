@@ -97,11 +97,9 @@ enum stint_test_instant {
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(CHARGE_WHOLE, "striped: a charge of which a stripe had no slot for a part is told as whole") \
     /* Overrides: override.h, decision.c, judge.h */                                               \
-    X(COUNTED_ENDLESS, "a refused group gives back what a key without a limit did not count")      \
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
     X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
     /* Groups: group.c */                                                                          \
-    X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
     X(GROUPS_SIZES, "a group of more requests than are left is not refused")                       \
     /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \
     X(POLICY_LENGTH, "divided by a length of 0, of a policy whose id is free")                     \

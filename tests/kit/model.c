@@ -271,14 +271,14 @@ static void count(uint64_t *counter, uint64_t more) {
 }
 
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
-                 const struct stint_verdict *v, bool group_refused) {
+                 const struct stint_verdict *v) {
     const bool shadowed = v->flags & STINT_SHADOWED;
     if (merely_looks(request))
         return;
     count(&counts->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
     if (makes_charge(request)) /* no decision */
         count(&counts->charged, v->granted);
-    if (makes_charge(request) || (group_refused && v->allowed))
+    if (makes_charge(request))
         return;
     count(&counts->allowed, v->allowed && !shadowed);
     count(&counts->refused, !v->allowed);
@@ -560,13 +560,11 @@ static uint64_t paid_in(const struct stint_policy *policy, const struct model_ke
     return wait_of(left, ceil_div(tokens - room, policy->limit) - 1, policy->window);
 }
 
-/* A bucket's request "fits if it is then at most burst * T ahead of now": the ns until then, if
- * others of its key take so many ns before it. */
+/* A bucket's request "fits if it is then at most burst * T ahead of now": the ns until then. */
 static uint64_t filled_in(const struct model_by *by, const struct stint_request *request,
-                          const struct model_key *key, wide before, uint64_t cost, uint64_t room,
-                          uint64_t now) {
+                          const struct model_key *key, uint64_t cost, uint64_t room, uint64_t now) {
     const uint64_t token = token_by(by, request);
-    const wide ahead = key->window - now + before + (wide)cost * token, most = (wide)room * token;
+    const wide ahead = key->window - now + (wide)cost * token, most = (wide)room * token;
     return ahead <= most ? 0 : (uint64_t)(ahead - most);
 }
 
@@ -574,59 +572,39 @@ static uint64_t filled_in(const struct model_by *by, const struct stint_request 
 static uint64_t there_in(const struct model_by *by, const struct stint_request *request,
                          const struct model_key *key, uint64_t cost, uint64_t capacity,
                          uint64_t now) {
-    return is_bucket(by->policy) ? filled_in(by, request, key, 0, cost, capacity, now)
+    return is_bucket(by->policy) ? filled_in(by, request, key, cost, capacity, now)
                                  : paid_in(by->telling, key, key->used + cost, capacity, now);
 }
 
-/* "ns until the whole cost would fit if nobody else took": of the last of n requests for one key,
- * after all of the others. */
-static uint64_t wait_for(const struct model_by *by, const struct stint_request *requests, size_t n,
+/* "ns until the whole cost would fit if nobody else took" */
+static uint64_t wait_for(const struct model_by *by, const struct stint_request *request,
                          const struct model_key *key, uint64_t room, uint64_t now) {
-    const struct stint_request *last = &requests[n - 1];
-    const uint64_t sum = sum_by(by, last, key, now);
-    uint64_t cost = last->cost;
-    wide before = 0; /* ns of a bucket */
-    for (size_t i = 0; i + 1 < n; i++) {
-        if (takes_nothing(&requests[i]))
-            continue;
-        if (is_bucket(by->policy))
-            before += (wide)requests[i].cost * token_by(by, &requests[i]);
-        else
-            cost += requests[i].cost;
-    }
+    const uint64_t cost = request->cost;
     if (cost > room)
         return STINT_NEVER;
-    if (is_bucket(by->policy)) {
-        const uint64_t token = token_by(by, last);
-        return before + (wide)cost * token > (wide)room * token
-                   ? STINT_NEVER
-                   : filled_in(by, last, key, before, cost, room, now);
-    }
-    if (sum + cost <= room)
+    if (is_bucket(by->policy))
+        return filled_in(by, request, key, cost, room, now);
+    if (sum_by(by, request, key, now) + cost <= room)
         return 0;
-    return looks_back(by->policy) ? fits_at(by->policy, key, (uint32_t)cost, room) - now
+    return looks_back(by->policy) ? fits_at(by->policy, key, request->cost, room) - now
                                   : paid_in(by->telling, key, key->used + cost, room, now);
 }
 
-/* What a refusal tells of its wait, which is not below `least`: of the last of n requests for one
- * key, after all of the others. "A refusal's retry_after takes into account when the override
+/* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes into account when the override
  * ends": then it is judged without; if that is what it waits for, there is no jitter. "later by a
  * part of this, computed from key and window". */
-static void refuse(const struct model_by *by, const struct stint_request *requests, size_t n,
-                   uint64_t now, const struct model_key *key, uint64_t least,
-                   struct model_answer *answer) {
-    const struct stint_request *request = &requests[n - 1];
+static void refuse(const struct model_by *by, const struct stint_request *request, uint64_t now,
+                   const struct model_key *key, uint64_t least, struct model_answer *answer) {
     struct stint_verdict *v = &answer->verdict;
     const uint64_t over = by->ruling ? by->ruling->until - now : UINT64_MAX;
     uint64_t room = is_barred(by) ? 0 : room_in(by, request, v->capacity);
-    v->retry_after = most_of(wait_for(by, requests, n, key, room, now), least);
+    v->retry_after = most_of(wait_for(by, request, key, room, now), least);
     if (by->ruling && (v->retry_after >= over || is_barred(by))) {
         struct model_by then = *by;
         then.policy = by->telling;
         then.ruling = NULL;
         room = room_in(&then, request, own_capacity(&then, request));
-        v->retry_after =
-            most_of(wait_for(&then, requests, n, key, room, now), most_of(over, least));
+        v->retry_after = most_of(wait_for(&then, request, key, room, now), most_of(over, least));
     }
     if (v->retry_after != STINT_NEVER && v->retry_after != over) {
         answer->jitter_below =
@@ -651,16 +629,14 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." One that is
- * never refused "keeps what it has left". "Refused tokens count as used, up to 2^28." Returns the
- * tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused tokens
+ * count as used, up to 2^28." Returns the tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
     if (takes_nothing(request))
         return 0;
-    if ((request->flags & STINT_DRAIN) && sum < capacity &&
-        !(by->ruling && by->ruling->limit == STINT_LIMIT_MAX))
+    if ((request->flags & STINT_DRAIN) && sum < capacity)
         taken = capacity - sum;
     if ((by->policy->flags & STINT_COUNT_REFUSED) && !(by->ruling && by->ruling->banned) &&
         sum + taken < STINT_LIMIT_MAX)
@@ -724,7 +700,7 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
         const uint64_t taken = refusal_takes(by, request, v->capacity, sum);
         add_used(by, request, taken, key);
         sum += taken;
-        refuse(by, request, 1, now, key, 0, &answer);
+        refuse(by, request, now, key, 0, &answer);
     }
     /* STINT_TENTATIVE: "it tells no FIRST_REFUSAL, counts no strike, and writes no mark". */
     if (!fits && !merely_looks(request) && !banned && !(request->flags & STINT_TENTATIVE)) {
@@ -791,80 +767,17 @@ struct model_answer model_untracked(const struct model_by *by, enum stint_on_ful
         v->retry_after = there_in(by, request, &key, cost, v->capacity, now);
     if (!fits) {
         v->remaining = 0;
-        refuse(by, request, 1, now, &key, least, &answer);
+        refuse(by, request, now, &key, least, &answer);
     }
     return answer;
 }
 
-uint64_t model_wait(const struct model_answer *answer, uint64_t jitter) {
+/* The wait that an answer tells, with so much jitter. */
+static uint64_t model_wait(const struct model_answer *answer, uint64_t jitter) {
     uint64_t wait = answer->verdict.retry_after;
     if (answer->jitter_below)
         wait = wait_of(wait, 1, jitter);
     return most_of(wait, answer->wait_least);
-}
-
-/* "The largest retry_after of these tells when the whole would fit, all requests of one key one
- * after the other": the longest wait of looks, each beside the whole costs of those before. */
-static void wait_for_parts(const struct model_by *by, const struct stint_request *requests,
-                           size_t n, uint64_t now, const struct model_key *key,
-                           struct model_answer *whole) {
-    for (size_t i = 0; i < n; i++) {
-        struct model_answer answer = {.near_limit = 0};
-        struct stint_verdict *v = &answer.verdict;
-        v->capacity = model_capacity(by, &requests[i]);
-        const uint64_t room = room_in(by, &requests[i], v->capacity);
-        if (is_endless(by) || (by->policy->flags & STINT_SHADOW) ||
-            (!is_barred(by) && wait_for(by, requests, i + 1, key, room, now) == 0))
-            continue;
-        refuse(by, requests, i + 1, now, key, 0, &answer);
-        if (answer.jitter_below) {
-            whole->jitter_below = answer.jitter_below;
-            whole->jitter_of = answer.jitter_of;
-            whole->verdict.retry_after = most_of(whole->verdict.retry_after, v->retry_after);
-        } else {
-            whole->wait_least = most_of(whole->wait_least, v->retry_after);
-        }
-    }
-}
-
-/* "all of them take their tokens, or none does" "If the whole is refused, those with `allowed`
- * false are what refused it ... Their `used` and `remaining` count what earlier requests for the
- * same key and policy would have taken. The others are allowed with `granted` 0, and tell what is
- * used after the refusal." */
-bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
-                        uint64_t now, bool granted, struct model_key *key,
-                        struct model_answer *answers) {
-    struct model_key taken = *key;
-    struct model_answer whole = {0};
-    bool fit = true, marked = false;
-    for (size_t i = 0; i < n; i++) {
-        if (!granted) /* what is not taken passes no multiple */
-            taken.refused = marked ? MARKED : key->refused;
-        answers[i] = model_decide(by, &requests[i], now, &taken);
-        fit &= answers[i].verdict.allowed;
-        marked |= !answers[i].verdict.allowed && answers[i].touched;
-    }
-    if (granted || (!fit && n == 1)) {
-        *key = taken;
-        return fit;
-    }
-    wait_for_parts(by, requests, n, now, key, &whole);
-    for (size_t i = 0; i < n; i++) {
-        if (answers[i].verdict.allowed) {
-            struct stint_request look = requests[i];
-            struct model_key looked = *key;
-            look.flags = (look.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
-            answers[i] = model_decide(by, &look, now, &looked);
-        } else {
-            answers[i].verdict.retry_after = whole.verdict.retry_after;
-            answers[i].jitter_below = whole.jitter_below;
-            answers[i].jitter_of = whole.jitter_of;
-            answers[i].wait_least = whole.wait_least;
-        }
-    }
-    if (marked)
-        key->refused = MARKED;
-    return fit;
 }
 
 /* "The key is banned (stint_policy.ban), perhaps since this very refusal. retry_after is the time

@@ -67,10 +67,9 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
-/* Adds what a verdict adds to its policy's statistics, which threads may do at once.
- * `group_refused`: it is of a part of such a group. */
+/* Adds what a verdict adds to its policy's statistics, which threads may do at once. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
-                 const struct stint_verdict *verdict, bool group_refused);
+                 const struct stint_verdict *verdict);
 
 /* Which count differs, and how; NULL: none does. Bans are not compared, nor what was lost. */
 const char *model_unlike(const struct stint_policy_stats *got,
@@ -177,20 +176,11 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now);
 
-/* Those to the parts of one whole that are of one key, in order. `granted`: whether the whole is.
- * Returns whether these parts fit: the whole is granted if those of each key do. */
-bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
-                        uint64_t now, bool granted, struct model_key *key,
-                        struct model_answer *answers);
-
 /* Makes them those to a request by which the key is banned until then. */
 void model_ban(struct model_answer *answer, uint64_t now, uint64_t until);
 
 /* Makes it one of the answers by which a verdict tells what it does of a first refusal. */
 void model_settle(struct model_answer *answer, const struct stint_verdict *got);
-
-/* The wait that an answer tells, with so much jitter. */
-uint64_t model_wait(const struct model_answer *answer, uint64_t jitter);
 
 /* Whether `got` is one of the answers. `known`: what is known of the key's jitter, which it may add
  * to; NULL: the policy has none. */

@@ -10,9 +10,8 @@
  *  - In the window in which the limit was lowered, or changed after more was charged, what stripes
  *    do is not compared.
  *
- * Callers who are late, and steps of the clock, are left to the world and time.c. So are parts of
- * one group that are of one pair, by a policy with a ban or of which refusals take tokens; and bans
- * that become shorter. */
+ * Callers who are late, and steps of the clock, are left to the world and time.c. So are bans that
+ * become shorter. */
 #include "twin.h"
 
 #include "kinds.h"
@@ -129,26 +128,20 @@ static bool is_decided(const struct stint_request *request, uint32_t key, uint64
     return m.on_full != STINT_FULL_REPLACE || least_used(s.pair) != NULL;
 }
 
-static void count_verdict(const struct stint_request *request, const struct stint_verdict *v,
-                          bool group_refused) {
-    model_count(&m.counts[request->policy], request, v, group_refused);
+static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
+    model_count(&m.counts[request->policy], request, v);
     m.replaced += !merely_looks(request) && (v->flags & STINT_REPLACED);
     m.untracked += !merely_looks(request) && !makes_charge(request) && (v->flags & STINT_UNTRACKED);
 }
 
 /* ---- Comparing ----------------------------------------------------------------------------- */
 
-/* Requests of one key and policy: one by itself, or the parts of a whole that was granted, or was
- * refused. */
-enum asked { ALONE, GRANTED, REFUSED };
-
-/* What requests of one key and policy may get, and what they make of the key. */
+/* What a request may get, and what it makes of the key. */
 struct expected {
-    struct model_answer answers[WHOLE];
+    struct model_answer answer;
     struct model_key key;
     struct model_jitter jitter;
     struct model_ruling ruling;
-    bool fit;
 };
 
 /* Whether a verdict counts a strike. */
@@ -156,63 +149,36 @@ static bool strikes(const struct subject *s, const struct stint_verdict *v) {
     return s->policy->ban && (v->flags & STINT_FIRST_REFUSAL) && !(v->flags & STINT_OVERRIDDEN);
 }
 
-/* Until a whole that is refused fits, if the override of another pair may be over by then; 0: it
- * has none. One part that refuses is told so, in place of its own wait. (features.c holds it.) */
-static uint64_t whole_wait;
-
-/* What they may get, and whether that is what they got. `flags`: what the verdicts tell beside. */
-static bool expect(const struct subject *s, const struct stint_request *requests, size_t n,
-                   enum asked asked, uint32_t flags, const struct stint_verdict *got,
-                   struct expected *expected) {
+/* What it may get, and whether that is what it got. `flags`: what the verdict tells beside. */
+static bool expect(const struct subject *s, const struct stint_request *request, uint32_t flags,
+                   const struct stint_verdict *got, struct expected *expected) {
     const struct model_by by = by_of(s);
     /* A bucket that is full is not forgotten at once: its mark may stay. */
     const struct model_key had =
         is_live(s) || is_bucket(s->policy) ? s->pair->key : (struct model_key){0};
-    bool allowed = true;
+    struct model_answer *answer = &expected->answer;
     *expected = (struct expected){.key = model_at(s->policy, by.phase, had, test_time),
                                   .jitter = s->pair->jitter,
                                   .ruling = s->pair->ruling};
-    if (asked == ALONE)
-        expected->answers[0] = model_decide(&by, requests, test_time, &expected->key);
-    else
-        expected->fit = model_decide_parts(&by, requests, n, test_time, asked == GRANTED,
-                                           &expected->key, expected->answers);
-    for (size_t i = 0; i < n; i++) {
-        struct model_answer *answer = &expected->answers[i];
-        answer->verdict.flags |= flags;
-        model_settle(answer, &got[i]);
-        if (strikes(s, &answer->verdict)) {
-            expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
-            if (expected->ruling.banned)
-                model_ban(answer, test_time, expected->ruling.until);
-        }
-        /* Of a wait that may be another pair's no jitter is learnt. */
-        const bool of_whole =
-            asked == REFUSED && !got[i].allowed && got[i].retry_after == whole_wait;
-        struct model_jitter unlearnt = expected->jitter;
-        bool right = model_allows(answer, &got[i], of_whole ? &unlearnt : &expected->jitter);
-        if (!right && of_whole && model_wait(answer, 0) < whole_wait) {
-            struct stint_verdict alone = got[i];
-            alone.retry_after = model_wait(answer, 0);
-            right = model_allows(answer, &alone, &(struct model_jitter){.window = UINT64_MAX});
-        }
-        allowed &= right;
+    *answer = model_decide(&by, request, test_time, &expected->key);
+    answer->verdict.flags |= flags;
+    model_settle(answer, got);
+    if (strikes(s, &answer->verdict)) {
+        expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
+        if (expected->ruling.banned)
+            model_ban(answer, test_time, expected->ruling.until);
     }
-    return allowed;
+    return model_allows(answer, got, &expected->jitter);
 }
 
-/* Brings the twin to what they did. */
-static void follow(const struct subject *s, size_t n, const struct expected *expected) {
-    bool touched = false;
+/* Brings the twin to what it did. */
+static void follow(const struct subject *s, const struct expected *expected) {
     s->pair->jitter = expected->jitter;
-    for (size_t i = 0; i < n; i++) {
-        touched |= expected->answers[i].touched;
-        if (strikes(s, &expected->answers[i].verdict)) {
-            s->pair->ruling = expected->ruling;
-            m.counts[s->id].bans += expected->ruling.banned;
-        }
+    if (strikes(s, &expected->answer.verdict)) {
+        s->pair->ruling = expected->ruling;
+        m.counts[s->id].bans += expected->ruling.banned;
     }
-    if (!touched)
+    if (!expected->answer.touched)
         return;
     s->pair->lowered &= s->pair->key.known && s->pair->key.window == expected->key.window;
     s->pair->key = expected->key;
@@ -244,36 +210,33 @@ static void tell_wrong(const struct stint_request *request, const struct pair *b
     print_verdict("got     ", got);
 }
 
-/* Compares what they got with what they may get, and brings the twin to what they did. Fails if
- * they may not get it. Returns whether they fit. */
-static bool compare(const struct stint_request *requests, uint32_t key, size_t n, enum asked asked,
+/* Compares what a request got with what it may get, and brings the twin to what it did. Fails if it
+ * may not get it. */
+static void compare(const struct stint_request *request, uint32_t key,
                     const struct stint_verdict *got, const char *what) {
-    const struct subject s = subject_of(key, requests->policy);
+    const struct subject s = subject_of(key, request->policy);
     const struct pair before = *s.pair;
     const struct model_by by = by_of(&s);
     struct expected expected = {0};
     enum model_full full = MODEL_NEEDS_NONE;
     bool allowed;
-    if (asked == ALONE && foresee(&s, 0) == FULL)
-        full = model_on_full(&by, m.on_full, requests, test_time);
+    if (foresee(&s, 0) == FULL)
+        full = model_on_full(&by, m.on_full, request, test_time);
     if (full == MODEL_UNTRACKED) {
         expected = (struct expected){.jitter = s.pair->jitter};
-        expected.answers[0] = model_untracked(&by, m.on_full, requests, test_time);
-        allowed = model_allows(&expected.answers[0], got, &expected.jitter);
+        expected.answer = model_untracked(&by, m.on_full, request, test_time);
+        allowed = model_allows(&expected.answer, got, &expected.jitter);
     } else {
         if (full == MODEL_REPLACES)
             least_used(s.pair)->key.known = false;
-        allowed = expect(&s, requests, n, asked, full == MODEL_REPLACES ? STINT_REPLACED : 0, got,
-                         &expected);
+        allowed = expect(&s, request, full == MODEL_REPLACES ? STINT_REPLACED : 0, got, &expected);
     }
-    twin_run.compared += n;
-    for (size_t i = 0; i < n && !allowed; i++)
-        tell_wrong(&requests[i], &before, &expected.answers[i], &got[i], what);
+    twin_run.compared++;
+    if (!allowed)
+        tell_wrong(request, &before, &expected.answer, got, what);
     assert_true(allowed);
-    follow(&s, n, &expected);
-    for (size_t i = 0; i < n; i++)
-        count_verdict(&requests[i], &got[i], asked == REFUSED);
-    return expected.fit;
+    follow(&s, &expected);
+    count_verdict(request, got);
 }
 
 static bool once_in(uint64_t n) {
@@ -349,7 +312,7 @@ static void do_decide(void) {
     bool allowed = take
                        ? stint_take(m.limiter, request.policy, request.key, request.cost, now, &got)
                        : stint_decide(m.limiter, &request, now, &got);
-    compare(&request, key, 1, ALONE, &got, take ? "take" : "decide");
+    compare(&request, key, &got, take ? "take" : "decide");
     assert_int_equal(allowed, got.allowed);
 }
 
@@ -371,90 +334,51 @@ static void do_batch(void) {
     memset(got, 0xa5, sizeof got);
     size_t allowed = stint_decide_batch(m.limiter, requests, n, pick_now(), got);
     for (size_t i = 0; i < n; i++) {
-        compare(&requests[i], keys[i], 1, ALONE, &got[i], "batch");
+        compare(&requests[i], keys[i], &got[i], "batch");
         allowed -= got[i].allowed;
     }
     assert_int_equal(allowed, 0);
 }
 
-/* Several requests of one whole, which is decided by what was before. */
+/* Several requests of one whole. */
 struct whole {
     struct stint_request requests[WHOLE];
     uint32_t keys[WHOLE];
     size_t n;
+    bool twice; /* two are of one key by one policy */
 };
-
-static bool same_pair(const struct whole *whole, size_t i, size_t j) {
-    return whole->keys[i] == whole->keys[j] &&
-           whole->requests[i].policy == whole->requests[j].policy;
-}
-
-/* Whether the contract says what several of a pair get. */
-static bool is_decided_beside(const struct stint_request *request, const struct subject *s) {
-    const bool refusal_takes =
-        (request->flags & STINT_DRAIN) || (s->policy->flags & STINT_COUNT_REFUSED);
-    return !refusal_takes && !s->policy->ban;
-}
 
 /* Picks one beside which `more` pairs may be placed. Returns false if the contract does not say
  * what it gets. */
 static bool pick_whole(struct whole *whole, size_t more) {
-    const bool same = once_in(4);
-    whole->n = below(WHOLE + 1);
+    *whole = (struct whole){.n = below(WHOLE + 1)};
     for (size_t i = 0; i < whole->n; i++) {
         struct stint_request *request = &whole->requests[i];
         *request = pick_request(&whole->keys[i]);
         if (request->flags & STINT_CHARGE) /* of which only the look is a part */
             request->flags |= STINT_PEEK;
-        if (i > 0 && (same || once_in(8))) {
-            whole->keys[i] = whole->keys[0];
-            request->key = whole->requests[0].key;
-            request->policy = whole->requests[0].policy;
-            request->flags &= ~unfit_flags(&m.policies[request->policy]);
-        }
+        for (size_t j = 0; j < i; j++)
+            whole->twice |=
+                whole->keys[i] == whole->keys[j] && request->policy == whole->requests[j].policy;
         if (!is_decided(request, whole->keys[i], more))
             return false;
     }
-    for (size_t i = 0; i < whole->n; i++)
-        for (size_t j = 0; j < whole->n; j++) {
-            const struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-            if (j == i || !same_pair(whole, i, j))
-                continue;
-            /* what others of the key wait for is counted by one limit */
-            if (is_bucket(s.policy) && (s.policy->flags & STINT_OVERRIDES) != 0)
-                whole->requests[i].limit = 0;
-            if (!is_decided_beside(&whole->requests[i], &s))
-                return false;
-        }
     return true;
 }
 
-/* Those of each pair by themselves: the whole is granted if all of them fit. */
+/* "each part is looked at alone": if all fit, each is decided; else those that do not. */
 static void check_whole(const struct whole *whole, bool all, const struct stint_verdict *got) {
-    bool fit = true, overridden = false;
-    whole_wait = 0;
     for (size_t i = 0; i < whole->n; i++) {
-        overridden |= (got[i].flags & STINT_OVERRIDDEN) != 0;
-        if (!got[i].allowed && got[i].retry_after > whole_wait)
-            whole_wait = got[i].retry_after;
+        struct stint_request request = whole->requests[i];
+        if (whole->twice) {
+            assert_false(got[i].allowed);
+            assert_int_equal(got[i].flags, STINT_BAD_REQUEST);
+            continue;
+        }
+        if (!all && got[i].allowed)
+            request.flags = (request.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
+        compare(&request, whole->keys[i], &got[i], all ? "all, taken" : "all, refused");
     }
-    whole_wait = overridden ? whole_wait : 0;
-    for (size_t i = 0; i < whole->n; i++) {
-        struct stint_request requests[WHOLE];
-        struct stint_verdict verdicts[WHOLE];
-        size_t n = 0, first = 0;
-        while (!same_pair(whole, first, i))
-            first++;
-        for (size_t j = i; j < whole->n && first == i; j++)
-            if (same_pair(whole, j, i)) {
-                requests[n] = whole->requests[j];
-                verdicts[n++] = got[j];
-            }
-        if (n > 0)
-            fit &= compare(requests, whole->keys[i], n, all ? GRANTED : REFUSED, verdicts,
-                           all ? "all, taken" : "all, refused");
-    }
-    assert_int_equal(fit, all);
 }
 
 /* Gives back what a whole has taken. */

@@ -270,6 +270,14 @@ class Several(Case):
                                  2 if lines[0] == few else 1)
                 self.assertEqual(len(server.logged('limiting requests, 5 of 5 used, by policy "many" in zone "z"')), 1)
 
+    def test_of_one_policy_and_key(self):
+        """The second is decided after the first, as that of another zone is: both count, or none does."""
+        with self.serve(self.ZONES, location("/file", "stint_limit z many $arg_a;", "stint_limit z now k;",
+                                             "stint_limit z many $arg_b;") + self.PAGES) as server:
+            self.assertEqual(server.statuses(3, "/file?a=x&b=x"), [200, 200, 429])
+            self.assertEqual(self.counts(server, "z", "many"), (4, 1))
+            self.assertEqual(server.statuses(3, "/file?a=y&b=z"), [200, 200, 200])
+
     def test_of_two_zones_inherited(self):
         """As limit_conn and limit_req, each of a zone of its own."""
         with self.serve(self.ZONES, "limit_rate 1000; stint_limit y now k cost=4;\n" +

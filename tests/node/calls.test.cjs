@@ -132,7 +132,13 @@ test('a group takes all or nothing, ends what is in flight, gives back all', () 
     assert.deepEqual([group.end(), group.end(), used()], [1, 0, [1, 2, 0]]);
     assert.deepEqual([group.refund(), group.refund(), used()], [3, 0, [0, 0, 0]]);
     assert.equal(table.all().allowed, true);
-    assert.equal(table.all(...Array(64).fill([b, 'l', 0])).allowed, true);
+    const many = Array.from({ length: 64 }, (_, i) => [b, `l${i}`, 0]);
+    assert.equal(table.all(...many).allowed, true);
+    assert.throws(
+        () => table.all([a, 'k'], [b, 'k'], [a, 'k', 2]),
+        saying('ERR_INVALID_ARG_VALUE', 'add their costs'),
+    );
+    assert.deepEqual(used(), [0, 0, 0]);
     assert.throws(
         () => table.all(...Array(65).fill([b, 'l', 0])),
         saying('ERR_INVALID_ARG_VALUE', '65', '64'),

@@ -183,7 +183,10 @@ test('plain http: options, errors, and a chain of two', async (t) => {
 test('express: what is no limit is told when it is made', () => {
     const [first, second] = [table('1/s name=a'), table('1/s name=a')];
     const a = first.policy('a');
+    const key = () => 'k';
     for (const [policies, options, words] of [
+        [[a, a], {}, /'a' is there twice for one key: add the costs/],
+        [[[a, key], [a, key, 2]], {}, /'a' is there twice/],
         [[], {}, /one policy or more/],
         [[null], {}, /null; give/],
         [['a'], {}, /'a'; give/],

@@ -30,7 +30,7 @@ BY_TEST = {
     "COUNT_GONE": "world",  # the longest begins first
     "clock-spins": "world", "opened-ahead": "world", "opened-behind": "world",
     "companion-twice": "attacks", "ban-never": "notation", "struct-older": "world", "OVERRIDE_ROOM": "overrides",
-    "PARTS_WAIT": "world", "GROUPS_SIZES": "features",
+    "GROUPS_SIZES": "features",
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
     "NOW_FAR": "time", "OVERRIDE_TIDY": "time", "STRIKE_BAN": "time", "AHEAD_LATEST": "shared",

@@ -216,14 +216,8 @@ static const struct scene scenes[] = {
      .a = "all long key at 0 + once other = yes + yes", .b = "take long third cost 10",
      .c = "turn 10100; take long key"},
 
-    /* The slot that an earlier part was to take goes to the key of a later part, which has 4 tokens
-     * of 5. */
-    {"a group by the slot of another part", .stops = 1,
-     .before = "add p 5/100s; turn -10000; take long key; hold 3; turn 0",
-     .a = "all long key cost 6 + p third = yes + yes", .b = "take p third"},
-
-    /* A key is told once that it was refused first, if only in the shadow: not by a part of a group
-     * that was judged, but not charged. The statistics count those that were told. */
+    /* A key is told once that it was refused first, if only in the shadow, also by a part of a group
+     * that is given back: no look tells it. The statistics count those that were told. */
     {"a first refusal in a group, in the shadow", .stops = 1,
      .before = "add p 1/100s shadow; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key"},
@@ -236,6 +230,12 @@ static const struct scene scenes[] = {
      .before = "add p 2/100ms shadow ban=1s; take p key x3; turn 10",
      .a = "take p key look reserve = yes; all p key reserve + once other = yes + yes",
      .b = "change p 2/100ms ban=1s"},
+
+    /* Each part that does not fit is decided as a request alone, and no other. */
+    {"a refused group", .before = "add p 3/100s; add q 1/100s; take q key",
+     .a = "all p key cost 2 + q key = yes used 0 granted 0 + no first used 1;"
+          "all p key cost 4 drain + q other = no first used 3 + yes used 0;"
+          "take p key look cost 0 = used 3; take q other look cost 0 = used 0"},
 
     /* A group that has lost a race, and fits nevertheless, is charged once. */
     {"a group after a race", .stops = 1,
@@ -412,21 +412,6 @@ TEST(test_stripes_refuse_nobody) {
                 FORM(request, "take s key cost %u %s = no", cost, i == 3 ? "" : words[i]);
                 check_refuses_nobody(policy, request);
             }
-        }
-}
-
-/* Several requests by one policy that fit one by one, but not one after the other. */
-TEST(test_all_of_one_key_refuse_nobody) {
-    static const char *const policies[] = {"8/20000s",           "5/20000s capacity=8",
-                                           "8/20000s reserve=1", "8/20000s smooth",
-                                           "8/20000s stripes=2", "8/20000s ban=60000s after=3"};
-    static const unsigned costs[][3] = {{4, 1, 0}, {1, 4, 0}, {2, 2, 1}, {3, 3, 3}, {4, 4, 4}};
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
-        for (size_t j = 0; j < sizeof costs / sizeof costs[0]; j++) {
-            char request[FORM_MAX];
-            FORM(request, "all s key cost %u + s key cost %u + s key cost %u", costs[j][0],
-                 costs[j][1], costs[j][2]);
-            check_refuses_nobody(policies[i], request);
         }
 }
 

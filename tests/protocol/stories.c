@@ -421,27 +421,10 @@ const struct story stories[] = {
     {WITHOUT(PARTS_BACK), {"group keeps what it swapped", .stops = 1,
      .before = "take two other; take two key", .a = "all two other long + two key long",
      .b = "take two key"}},
-
-    /* A: a key whose count is full is never refused for a while. A group gives back what was
-     * counted of its tokens, none, and not all that it was granted. */
-    {WITHOUT(COUNTED_ENDLESS), {"a full key in a group, never refused", .stops = 1,
-     .before = "add p 5/100s capacity=10 overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 10;"
-               "override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 10; take p key = no"}},
-    {WITHOUT(COUNTED_ENDLESS), {"a full smooth key in a group, never refused", .stops = 1,
-     .before = "add p 16383/100s smooth overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 16383;"
-               "override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 16383; take p key = no"}},
-    {WITHOUT(COUNTED_ENDLESS), {"a full key in debt in a group, never refused", .stops = 1,
-     .before = "add p 5/100s reserve=5 overrides; add last 1/100s capacity=2; take last key;"
-               "take p key cost 5;"
-               "take p key cost 5 reserve; override p key 268435456 100000",
-     .a = "all p key cost 4 + last key", .b = "take last key",
-     .after = "clear p key; take p key look = used 10; take p key = no"}},
+    /* It did not fit when it was looked at, and fits when it is to be refused. */
+    {WITHOUT(PARTS_BACK), {"part keeps what it took when it was to be refused", .stops = 1,
+     .before = "take two key x2; take once other", .a = "all two key + once other",
+     .b = "refund two key 1 of 10 = back 1", .after = "take two key look = counted"}},
 
     /* Each request of a batch reads its policy anew: one that begins after an override was set is
      * judged by it, though the policy had none when the batch began. */

@@ -428,49 +428,6 @@ TEST(test_leap_second_repeated) {
     }
 }
 
-/* ---- Amid a call ---------------------------------------------------------------------------- */
-
-/* A clock that leaps forward at one of its readings. */
-#define LEAP (2 * MINUTE)
-static uint64_t leap_at;
-
-static uint64_t leaping_clock(void) {
-    return test_moved(test_time + (test_readings >= leap_at ? LEAP : 0));
-}
-
-/* A group of two looks at one key, which is barred and has no slot, at whichever reading the clock
- * leaps. Somebody else was early; so what is asked after the leap is asked at the clock's time.
- * Each verdict tells a wait that ends with the bar, from the time that it tells. */
-TEST(test_waits_of_a_group_amid_a_leap) {
-    const uint64_t until = T0 + HOUR;
-    unsigned leapt = 0;
-    for (uint64_t reading = 0; reading < READINGS_MOST; reading++) {
-        struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
-        struct stint_verdict verdicts[2];
-        options.clock = leaping_clock;
-        leap_at = UINT64_MAX;
-        test_time = T0;
-        struct stint_limiter *limiter = open_with(&options);
-        const uint32_t id = add_text(limiter, "2/10s overrides");
-        assert_int_equal(stint_override(limiter, id, 1, 0, until), 0);
-        assert_true(stint_take(limiter, id, 2, 1, T0 + 90 * SECOND, NULL));
-        struct stint_request requests[] = {STINT_REQUEST(id, 1, 1), STINT_REQUEST(id, 1, 1)};
-        requests[0].flags = requests[1].flags = STINT_PEEK;
-        leap_at = reading;
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-        for (unsigned i = 0; i < 2; i++) {
-            const uint64_t at = verdicts[i].window - verdicts[i].reset_after;
-            leapt += at >= T0 + LEAP;
-            if (at + verdicts[i].retry_after != until)
-                fail_msg("the clock leaps at reading %u: part %u waits until %" PRId64
-                         " ns after the end",
-                         (unsigned)reading, i, (int64_t)(at + verdicts[i].retry_after - until));
-        }
-        stint_close(limiter);
-    }
-    assert_in_range(leapt, 1, 2 * READINGS_MOST - 1);
-}
-
 /* ---- Threads that sleep --------------------------------------------------------------------- */
 
 /* A thread decides, and sleeps at each of its steps in turn while the clock moves on, or back, and

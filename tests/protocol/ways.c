@@ -58,8 +58,9 @@ static const struct row rows[] = {
     {"10/h", "20/d", "group_of_many+", CALL_ALL, 5, 0, 0, 1, 0, false},
     {"10/h", "20/d", "group_of_many+", CALL_ALL, 1, 0, 5, 1, 0, false},
     {"10/h overrides", "20/d", "group_of_few group_of_many+", CALL_ALL, 1, 0, 0, 1, 9, false},
-    {"10/h", "20/d smooth", "group_of_few group_of_many group_decide+", CALL_ALL, 1, 0, 0, 1, 0,
-     false},
+    {"10/h", "20/d smooth",
+     "group_of_few group_of_many short_as+ short_as+ short_as+ short_as+ group_decide+", CALL_ALL,
+     1, 0, 0, 1, 0, false},
 };
 
 static void row_run(const struct row *row) {

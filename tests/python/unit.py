@@ -113,6 +113,8 @@ class Calls(Case):
         self.refused(ValueError, "1 to 64", table.all)
         self.refused(ValueError, "1 to 64", table.all, *[(api, n) for n in range(65)])
         self.refused(ValueError, "of another table", table.all, (self.open("1/s name=x")["x"], "ann"))
+        self.refused(ValueError, "add their costs", table.all, (api, "zoe"), (busy, "zoe"), (api, "zoe", 2))
+        self.assertEqual(api.peek("zoe").used, 0)
 
     def test_headers(self):
         api = self.open("3/366d name=api")["api"]
@@ -503,6 +505,8 @@ class Limited(Case):
         self.refused(TypeError, "limited takes policies", stint.limited, "api", key="a")
         self.refused(TypeError, "limited takes policies", stint.limited, key="a")
         self.refused(ValueError, "of one table", stint.limited, api, self.open("1/s name=x")["x"], key="a")
+        self.refused(ValueError, "each policy once", stint.limited, api, busy, api, key="a")
+        self.refused(ValueError, "each policy once", stint.web.WSGI, None, api, api)
 
         def values():
             yield 1

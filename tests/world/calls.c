@@ -175,8 +175,8 @@ static void take_remember(struct actor *actor, const struct asked *asked,
 
 static void decided(struct actor *actor, const struct asked *asked,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
-    /* A refused group looks at all its parts for each part's wait, and again for a longer one. */
-    const uint64_t n = actor->asked_count, most = 25 * (n + 1) + 3 * n * n * n;
+    /* A part of a group is looked at, decided and given back. */
+    const uint64_t n = actor->asked_count, most = 25 * (whole ? 3 * n + 1 : n + 1);
     must(actor->readings <= most * (actor->switches + 1),
          "D: the clock is read %" PRIu64 " times for %u requests, interrupted %" PRIu64 " times",
          actor->readings, count, actor->switches);
@@ -221,13 +221,12 @@ static void call_one(struct actor *actor, enum function function) {
     call_end(actor);
 }
 
-/* A part of a group, as another part of it: of its count, or by one more limit of the client. Its
- * refusal may take, mark, or do neither. */
+/* A part of a group, as another part of it: by one more limit of the client. Its refusal may take,
+ * mark, or do neither. */
 static struct asked part_draw(struct actor *actor, const struct asked *first) {
     static const uint32_t flags[] = {0, STINT_DRAIN, STINT_TENTATIVE, STINT_PEEK};
     struct asked asked = *first;
-    if (chance(actor, 3))
-        asked.name = name_draw(actor);
+    asked.name = name_draw(actor);
     asked.request =
         (struct stint_request)STINT_REQUEST(id_of(actor, asked.name), world->keys[asked.key],
                                             1 + (uint32_t)random_below(&actor->random, 3));
@@ -238,10 +237,18 @@ static struct asked part_draw(struct actor *actor, const struct asked *first) {
     return asked;
 }
 
+/* Whether the part of this number is of a key and policy that one before it is of. */
+static bool asked_twice(const struct asked *asked, unsigned part) {
+    for (unsigned i = 0; i < part; i++)
+        if (asked[i].name == asked[part].name && asked[i].key == asked[part].key)
+            return true;
+    return false;
+}
+
 static unsigned asks_draw(struct actor *actor, struct asked *asked, bool of_group) {
     const bool alike = of_group && chance(actor, 2);
-    const unsigned count = alike ? 2 + (unsigned)random_below(&actor->random, 2)
-                                 : (unsigned)random_below(&actor->random, ASKED_MAX / 2 + 1);
+    unsigned count = alike ? 2 + (unsigned)random_below(&actor->random, 2)
+                           : (unsigned)random_below(&actor->random, ASKED_MAX / 2 + 1);
     const unsigned same_key = key_draw(actor);
     for (unsigned i = 0; i < count; i++) {
         asked[i] = ask_draw(actor, of_group);
@@ -251,7 +258,10 @@ static unsigned asks_draw(struct actor *actor, struct asked *asked, bool of_grou
         }
         if (alike)
             asked[i] = part_draw(actor, &asked[0]);
-        ask_enter(actor, &asked[i]);
+        if (of_group && asked_twice(asked, i) && !chance(actor, 8))
+            count = i; /* without it */
+        else
+            ask_enter(actor, &asked[i]);
     }
     return count;
 }

@@ -159,8 +159,7 @@ static void check_marks(const struct asked *asked, const struct stint_verdict *v
         "UNTRACKED (G)");
 }
 
-/* `whole`: granted 0 may be that of a refused group. */
-static void check_numbers(const struct asked *asked, const struct stint_verdict *v, bool whole) {
+static void check_numbers(const struct asked *asked, const struct stint_verdict *v) {
     const uint32_t asks = asked->request.flags, cost = asked->request.cost;
     const bool shadowed = v->flags & STINT_SHADOWED, untracked = v->flags & STINT_UNTRACKED;
     const bool look = asks & STINT_PEEK, charge = (asks & STINT_CHARGE) != 0 && !look;
@@ -175,18 +174,16 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
               is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
               is(named, A_BURST),
           "a charge is taken whole, or untracked");
-    /* A group's parts may have met different overrides of the key, or policies. */
-    const bool differ = whole && (named->moved || books->keys[asked->name][asked->key].changes > 0);
-    holds(v->allowed || differ || cost <= STINT_LIMIT_MAX || (asks & STINT_PARTIAL) != 0 ||
+    holds(v->allowed || cost <= STINT_LIMIT_MAX || (asks & STINT_PARTIAL) != 0 ||
               v->retry_after == STINT_NEVER,
           "what can never fit is told to wait");
-    /* A part may have begun to fit, and an override may be over by now. */
-    holds(v->allowed || v->retry_after > 0 || is(named, A_SHADOW) || whole ||
+    /* An override may be over by now. */
+    holds(v->allowed || v->retry_after > 0 || is(named, A_SHADOW) ||
               (v->flags & STINT_OVERRIDDEN) != 0,
           "refused: when to retry");
     holds(!v->allowed || shadowed || v->retry_after == 0 || (asks & STINT_RESERVE) != 0,
           "granted: no time to wait");
-    if (v->allowed && !shadowed && !look && !whole && (asks & (STINT_PARTIAL | STINT_CHARGE)) == 0)
+    if (v->allowed && !shadowed && !look && (asks & (STINT_PARTIAL | STINT_CHARGE)) == 0)
         holds(v->granted == cost, "granted is the cost");
     if (untracked || is(named, A_STRIPES))
         return;
@@ -195,14 +192,13 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     holds(v->window != 0 && (v->window % STINT_TICK_NS == 0 || is(named, A_BURST)),
           "a window ends with a tick");
     holds(v->used >= v->granted || v->capacity == STINT_LIMIT_MAX, "used has what was granted");
-    holds(world->far || (whole && is(named, A_BURST)) ||
-              v->reset_after <= named->longest + 2 * MINUTE,
+    holds(world->far || v->reset_after <= named->longest + 2 * MINUTE,
           "reset_after is within a window");
     if (!v->allowed && (v->flags & (STINT_BANNED | STINT_OVERRIDDEN)) == 0 && !named->moved &&
-        !whole && (asks & (STINT_PARTIAL | STINT_RESERVE)) == 0)
+        (asks & (STINT_PARTIAL | STINT_RESERVE)) == 0)
         holds((uint64_t)v->used + cost > v->capacity, "what fits is not refused (B)");
     if (v->allowed && !shadowed && (asks & (STINT_RESERVE | STINT_CHARGE | STINT_PARTIAL)) == 0 &&
-        v->capacity != STINT_LIMIT_MAX && !look && !whole)
+        v->capacity != STINT_LIMIT_MAX && !look)
         holds(v->used <= v->capacity, "what is granted fits (A)");
 }
 
@@ -222,17 +218,15 @@ static uint64_t decided_most(const struct actor *actor, const struct stint_verdi
     return v->window != 0 ? decided_by(v) : latest_of(actor) + ALLOWANCE;
 }
 
-/* H: the time of a request is its now; or the clock's, or, of a bucket and its group, one that
- * others have decided by (each "if it is within 60 s of now"). */
+/* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have decided by (each "if it is within 60 s of now"). */
 static void check_time(const struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v) {
     const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : time;
     if (v->window == 0 || actor->stale || world->far)
         return;
     holds(time == now || (time >= actor->clock_least && time <= actor->clock_most) ||
-              ((is(&world->names[asked->name], A_BURST) || actor->function == F_ALL ||
-                actor->function == F_GROUPS) &&
-               time > now && time <= most_of(now, actor->clock_most) + ALLOWANCE),
+              (is(&world->names[asked->name], A_BURST) && time > now &&
+               time <= most_of(now, actor->clock_most) + ALLOWANCE),
           "decided by a time that is nobody's (H)");
 }
 
@@ -283,7 +277,7 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
 /* A ban that is known to have begun holds for all whose time is before its end; and after the last
  * end that any may have, nobody is banned, unless by this very refusal. */
 static void check_ban(const struct actor *actor, const struct asked *asked,
-                      const struct stint_verdict *v, bool whole) {
+                      const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
     const struct of_key *of_key = &books->keys[asked->name][asked->key];
     const bool banned = v->flags & STINT_BANNED, begins = v->flags & STINT_FIRST_REFUSAL;
@@ -292,7 +286,7 @@ static void check_ban(const struct actor *actor, const struct asked *asked,
     holds(of_key->ban == 0 || of_key->ban_stamp > actor->began ||
               decided_most(actor, v) >= of_key->ban || !is_kept(named, of_key->ban) || banned,
           "a ban that began holds");
-    holds(!banned || begins || whole || decided_least(actor, v) < of_key->ruled ||
+    holds(!banned || begins || decided_least(actor, v) < of_key->ruled ||
               !is_alone(actor, asked->name, asked->key) ||
               may_be_back(decided_most(actor, v), of_key->ruled),
           "a ban that is over is back");
@@ -334,30 +328,6 @@ static uint64_t under_way(const struct actor *actor, const struct asked *asked) 
     return tokens;
 }
 
-/* A group that is refused waits until all parts of a key fit, one after the other: for ever, if
- * together they are more than it can have. */
-static void check_together(const struct asked *all, const struct stint_verdict *verdicts,
-                           unsigned count, unsigned part) {
-    const struct asked *asked = &all[part];
-    const struct stint_verdict *v = &verdicts[part];
-    const struct named *named = &world->names[asked->name];
-    uint64_t costs = 0;
-    for (unsigned i = 0; i < count; i++) {
-        const struct stint_request *request = &all[i].request;
-        if (all[i].name != asked->name || all[i].key != asked->key)
-            continue;
-        if (all[i].senseless || request->limit != 0 || request->policy != asked->request.policy ||
-            (request->flags & (STINT_PEEK | STINT_PARTIAL | STINT_CHARGE)) != 0 ||
-            (verdicts[i].flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0)
-            return;
-        costs += request->cost;
-    }
-    if (v->allowed || named->moved || (named->features & (1 << A_OVERRIDES)) != 0)
-        return;
-    holds(costs <= named->largest || v->retry_after == STINT_NEVER,
-          "a group that can never fit is told to wait");
-}
-
 /* Whether the ledger can say that a refusal was for nothing. */
 static bool refusal_judged(const struct named *named, const struct of_key *of_key) {
     return !world->far && !named->moved && !named->charged && of_key->resets == 0 &&
@@ -367,10 +337,9 @@ static bool refusal_judged(const struct named *named, const struct of_key *of_ke
              is(named, A_BURST));
 }
 
-/* B: it is refused only if it did not fit beside all that may have been counted. `own`: tokens that
- * the parts before it of the same group would have taken. */
+/* B: it is refused only if it did not fit beside all that may have been counted. */
 static void check_refusal(const struct actor *actor, const struct asked *asked,
-                          const struct stint_verdict *v, uint64_t own) {
+                          const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
     const struct of_key *of_key = &books->keys[asked->name][asked->key];
     /* A part may be refused by an override that is cleared before its verdict is told. */
@@ -380,7 +349,7 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
         (v->flags & (STINT_OVERRIDDEN | STINT_UNTRACKED)) != 0)
         return;
     const struct entry *entry = entry_of(asked->name, asked->key, v->window);
-    uint64_t most = entry->granted + under_way(actor, asked) + own;
+    uint64_t most = entry->granted + under_way(actor, asked);
     if (entry->refund_stamp < actor->began && entry->refunded < most)
         most -= entry->refunded;
     if (!world->still)
@@ -464,7 +433,7 @@ static void move_enter(const struct move *move) {
 }
 
 static void verdict_enter(const struct actor *actor, const struct asked *asked,
-                          const struct stint_verdict *v, bool group_refused) {
+                          const struct stint_verdict *v, bool returned) {
     const struct named *named = &world->names[asked->name];
     struct of_key *of_key = &books->keys[asked->name][asked->key];
     if ((v->flags & STINT_UNTRACKED) != 0) { /* some stripes may have been emptied */
@@ -486,25 +455,24 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
     const bool charged = (asked->request.flags & STINT_CHARGE) != 0;
     const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
     const bool drained = refused && (asked->request.flags & STINT_DRAIN) != 0;
-    /* A part of a refused group is told beside what others would have taken. It may have taken its
-     * cost, and given it back, or have emptied the key. */
-    of_key->dead += group_refused && (asked->request.flags & STINT_DRAIN) != 0;
-    of_key->group_ended = group_refused ? ++world->stamp : of_key->group_ended;
+    /* It may also have emptied the key, as a shadow's or in a window before. */
+    of_key->dead += returned && (asked->request.flags & STINT_DRAIN) != 0;
+    of_key->group_ended = returned ? ++world->stamp : of_key->group_ended;
     move_enter(&(struct move){.name = asked->name,
                               .key = asked->key,
-                              .back = group_refused,
+                              .back = returned,
                               .moves = v->granted != 0 || drained,
-                              .unsettled = group_refused && actor->asked_count > 1,
+                              .unsettled = returned,
                               .counts = v->granted != 0 && !charged && !endless,
                               .now = v->window - v->reset_after,
                               .full = v->reset_after != 0 ? v->window : 0,
                               .began = actor->began,
-                              .tokens = group_refused ? asked->request.cost
-                                        : endless     ? 0
-                                                      : v->granted,
+                              .tokens = returned  ? asked->request.cost
+                                        : endless ? 0
+                                                  : v->granted,
                               .token = own ? named->policy.window : named->token_most});
     if ((asked->request.flags & STINT_TENTATIVE) == 0)
-        entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
+        entry->refused += !returned && refused; /* else it is perhaps its look */
     entry->full += (asked->request.flags & STINT_DRAIN) != 0;
     entry->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
     holds(entry->first_refusals <= 1 || named->moved || world->far || is(named, A_BURST) ||
@@ -515,11 +483,8 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
 
 /* ---- Refusals of buckets --------------------------------------------------------------------- */
 
-/* What a move may have added to the instant at which its bucket is full.
- *
- * A known fault is excused here, and nowhere else: a refused group of a bucket and other parts
- * charges the bucket, and gives it back too little or too much. So a part of such a group may have
- * left all that it asked for. */
+/* What a move may have added to the instant at which its bucket is full. A part of a group that is
+ * refused may be given back too little or too much: it may have left all that it asked for. */
 static uint64_t move_adds(const struct move *move) {
     return move->moves || move->unsettled ? move->tokens * move->token : 0;
 }
@@ -551,7 +516,7 @@ static uint64_t full_most(const struct actor *actor, unsigned name, unsigned key
     return books->keys[name][key].dead > 0 ? UINT64_MAX : most + taking;
 }
 
-/* Whether the ledger can say that a part's key is refused for nothing. */
+/* Whether the ledger can say that a key is refused for nothing. */
 static bool bucket_judged(const struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
@@ -563,27 +528,21 @@ static bool bucket_judged(const struct actor *actor, const struct asked *asked,
             (STINT_UNTRACKED | STINT_OVERRIDDEN | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) == 0;
 }
 
-/* Whether a part fits at that time, after the parts before it that are of its key. */
-static bool bucket_fits(const struct actor *actor, const struct asked *all, unsigned part,
-                        bool whole, uint64_t time) {
-    const struct asked *asked = &all[part];
+/* Whether it fits at that time. */
+static bool bucket_fits(const struct actor *actor, const struct asked *asked, uint64_t time) {
     const struct model_by by = model_by(&world->names[asked->name].policy);
     const uint64_t full = full_most(actor, asked->name, asked->key);
     struct model_key key = {.window = most_of(full, time), .known = 1};
-    struct model_answer answer = {.verdict = {.allowed = false}};
-    for (unsigned i = whole ? 0 : part; full != UINT64_MAX && i <= part; i++)
-        if (all[i].name == asked->name && all[i].key == asked->key)
-            answer = model_decide(&by, &all[i].request, time, &key);
+    if (full == UINT64_MAX)
+        return false;
+    const struct model_answer answer = model_decide(&by, &asked->request, time, &key);
     return answer.verdict.allowed && (answer.verdict.flags & STINT_SHADOWED) == 0;
 }
 
 /* B: a bucket's request is refused only if it fits neither at its own time nor at the clock's, "if
- * it is within 60 s". Of a group all parts must fit then. `count`: of its parts; 0: it is none. */
-static void check_bucket_refusal(const struct actor *actor, const struct asked *all,
-                                 const struct stint_verdict *verdicts, unsigned count,
-                                 unsigned part) {
-    const struct asked *asked = &all[part];
-    const struct stint_verdict *v = &verdicts[part];
+ * it is within 60 s". */
+static void check_bucket_refusal(const struct actor *actor, const struct asked *asked,
+                                 const struct stint_verdict *v) {
     const uint64_t clock = actor->clock_least;
     uint64_t *marked = &books->keys[asked->name][asked->key].marked;
     if ((v->allowed && (v->flags & STINT_SHADOWED) == 0) || !bucket_judged(actor, asked, v))
@@ -591,18 +550,12 @@ static void check_bucket_refusal(const struct actor *actor, const struct asked *
     *marked = most_of(*marked, v->window);
     /* Who sleeps in his call may have been refused at its beginning. */
     const uint64_t time = decided_by(v), now = actor->at != STINT_NOW ? actor->at : clock;
-    holds(!bucket_fits(actor, all, part, count != 0, time) ||
-              !bucket_fits(actor, all, part, count != 0, now),
+    holds(!bucket_fits(actor, asked, time) || !bucket_fits(actor, asked, now),
           "refused for nothing by a bucket (B)");
-    /* He may have read it as late as it is now. "What a shadow would have refused of a group that
-     * is let through is not asked again." */
-    if (clock <= time || world->latest_clock - time > ALLOWANCE || (count != 0 && v->allowed))
-        return;
-    bool fits = true;
-    for (unsigned i = count != 0 ? 0 : part; fits && i < (count != 0 ? count : part + 1); i++)
-        fits = bucket_judged(actor, &all[i], &verdicts[i]) &&
-               bucket_fits(actor, all, i, count != 0, clock);
-    holds(!fits, "refused by a bucket, though it fits at the clock's time (B)");
+    /* He may have read it as late as it is now. */
+    if (clock > time && world->latest_clock - time <= ALLOWANCE)
+        holds(!bucket_fits(actor, asked, clock),
+              "refused by a bucket, though it fits at the clock's time (B)");
 }
 
 static void check_flags(struct actor *actor, const struct asked *asked,
@@ -618,56 +571,78 @@ static void check_flags(struct actor *actor, const struct asked *asked,
         event_met(actor, full[world->options.on_full]);
 }
 
+/* Whether two parts of a group are of one key by one policy: for certain, or perhaps, as a policy
+ * that was replaced leads on. */
+static bool is_twice(const struct asked *all, unsigned count, bool certain) {
+    bool twice = false;
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned j = 0; j < i; j++) {
+            const uint32_t id = all[i].request.policy;
+            const bool same = id == all[j].request.policy && id != UINT32_MAX;
+            if (all[i].key == all[j].key)
+                twice |= certain ? same && !world->names[all[i].name].moved
+                                 : same || all[i].name == all[j].name;
+        }
+    return twice;
+}
+
+/* Of a request of its own, or of a part of a group, which is one. `returned`: it may have been
+ * granted, and given back. */
+static void verdict_check(struct actor *actor, const struct asked *asked,
+                          const struct stint_verdict *v, bool returned) {
+    check_marks(asked, v);
+    if (!actor->stale) /* else the id may be another policy's */
+        check_numbers(asked, v);
+    check_time(actor, asked, v);
+    check_capacity(actor, asked, v);
+    check_ban(actor, asked, v);
+    if (!actor->reads)
+        ban_enter(actor, asked, v);
+    if (actor->stale)
+        return;
+    check_window(actor, asked, v);
+    check_bucket_refusal(actor, asked, v);
+    if (!v->allowed || (v->flags & STINT_SHADOWED) != 0)
+        check_refusal(actor, asked, v);
+    if (actor->reads)
+        return;
+    world->names[asked->name].uncounted |= returned;
+    if (!returned)
+        model_count(&world->names[asked->name].counted, &asked->request, v);
+    if (returned || (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+        verdict_enter(actor, asked, v, returned);
+}
+
 void verdicts_check(struct actor *actor, const struct asked *all,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
+    const bool twice = whole && is_twice(all, count, false);
     bool refused = false;
     for (unsigned i = 0; i < count; i++)
         refused |= whole && !verdicts[i].allowed;
     for (unsigned i = 0; i < count; i++) {
-        const struct asked *asked = &all[i];
+        struct asked part = all[i], *asked = &part;
         const struct stint_verdict *v = &verdicts[i];
+        const bool decides = (part.request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
         trace(actor, "  %c key %u cost %u limit %u flags %#x: %s", 'a' + asked->name, asked->key,
               asked->request.cost, asked->request.limit, asked->request.flags, verdict_text(v));
         check_flags(actor, asked, v);
+        holds(!whole || !is_twice(all, count, true) || v->flags == STINT_BAD_REQUEST,
+              "two parts of a key by a policy");
         if ((v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
             check_nothing(asked, v);
             const bool held = is(&world->names[asked->name], A_IN_FLIGHT) &&
                               (asked->request.flags & (STINT_DRAIN | STINT_CHARGE)) != 0;
-            holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held,
+            holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held ||
+                      twice,
                   "a request that makes sense");
             continue;
         }
-        holds(!asked->senseless && (!actor->reads || (asked->request.flags &
-                                                      (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK),
+        holds(!asked->senseless && (!actor->reads || !decides),
               "a request that makes no sense, or by a reader, is decided");
-        check_marks(asked, v);
-        if (!actor->stale) /* else the id may be another policy's */
-            check_numbers(asked, v, whole && refused);
-        if (whole)
-            check_together(all, verdicts, count, i);
-        holds(!(whole && refused) || v->granted == 0, "a refused group is granted nothing");
-        check_time(actor, asked, v);
-        check_capacity(actor, asked, v);
-        check_ban(actor, asked, v, whole);
-        if (!actor->reads)
-            ban_enter(actor, asked, v);
-        if (actor->stale)
-            continue;
-        check_window(actor, asked, v);
-        check_bucket_refusal(actor, all, verdicts, whole ? count : 0, i);
-        uint64_t own = 0;
-        for (unsigned j = 0; j < i && whole; j++)
-            if (all[j].name == asked->name && all[j].key == asked->key)
-                own += all[j].request.cost;
-        /* A part that was refused in one window may be marked in the next, if that one is over. */
-        if ((!v->allowed || (v->flags & STINT_SHADOWED) != 0) &&
-            (!whole || (world->still && v->window > world->latest_clock)))
-            check_refusal(actor, asked, v, own);
-        if (actor->reads)
-            continue;
-        model_count(&world->names[asked->name].counted, &asked->request, v, refused);
-        if ((asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
-            verdict_enter(actor, asked, v, refused);
+        holds(!refused || v->granted == 0, "a refused group is granted nothing");
+        if (refused && v->allowed) /* "that look" */
+            part.request.flags = (part.request.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
+        verdict_check(actor, asked, v, refused && decides && actor->switches > 0);
     }
 }
 
@@ -758,16 +733,6 @@ void ledger_refunded_all(const struct actor *actor, const struct taken *taken, u
     }
 }
 
-/* Whether a part of a group took nothing for good: no part of its count was refused. */
-static bool part_fits(const struct asked *all, const struct stint_verdict *verdicts, unsigned count,
-                      unsigned part) {
-    for (unsigned i = 0; i < count; i++)
-        if (all[i].name == all[part].name && all[i].key == all[part].key &&
-            (!verdicts[i].allowed || (verdicts[i].flags & STINT_SHADOWED) != 0))
-            return false;
-    return true;
-}
-
 void group_back_check(const struct actor *actor, const struct asked *all,
                       const struct stint_verdict *verdicts, const struct stint_verdict *before,
                       const struct stint_verdict *after, unsigned count) {
@@ -779,8 +744,8 @@ void group_back_check(const struct actor *actor, const struct asked *all,
         if (named->mixed || named->moved || actor->reads || actor->stale || world->far ||
             world->options.on_full == STINT_FULL_REPLACE || of_key->dead > 0 ||
             of_key->changes > 0 || before[i].window == 0 || after[i].window == 0 ||
-            before[i].policy != after[i].policy || !part_fits(all, verdicts, count, i) ||
-            !is_alone(actor, all[i].name, all[i].key))
+            before[i].policy != after[i].policy || !verdicts[i].allowed ||
+            (verdicts[i].flags & STINT_SHADOWED) != 0 || !is_alone(actor, all[i].name, all[i].key))
             continue;
         if (is(named, A_BURST))
             must(most_of(after[i].window, latest) == most_of(before[i].window, latest),

@@ -44,7 +44,11 @@ static bool all_told(struct table *table, PyObject *const *args,
         }
         if ((verdicts[i].flags & STINT_BAD_REQUEST) != 0) {
             const int error = stint_request_check(table->limiter, &requests[i]);
-            failed(error, table->path);
+            if (error != 0)
+                failed(error, table->path);
+            else /* the one thing that a group adds here */
+                PyErr_SetString(PyExc_ValueError, "two requests of all are of one key by one "
+                                                  "policy: add their costs");
             return false;
         }
     }
@@ -194,7 +198,7 @@ static PyObject *get_verdicts(struct group *group, void *unused) {
     return Py_NewRef(group->verdicts);
 }
 
-/* When the whole would fit: the longest wait of those that refused. */
+/* When it is worth asking again: the longest wait of those that refused. */
 static PyObject *get_retry_after(struct group *group, void *unused) {
     uint64_t longest = 0;
 

@@ -97,4 +97,7 @@ def check(policies: tuple[Policy, ...], what: str) -> Table:
     table = policies[0].table
     if any(policy.table is not table for policy in policies):
         raise ValueError(f"{what} takes policies of one table")
+    if len({policy.name for policy in policies}) < len(policies):
+        raise ValueError(f"{what} asks each policy once, as all are asked for one key: for a higher cost "
+                         "decide by table.all((policy, key, cost))")
     return table

@@ -837,8 +837,9 @@ impl Limiter {
         }
     }
 
-    /// Decides at most 64 requests as one: all take their tokens, or none does. Returns whether all
-    /// were allowed.
+    /// Decides at most 64 requests as one: all take their tokens, or none does. Two of one key by
+    /// one policy make each verdict a [`BAD_REQUEST`](Verdict::BAD_REQUEST): add their costs.
+    /// Returns whether all were allowed.
     ///
     /// # Panics
     /// If there is not a verdict for each request.

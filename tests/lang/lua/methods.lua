@@ -129,6 +129,9 @@ equal(two:decide_each(), 1)
 raises("the group has 2 requests, and no 3", two.set, two, 3, "a", "x")
 refused("no policy", two:set(1, "none", "x"))
 refused("no policy", limit:decide_all{{"none", "x"}})
+local twice, bad = limit:decide_all{{"a", "pat"}, {"a", "pat"}}
+equal(twice, false)
+equal(bad:verdict(2).flags, stint.BAD_REQUEST)
 
 -- Telling.
 limit:take("a", "may", 3)
