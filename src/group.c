@@ -31,19 +31,14 @@ static inline bool decides(const struct stint_request *request) {
 /* Looks at what would become of a part alone. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct stint_verdict *verdict) {
+    const uint32_t flags = request->flags & (STINT_PEEK | STINT_CHARGE);
     struct stint_request look = *request;
-    struct decision decision;
 
-    look.flags |= STINT_PEEK;
-    if (LIKELY((request->flags & STINT_CHARGE) == 0))
-        return stint_decide_any(limiter, &look, now, verdict);
-    uint32_t why = stint_decision_open(&decision, limiter, request, now);
-    if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
-        why = STINT_BAD_REQUEST;
-    if (why != 0)
-        return stint_decision_void(limiter, request, why, verdict);
-    decision.terms.flags &= ~(uint32_t)STINT_CHARGE; /* the look before a charge is counted */
-    return stint_decide_opened(&decision, request, verdict);
+    if (UNLIKELY(flags == STINT_CHARGE) || /* it could not be refused */
+        UNLIKELY(!request_good(request->flags, request->limit)))
+        return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
+    look.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
+    return stint_decide_any(limiter, &look, now, verdict);
 }
 
 /* Gives back what a part took. Its look stands, with what no look tells. */

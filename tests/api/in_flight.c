@@ -221,6 +221,7 @@ TEST_OF(test_loops_that_give_back, 100, STINT_FULL_ADMIT, "9/minute in-flight na
     assert_int_equal(given_back_in(limiter, &v), 3);
     v = ask(limiter, id, 7, 3, 0);
     test_time = T0 + 3 * MINUTE;
+    assert_int_equal(ask(limiter, id, 7, 1, 0).used, 1); /* the lease is over */
     assert_int_equal(given_back_in(limiter, &v), 1);
     v = ask(limiter, id, 7, 3, 0);
     stint_reset(limiter, id, 7);

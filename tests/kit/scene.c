@@ -1190,8 +1190,8 @@ static int64_t lost_with(const struct logged *which) {
     return lost;
 }
 
-/* Whether this is a part of a group that was refused. "If another thread was faster and one is
- * refused after all, what the others took is given back". */
+/* Whether this is a part of a group that was refused. "If one is refused after all, the others are
+ * given back". */
 static bool of_refused_group(const struct logged *part) {
     bool refused = false;
     for (unsigned i = 0; i < s.logged; i++)

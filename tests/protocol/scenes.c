@@ -254,6 +254,12 @@ static const struct scene scenes[] = {
      .a = "reset p key",
      .after = "take p key x2 = yes; take p key = no first; take p key look = capacity 0"},
 
+    /* Each part that does not fit is decided as a request alone, and no other. */
+    {"a refused group", .before = "add p 3/100s; add q 1/100s; take q key",
+     .a = "all p key cost 2 + q key = yes used 0 granted 0 + no first used 1;"
+          "all p key cost 4 drain + q other = no first used 3 + yes used 0;"
+          "take p key look cost 0 = used 3; take q other look cost 0 = used 0"},
+
     /* A group that has lost a race, and fits nevertheless, is charged once. */
     {"a group after a race", .stops = 1,
      .before = "add p 5/100s; take long key x2; take long other x2; take p key",

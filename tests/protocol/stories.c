@@ -417,6 +417,10 @@ const struct story stories[] = {
     {WITHOUT(PARTS_BACK), {"group keeps what it swapped", .stops = 1,
      .before = "take two other; take two key", .a = "all two other long + two key long",
      .b = "take two key"}},
+    /* It did not fit when it was looked at, and fits when it is to be refused. */
+    {WITHOUT(PARTS_BACK), {"part keeps what it took when it was to be refused", .stops = 1,
+     .before = "take two key x2; take once other", .a = "all two key + once other",
+     .b = "refund two key 1 of 10 = back 1", .after = "take two key look = counted"}},
 
     /* Each request of a batch reads its policy anew: one that begins after an override was set is
      * judged by it, though the policy had none when the batch began. */
