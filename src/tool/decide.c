@@ -41,10 +41,9 @@ static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
 /* ---- What is said ---- */
 
 static void print_flags(struct report *report, uint32_t flags) {
-    static const char *const names[] = {"first_refusal", "shadowed",       "untracked",
-                                        "replaced",      "unknown_policy", "near_limit",
-                                        "bad_request",   "banned",         "overridden",
-                                        "mistaken_now"};
+    static const char *const names[] = {"first_refusal",  "shadowed",    "untracked",   "replaced",
+                                        "unknown_policy", "near_limit",  "bad_request", "banned",
+                                        "overridden",     "mistaken_now"};
 
     report_table(report, "flags");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

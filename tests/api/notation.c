@@ -683,7 +683,7 @@ TEST(test_calendar) {
 #define HALF(limit)                                                                                \
     "smooth with a limit of " limit " grants about half to steady demand: burst=" limit            \
     " in its place grants all"
-#define SHADOW "a shadow counts no strikes: bans begin once it is lifted"
+#define SHADOW    "a shadow counts no strikes: bans begin once it is lifted"
 #define BAN(time) "ban= is shorter than " time ": a ban that ends before that keeps nobody out"
 
 TEST(test_notes) {

@@ -112,7 +112,7 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
                                          {{8}, HELD, 1, 0, STINT_PEEK, 0},
                                          {{8}, BUCKET, 3, 0, STINT_PARTIAL, 0},
                                          {{9}, PLAIN, 1, 5, STINT_TENTATIVE, 0},
-                                         {{9}, PLAIN, 1, 0, STINT_PEEK | STINT_CHARGE, 0}};
+                                         {{10}, PLAIN, 1, 0, STINT_PEEK | STINT_CHARGE, 0}};
     enum { GOOD = sizeof good / sizeof *good };
     const uint32_t granted[GOOD] = {2, 1, 0, 3, 1, 0};
     const uint64_t before = get_stats(limiter).untracked;
