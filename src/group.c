@@ -128,7 +128,7 @@ static void all_mistaken(const struct stint_limiter *limiter, const struct stint
                          size_t n, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {
         const uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
-        if (id == POLICY_NONE)
+        if (id == POLICY_NONE || (verdicts[i].flags & STINT_BAD_REQUEST) != 0)
             continue;
         verdicts[i].flags |= STINT_MISTAKEN_NOW;
         stint_limiter_count_rare(limiter, id, RARE_NOW_MISTAKEN);

@@ -790,12 +790,27 @@ static int change(const struct act *act, struct named *named) {
     return set_up(act, stint_policy_change(s.limiter, named->id, &policy));
 }
 
+/* Reads the line of a text that names a policy. */
+static void knows_line(struct named *named, const char *text, const char *name) {
+    const char *line = text;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char copy[TEXT_MAX];
+    for (const char *at = text; at < name; at++)
+        line = *at == '\n' ? at + 1 : line;
+    (void)snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(line, "\n"), line);
+    if (stint_policy_parse(copy, &policy, NULL) == 0)
+        knows(named, &policy);
+}
+
 static int apply(const struct act *act) {
     const bool prunes = act->verb == PRUNE;
     for (unsigned i = 0; i < s.policy_count; i++) {
         char name[40];
         (void)snprintf(name, sizeof(name), "name=%s", s.policies[i].name);
-        s.policies[i].replaced |= prunes || strstr(act->notation, name) != NULL;
+        const char *found = strstr(act->notation, name);
+        s.policies[i].replaced |= prunes || found != NULL;
+        if (found != NULL && !s.policies[i].added)
+            knows_line(&s.policies[i], act->notation, found);
     }
     return set_up(act, stint_policies_apply(s.limiter, act->notation, prunes ? STINT_PRUNE : 0,
                                             NULL, NULL, NULL));

@@ -22,7 +22,7 @@ static struct stint_verdict look_after(struct actor *actor, const struct asked *
                                        const struct stint_verdict *v, uint64_t after) {
     struct stint_request look = asked->request;
     look.flags = STINT_PEEK | (look.flags & STINT_RESERVE);
-    return look_aside(actor, &look, decided_by(v) + after);
+    return look_then(actor, &look, decided_by(v) + after);
 }
 
 static void wait_wrong(struct actor *actor, const struct asked *asked,
@@ -67,7 +67,7 @@ static void used_check(struct actor *actor, const struct asked *asked,
     struct stint_request look = asked->request;
     look.cost = 0;
     look.flags = STINT_PEEK;
-    const struct stint_verdict told = look_aside(actor, &look, decided_by(v));
+    const struct stint_verdict told = look_then(actor, &look, decided_by(v));
     if (decided_by(&told) == decided_by(v) && ((v->flags ^ told.flags) & STINT_OVERRIDDEN) == 0 &&
         (told.used != v->used || told.window != v->window)) {
         fprintf(stderr, "    a look: %s\n", verdict_text(&told));
