@@ -31,20 +31,26 @@ static inline bool decides(const struct stint_request *request) {
 /* Looks at what would become of a part alone. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct stint_verdict *verdict) {
-    const uint32_t flags = request->flags & (STINT_PEEK | STINT_CHARGE);
+    const uint32_t flags = request->flags;
     struct stint_request look = *request;
+    uint32_t traits = 0;
 
-    if (UNLIKELY(flags == STINT_CHARGE) || /* it could not be refused */
-        UNLIKELY(!request_good(request->flags, request->limit)))
+    if ((flags & STINT_CHARGE) != 0) /* which no look has */
+        (void)stint_limiter_policy_and_traits(limiter, request->policy, &traits);
+    if (UNLIKELY((flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE) || /* never refused */
+        UNLIKELY(!request_good(flags, request->limit)) ||
+        UNLIKELY(!request_suits(flags, request->limit, traits)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
-    look.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
+    look.flags = (flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     return stint_decide_any(limiter, &look, now, verdict);
 }
 
 /* Gives back what a part took. Its look stands, with what no look tells. */
 static void part_give_back(struct stint_limiter *limiter, const struct stint_request *request,
                            struct stint_verdict *decided, struct stint_verdict *look) {
-    look->flags |= decided->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED);
+    const uint32_t shadowed = look->allowed ? STINT_SHADOWED : 0; /* a shadow's first refusal */
+
+    look->flags |= decided->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED | shadowed);
     if (GUARDED(PARTS_BACK))
         (void)stint_refund(limiter, request->key, decided, decided->granted);
 }
@@ -124,14 +130,13 @@ static bool all_twice(const struct stint_limiter *limiter, const struct stint_re
 }
 
 /* Says in each verdict of a group that its now was mistaken. */
-static void all_mistaken(const struct stint_limiter *limiter, const struct stint_request *requests,
-                         size_t n, struct stint_verdict *verdicts) {
+static void all_mistaken(const struct stint_limiter *limiter, struct stint_verdict *verdicts,
+                         size_t n) {
     for (size_t i = 0; i < n; i++) {
-        const uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
-        if (id == POLICY_NONE || (verdicts[i].flags & STINT_BAD_REQUEST) != 0)
+        if (verdicts[i].policy == POLICY_NONE) /* it was not decided */
             continue;
         verdicts[i].flags |= STINT_MISTAKEN_NOW;
-        stint_limiter_count_rare(limiter, id, RARE_NOW_MISTAKEN);
+        stint_limiter_count_rare(limiter, verdicts[i].policy, RARE_NOW_MISTAKEN);
     }
 }
 
@@ -151,7 +156,7 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
     const bool allowed = fit ? all_take(limiter, requests, n, last, now, verdicts)
                              : all_refuse(limiter, requests, n, now, verdicts);
     if (UNLIKELY(now != given))
-        all_mistaken(limiter, requests, n, verdicts);
+        all_mistaken(limiter, verdicts, n);
     return allowed;
 }
 
