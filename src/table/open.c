@@ -383,10 +383,8 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         stint_limiter_lanes_reclaim(limiter, alone);
         if (alone && stint_sweep(limiter)) /* nobody has their ids any more */
             stint_policies_free(limiter);
-        if (alone) {
-            const tick_t clock = tick_of(limiter_now(limiter));
-            atomic_store_relaxed(&limiter->header->known, (uint64_t)clock); /* M16 */
-        }
+        /* M16 */
+        atomic_store_relaxed(&limiter->header->known, (uint64_t)tick_of(limiter_now(limiter)));
         if (alone && limiter->memory.shared)
             filters_clean(limiter);
     }

@@ -362,7 +362,7 @@ static struct model_key passed_to(const struct stint_policy *policy, struct mode
     };
 }
 
-/* "a late caller joins the newer window that its key is in." */
+/* "A late caller joins the newer window that its key is in." */
 struct model_key model_at(const struct stint_policy *policy, uint64_t phase, struct model_key key,
                           uint64_t now) {
     const uint64_t end = window_end_at(policy, phase, now);
