@@ -113,7 +113,7 @@ static size_t notes_size(uint64_t max_entries, uint32_t layout) {
     return layout == HEADER_LAYOUT ? 0 : (notes < 128 ? 128 : notes) * 144;
 }
 
-/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^29, 2^24 labels 2^30. */
+/* No overflow: 2^40 keys are 2^45 bytes, 4,096 policies less than 2^29, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options, uint32_t layout) {
     struct shape shape = {.header = {.layout = layout,
                                      .max_entries = options->max_entries,

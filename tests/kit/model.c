@@ -852,7 +852,7 @@ static uint32_t bucket_refund(const struct stint_policy *policy,
     return (uint32_t)ceil_div(from - key->window, verdict->unit);
 }
 
-/* "A call that sets, changes or lifts an override ... keeps the tokens that are used". "A part of a
+/* "stint_override and _clear keep the tokens that are used". "A part of a
  * token stays that part, rounded up to a ns. What is more than the bucket and its reserve then hold
  * is forgotten." */
 void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies, and the requests that are decided by one. */
+#include <errno.h>
+
 #include "python.h"
 
 PyObject *policy_made(struct table *table, PyObject *name, uint32_t id) {
