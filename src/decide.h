@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What is not near its key's home. */
+ * The long way of a decision on one slot. */
 #ifndef STINT_DECIDE_H
 #define STINT_DECIDE_H
 
