@@ -259,8 +259,8 @@ static const struct scene scenes[] = {
     /* Each part that does not fit is decided as a request alone, and no other. */
     {"a refused group", .before = "add p 3/100s; add q 1/100s; take q key",
      .a = "all p key cost 2 + q key = yes used 0 granted 0 + no first used 1;"
-          "all p key cost 4 drain + q other = no first used 3 + yes used 0;"
-          "take p key look cost 0 = used 3; take q other look cost 0 = used 0"},
+          "all p key cost 4 + q other = no first used 0 + yes used 0;"
+          "take p key look cost 0 = used 0; take q other look cost 0 = used 0"},
 
     /* A group that has lost a race, and fits nevertheless, is charged once. */
     {"a group after a race", .stops = 1,
