@@ -113,8 +113,8 @@ static struct slot slot_read(const struct slot *slot) {
     return read;
 }
 
-/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may be
- * behind. */
+/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may
+ * be behind. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *there) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     const struct slot read = slot_read(there), *slot = &read;

@@ -362,7 +362,7 @@ static struct model_key passed_to(const struct stint_policy *policy, struct mode
     };
 }
 
-/* "... a late caller joins the newer window that its key is in." */
+/* "a late caller joins the newer window that its key is in." */
 struct model_key model_at(const struct stint_policy *policy, uint64_t phase, struct model_key key,
                           uint64_t now) {
     const uint64_t end = window_end_at(policy, phase, now);
@@ -589,9 +589,9 @@ static uint64_t wait_for(const struct model_by *by, const struct stint_request *
                                   : paid_in(by->telling, key, key->used + cost, room, now);
 }
 
-/* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes into account when the override
- * ends": then it is judged without; if that is what it waits for, there is no jitter. "later by a
- * part of this, computed from key and window". */
+/* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes into
+ * account when the override ends": then it is judged without; if that is what it waits for, there
+ * is no jitter. "later by a part of this, computed from key and window". */
 static void refuse(const struct model_by *by, const struct stint_request *request, uint64_t now,
                    const struct model_key *key, uint64_t least, struct model_answer *answer) {
     struct stint_verdict *v = &answer->verdict;
@@ -628,8 +628,8 @@ static void tell_used(struct model_answer *answer, uint64_t used) {
         v->flags |= STINT_NEAR_LIMIT;
 }
 
-/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused tokens
- * count as used, up to 2^28." Returns the tokens. */
+/* What a refusal takes: "If the cost does not fit, refuse it and take what is left." "Refused
+ * tokens count as used, up to 2^28." Returns the tokens. */
 static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
                               uint32_t capacity, uint64_t sum) {
     uint64_t taken = 0;
@@ -726,7 +726,7 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
 }
 
 /* "A request that takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what
- * a request would be told. No key is replaced only to mark a refusal." */
+ * its request would be told. No key is replaced only to mark a refusal." */
 enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_full,
                               const struct stint_request *request, uint64_t now) {
     struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
@@ -852,7 +852,7 @@ static uint32_t bucket_refund(const struct stint_policy *policy,
     return (uint32_t)ceil_div(from - key->window, verdict->unit);
 }
 
-/* "A call that sets, changes or lifts an override ... keeps the tokens that are used". "A part of a
+/* "stint_override and _clear keep the tokens that are used". "A part of a
  * token stays that part, rounded up to a ns. What is more than the bucket and its reserve then hold
  * is forgotten." */
 void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,

@@ -254,8 +254,8 @@ static uint64_t pick_now(void) {
     return way == 0 ? STINT_NOW : m.mistaken ? test_time / SECOND : test_time;
 }
 
-/* The verdict says so of a now that was mistaken, which is counted once, unless the request makes no
- * sense. All else is as by the clock. */
+/* The verdict says so of a now that was mistaken, which is counted once, unless the request makes
+ * no sense. All else is as by the clock. */
 static void check_now(const struct stint_request *requests, struct stint_verdict *got, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const bool due =

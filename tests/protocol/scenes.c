@@ -205,8 +205,8 @@ static const struct scene scenes[] = {
      .a = "all long key at 0 + once other = yes + yes", .b = "take long third cost 10",
      .c = "turn 10100; take long key"},
 
-    /* A key is told once that it was refused first, if only in the shadow, also by a part of a group
-     * that is given back: no look tells it. The statistics count those that were told. */
+    /* A key is told once that it was refused first, if only in the shadow, also by a part of a
+     * group that is given back: no look tells it. The statistics count those that were told. */
     {"a first refusal in a group, in the shadow", .stops = 1,
      .before = "add p 1/100s shadow; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key"},
@@ -248,9 +248,11 @@ static const struct scene scenes[] = {
      .after = "take one key x2 quiet; take one key look = used 1"},
     {"a key that is banned again after a reset",
      .before = "add p 1/100s ban=2000s; take p key x2 quiet; take p key look = no capacity 0",
-     .a = "reset p key", .after = "take p key = yes; take p key = no first; take p key look = capacity 0"},
+     .a = "reset p key",
+     .after = "take p key = yes; take p key = no first; take p key look = capacity 0"},
     {"a bucket's key that is banned again after a reset",
-     .before = "add p 1/100s burst=2 ban=2000s; take p key x3 quiet; take p key look = no capacity 0",
+     .before = "add p 1/100s burst=2 ban=2000s; take p key x3 quiet;"
+               "take p key look = no capacity 0",
      .a = "reset p key",
      .after = "take p key x2 = yes; take p key = no first; take p key look = capacity 0"},
 

@@ -227,7 +227,8 @@ static uint64_t decided_most(const struct actor *actor, const struct stint_verdi
     return v->window != 0 ? decided_by(v) : latest_of(actor) + ALLOWANCE;
 }
 
-/* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have decided by (each "if it is within 60 s of now"). */
+/* H: the time of a request is its now; or the clock's, or, of a bucket, one that others have
+ * decided by (each "if it is within 60 s of now"). */
 static void check_time(const struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v) {
     const bool mistaken = v->flags & STINT_MISTAKEN_NOW;

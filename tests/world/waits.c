@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a verdict tells of later: after a request, or a part of a group, looks at the key must agree.
- * A refusal has marked, counted, emptied and banned by then whatever it does. */
+ * What a verdict tells of later: after a request, or a part of a group, looks at the key must
+ * agree. A refusal has marked, counted, emptied and banned by then whatever it does. */
 #include <string.h>
 
 #include "world.h"
@@ -35,8 +35,8 @@ static void wait_wrong(struct actor *actor, const struct asked *asked,
     wrong("told to wait for %" PRIu64 ": %s", v->retry_after, what);
 }
 
-/* "ns until the whole cost would fit if nobody else took or gave back ...; STINT_NEVER if it is more
- * than can ever fit". Who asks before the clock may fit by that. */
+/* "ns until the whole cost would fit if nobody else took or gave back ...; STINT_NEVER if it is
+ * more than can ever fit". Who asks before the clock may fit by that. */
 static void wait_check(struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v) {
     const uint64_t wait = v->retry_after;
