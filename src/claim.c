@@ -17,8 +17,8 @@
 /* ---- The short way --------------------------------------------------------------------------- */
 
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). A request that leaves nothing ends here: the key has no slot, and there is one
- * for it. */
+ * (PART_SAME_WINDOW). A request that leaves nothing ends here: the key has no slot, and there is
+ * one for it. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
 
