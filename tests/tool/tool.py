@@ -1620,7 +1620,7 @@ class Changing(Tool):
                 left = self.alive()
                 ends = [change[f"ends_{name}"] for name in ("counts", "overrides", "bans")]
                 self.assertEqual(ends, [alive["counts"] - left["counts"], alive["overrides"] - left["overrides"],
-                                        alive["bans"] + alive["shadow"] - left["bans"] - left["shadow"]], (alive, left))
+                                        alive["bans"] - left["bans"]], (alive, left))
                 self.assertEqual("\nOf 'p' end: {} counts, {} overrides, {} bans.\n".format(*ends) in said, any(ends))
                 self.assertIn("\nOf 'other' end: 2 counts, 0 overrides, 0 bans.\n", said)
                 ended.update(dict(zip(("counts", "overrides", "bans"), ends)))
