@@ -57,7 +57,7 @@ class Client:
             return "/", [("X-Api-Key", self.name)], RANDOM.choice([f"203.0.113.{any_}", f"2001:db8:ffff:{any_:x}::1"])
         return ("/" if self.kind == "guest" else "/login",
                 [("X-Api-Key", f"any-{any_}")] if self.kind == "login" and any_ % 2 else [],
-                f"{self.name}:{any_ % 3:x}::{any_:x}" if ":" in self.name else self.name)
+                f"{self.name}:{any_ % 3:x}::{any_:x}" if self.name.count(":") == 3 else self.name)
 
     def ask(self, *more):
         path, fields, source = self.request()
@@ -346,6 +346,16 @@ class BehindHaproxy(Checked, unittest.TestCase):
             self.addCleanup(node.edit, (f"stint_status  {status}", "stint_status  429"))
         self.addCleanup(self.balancer.restart)
         self.balancer.restart(*edit)
+
+    def test_a_ladder(self):
+        """Hashed by its widest prefix, a network has its limit on one node."""
+        for node in self.nodes:
+            node.edit(("login $address prefix=32,64", "login $address prefix=24,48"))
+            self.addCleanup(node.edit, ("login $address prefix=24,48", "login $address prefix=32,64"))
+        self.addCleanup(self.balancer.restart)
+        self.balancer.restart(("ipmask(32,64)", "ipmask(24,48)"))
+        for network in ("198.19.1.%d", "198.19.2.%d", "2001:db8:a1:%d::1", "2001:db8:a2:%d::1"):
+            self.assertEqual(sum(Client("login", network % i).ask() == 200 for i in range(1, 4 * LIMIT)), LIMIT)
 
     def test_redispatch(self):
         """No request waits for the checks, but a key may count on a third node."""

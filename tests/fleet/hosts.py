@@ -27,6 +27,7 @@ echo 1 >/proc/sys/net/ipv6/ip_nonlocal_bind
 for clients in 192.0.2.0/24 198.18.0.0/15 203.0.113.0/24; do ip route add local $clients dev lo; done
 """
 HOST = """
+mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 for place in /var/log /var/lib/nginx /var/lib/varnish; do
     [ ! -d $place ] || mount -t tmpfs tmpfs $place
