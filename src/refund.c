@@ -59,9 +59,7 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
 /* Of tokens of a policy that were taken when it had this identity. */
 static struct giving giving_of(const struct stint_limiter *limiter, uint32_t policy_id,
                                uint64_t identity, uint64_t hash) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    return (struct giving){.policy = policy,
-                           .traits = (uint32_t)policy_word(policy),
+    return (struct giving){.policy = &limiter->policies[policy_id],
                            .identity = identity,
                            .tag = table_tag(&limiter->table, hash, policy_id)};
 }
@@ -72,6 +70,7 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     struct seen seen;
     uint32_t back;
 
+    giving.traits = (uint32_t)policy_word(giving.policy);
     giving.id = id;
     INSTANT(INSTANT_REFUND);
     do {

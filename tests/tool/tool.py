@@ -1145,7 +1145,7 @@ class Looking(Tool):
         for policy in "b", "s":
             for _ in range(3):
                 stint("take", self.table, policy, "k")
-        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h shadow name=s\n")
+        self.assertEqual(stint("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h shadow name=s\n")[0], 0)
         lists = {(command, *option): [(row["policy"], row["kind"], row["key"], row.get("limit")) for row in
                                       self.json(command, *option, self.table)[command]]
                  for command in ("overrides", "bans") for option in ((), ("--policy=s",))}
