@@ -312,6 +312,15 @@ int attach_each(struct stint_limiter *limiter, bool shown,
     return error;
 }
 
+uint64_t entry_refused_since(const struct stint_entry *entry) {
+    if ((entry->flags & (STINT_ENTRY_REFUSED | STINT_ENTRY_BAN)) == 0)
+        return 0;
+    /* The name's time is that of the first refusal in a window, by whatever policy. */
+    return (entry->flags & STINT_ENTRY_BAN) == 0 && entry->refused_last > entry->since
+               ? entry->refused_last
+               : entry->since;
+}
+
 const char *entry_kind(const struct stint_entry *entry) {
     return (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ? "count"
            : (entry->flags & STINT_ENTRY_BAN) == 0    ? "override"

@@ -35,6 +35,10 @@ void tell_lock(const struct arguments *arguments);
 int attach_each(struct stint_limiter *limiter, bool shown,
                 bool (*callback)(void *context, const struct stint_entry *entry), void *context);
 
+/* When the refusals began that last: a refusal is told once in a window, and no more are counted.
+ * 0: it is not refused now. */
+uint64_t entry_refused_since(const struct stint_entry *entry);
+
 /* What an entry is, in a word. */
 const char *entry_kind(const struct stint_entry *entry);
 

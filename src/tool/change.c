@@ -161,12 +161,12 @@ static void tell_change(void *context, const struct stint_change *change) {
     if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
         return;
     report_row(report);
+    report_text(report, "name", change->name, strlen(change->name));
     report_text(report, "change", kind, strlen(kind));
     if (change->id != UINT32_MAX)
         report_count(report, "id", change->id);
     else
         report_text(report, "id", NULL, 0); /* it would get one */
-    report_text(report, "name", change->name, strlen(change->name));
     report_count(report, "decided", change->decided);
     report_text(report, "policy", change->text, change->text == NULL ? 0 : strlen(change->text));
     report_text(report, "was", change->was, change->was == NULL ? 0 : strlen(change->was));

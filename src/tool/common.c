@@ -271,6 +271,8 @@ char *printable(char *buffer, size_t size, const char *bytes, size_t length) {
 
 /* ---- Figures ---- */
 
+#define DAY_NS UINT64_C(86400000000000)
+
 const char *grouped(char buffer[32], uint64_t number) {
     char *at = buffer + 31;
     *at = '\0';
@@ -299,11 +301,21 @@ const char *time_text(char buffer[40], uint64_t time_ns, char between, const cha
     return buffer;
 }
 
+const char *since_text(char buffer[40], uint64_t since_ns, uint64_t now_ns) {
+    const time_t seconds = (time_t)(since_ns / 1000000000u);
+    const bool today = since_ns / DAY_NS == now_ns / DAY_NS;
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    strftime(buffer, 40, today ? "since %H:%M" : "since %Y-%m-%d %H:%M", &tm);
+    return buffer;
+}
+
 const char *span_text(char buffer[40], uint64_t span_ns) {
     static const struct {
         uint64_t ns;
         const char *name;
-    } units[] = {{UINT64_C(86400000000000), "d"},
+    } units[] = {{DAY_NS, "d"},
                  {UINT64_C(3600000000000), "h"},
                  {UINT64_C(60000000000), "min"},
                  {1000000000, "s"},

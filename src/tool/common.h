@@ -69,6 +69,9 @@ const char *grouped(char buffer[32], uint64_t number);
  * `buffer`. */
 const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone);
 
+/* "since 14:02", of another day with the date, in UTC. Returns `buffer`. */
+const char *since_text(char buffer[40], uint64_t since_ns, uint64_t now_ns);
+
 /* A span in its two largest units: 3 d 11 h, 1 min 5 s, 250 ms. Returns `buffer`. */
 const char *span_text(char buffer[40], uint64_t span_ns);
 

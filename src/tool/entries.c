@@ -96,6 +96,35 @@ static bool refused(const struct stint_entry *entry) {
     return entry->limit == 0;
 }
 
+/* How a key was refused: since when, if that lasts, and in how many windows, if that is known. How
+ * often in a window nothing counts. */
+static void print_refused(struct report *report, const struct listing *listing,
+                          const struct stint_entry *entry) {
+    const uint64_t since = entry_refused_since(entry);
+    const uint32_t windows = entry->refused_windows;
+    char text[40] = "", said[80], count[32];
+
+    if (!report_is_text(report)) {
+        if (windows == 0 && since != 0)
+            report_text(report, "refused_windows", NULL, 0);
+        else
+            report_count(report, "refused_windows", windows);
+        if (since != 0)
+            report_count(report, "refused_since", since);
+        else
+            report_text(report, "refused_since", NULL, 0);
+        return;
+    }
+    if (since != 0)
+        since_text(text, since, stint_now(listing->limiter));
+    snprintf(said, sizeof(said), "%s%s%s%s", text, since != 0 && windows > 1 ? ", in " : "",
+             windows > 1 || (windows == 1 && since == 0) ? grouped(count, windows) : "",
+             windows > 1                  ? " windows"
+             : windows == 1 && since == 0 ? " window"
+                                          : "");
+    report_text(report, "refused", said, strlen(said));
+}
+
 /* What dump and top say of a key. `known`: the policy and the window are those that are meant. */
 static void print_entry(struct report *report, const struct listing *listing,
                         const struct stint_entry *entry, bool known) {
@@ -112,7 +141,7 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_count(report, "used", entry->used);
     else
         report_text(report, "used", NULL, 0);
-    report_count(report, "refused_windows", entry->refused_windows);
+    print_refused(report, listing, entry);
     if (!known) {
         report_text(report, report_is_text(report) ? "anew_in" : "end", NULL, 0);
         if (!report_is_text(report))
@@ -397,7 +426,7 @@ static void print_line(struct report *report, const struct listing *listing,
         report_count(report, "used", entry->used);
     else
         report_text(report, "used", NULL, 0);
-    report_count(report, "refused windows", entry->refused_windows);
+    print_refused(report, listing, entry);
     if (meant)
         report_span(report, "anew in", entry->end > now ? entry->end - now : 0);
     else
@@ -420,6 +449,7 @@ int top_page(const struct arguments *arguments, FILE *out, const struct looked *
     if (code == EXIT_GOOD) {
         report_begin(&report, out, REPORT_TEXT);
         report.widest = cell_columns(columns);
+        report.room = 0; /* lines are cut */
         report_table(&report, "top");
         for (size_t i = 0; i < listing.count; i++)
             print_line(&report, &listing, before, &listing.kept[i]);

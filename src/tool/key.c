@@ -77,6 +77,8 @@ static void print_policy(struct report *report, const struct asked *asked, uint3
     const bool shadowed = (verdict.flags & STINT_SHADOWED) != 0;
     const bool refused = !verdict.allowed || shadowed;
     const bool banned = (of->limit.flags & STINT_ENTRY_BAN) != 0;
+    const uint64_t since = !refused ? 0 : entry_refused_since(banned ? &of->limit : &of->count);
+    char text[40], said[60];
     print_word(report, "policy", here->policy.name);
     print_word(report, "notation", here->notation);
     report_count(report, "limit", verdict.capacity);
@@ -85,12 +87,18 @@ static void print_policy(struct report *report, const struct asked *asked, uint3
     report_count(report, "used", verdict.used);
     report_count(report, "remaining", verdict.remaining);
     if (report_is_text(report)) {
-        print_word(report, "refused", shadowed ? "would be" : refused ? "yes" : "no");
+        snprintf(said, sizeof(said), "%s%s%s", shadowed ? "would be" : "",
+                 shadowed && since != 0 ? ", " : "",
+                 since != 0  ? since_text(text, since, now)
+                 : !refused  ? "no"
+                 : !shadowed ? "yes"
+                             : "");
+        print_word(report, "refused", said);
     } else {
         report_truth(report, "refused", !verdict.allowed);
         report_truth(report, "shadowed", shadowed);
+        print_time(report, "since", since);
     }
-    print_time(report, "since", !refused ? 0 : banned ? of->limit.since : of->count.since);
     print_time(report, "again_at",
                !refused || verdict.retry_after >= STINT_NEVER - 1 ? 0 : now + verdict.retry_after);
     report_count(report, "strikes", of->strikes.used);

@@ -116,11 +116,13 @@ static bool find_name(void *context, const struct stint_entry *entry) {
     char shown[REPORT_WIDEST + 1];
     size_t i = 0;
 
-    if (entry->label == NULL ||
-        ((entry->label_length != named->length ||
-          memcmp(entry->label, named->name, named->length) != 0) &&
-         strcmp(printable(shown, sizeof(shown), entry->label, entry->label_length), named->name) !=
-             0))
+    if (entry->label == NULL)
+        return true;
+    printable(shown, sizeof(shown), entry->label, entry->label_length);
+    report_cut(shown, strlen(named->name));
+    if ((entry->label_length != named->length ||
+         memcmp(entry->label, named->name, named->length) != 0) &&
+        strcmp(shown, named->name) != 0)
         return true;
     while (i < named->count && !stint_key_equal(named->keys[i], entry->key))
         i++;

@@ -9,13 +9,18 @@
 #include <string.h>
 
 #include "common.h"
+#include "screen.h"
 
 enum {
     LABEL = 15, /* columns of a value's name */
+    ROOM_MIN = 60,
 };
 
 void report_begin(struct report *report, FILE *out, enum report_form form) {
-    *report = (struct report){.out = out, .form = form, .first = true};
+    const unsigned room = screen_size().columns;
+
+    *report = (struct report){
+        .out = out, .form = form, .first = true, .room = room < ROOM_MIN ? ROOM_MIN : room};
     if (form != REPORT_TEXT)
         fputc('{', out);
 }
@@ -27,6 +32,15 @@ void report_end(struct report *report) {
         fputs("}\n", report->out);
     free(report->cells);
     free(report->names);
+}
+
+void report_cut(char *text, size_t width) {
+    const size_t length = strlen(text), tail = (width - 1) / 2;
+
+    if (length <= width || width == 0)
+        return;
+    text[width - tail - 1] = '~';
+    memmove(text + width - tail, text + length - tail, tail + 1);
 }
 
 /* ---- Tables ---- */
@@ -82,30 +96,60 @@ static void put_cell(FILE *out, const char *text, size_t width, bool right, int 
     }
 }
 
-/* All cells, aligned. */
-static void lay_out(struct report *report) {
+/* The columns' widths. What has no room beside the first column is cut; that takes half at most. */
+static size_t *widths_of(struct report *report) {
     size_t *widths = must_have(calloc(report->columns, sizeof(*widths)));
+
+    for (size_t column = 0; column < report->columns; column++) {
+        const size_t room = column == 0 ? report->room / 2 : report->room - widths[0] - 2;
+        widths[column] = strlen(report->names[column]);
+        for (size_t i = column; i < report->cell_count; i += report->columns) {
+            if (report->room != 0)
+                report_cut(report->cells[i].text, room);
+            const size_t length = strlen(report->cells[i].text);
+            widths[column] = length > widths[column] ? length : widths[column];
+        }
+    }
+    return widths;
+}
+
+/* The first column, which says of what a line is, and those from one to before another. */
+static void put_columns(struct report *report, const size_t *widths, size_t from, size_t to) {
     char name[32];
     int gap = 0;
 
-    for (size_t i = 0; i < report->cell_count; i++) {
-        size_t column = i % report->columns, length = strlen(report->cells[i].text);
-        if (i < report->columns)
-            widths[column] = strlen(report->names[column]);
-        widths[column] = length > widths[column] ? length : widths[column];
-    }
     for (size_t i = 0; i < report->columns; i++)
-        put_cell(report->out, spoken(name, report->names[i]), widths[i], report->cells[i].right,
-                 &gap);
+        if (i == 0 || (i >= from && i < to))
+            put_cell(report->out, spoken(name, report->names[i]), widths[i], report->cells[i].right,
+                     &gap);
     for (size_t i = 0; i < report->cell_count; i++) {
-        if (i % report->columns == 0) {
+        const size_t column = i % report->columns;
+        if (column == 0) {
             fputc('\n', report->out);
             gap = 0;
         }
-        put_cell(report->out, report->cells[i].text, widths[i % report->columns],
-                 report->cells[i].right, &gap);
+        if (column == 0 || (column >= from && column < to))
+            put_cell(report->out, report->cells[i].text, widths[column], report->cells[i].right,
+                     &gap);
     }
     fputc('\n', report->out);
+}
+
+/* All cells, aligned; what does not fit beside the others stands below, behind the first column
+ * again. */
+static void lay_out(struct report *report) {
+    size_t *widths = widths_of(report), to = 1;
+
+    do {
+        const size_t from = to;
+        size_t width = widths[0];
+        while (to < report->columns &&
+               (report->room == 0 || to == from || width + 2 + widths[to] <= report->room))
+            width += 2 + widths[to++];
+        if (from > 1)
+            fputc('\n', report->out);
+        put_columns(report, widths, from, to);
+    } while (to < report->columns);
     free(widths);
 }
 
@@ -169,8 +213,8 @@ static void add_cell(struct report *report, const char *name, const char *text, 
         report->names[report->columns++] = name;
     }
     char *copy = must_have(strdup(text));
-    if (report->widest != 0 && strlen(copy) > report->widest)
-        memcpy(copy + report->widest - 1, ">", sizeof(">"));
+    if (report->widest != 0)
+        report_cut(copy, report->widest);
     report->cells[report->cell_count++] = (struct report_cell){copy, right};
 }
 
@@ -183,7 +227,20 @@ static void put_text(struct report *report, const char *name, const char *text, 
     char label[32];
     spoken(label, name);
     label[0] = (char)toupper((unsigned char)label[0]);
-    fprintf(report->out, "%-*s %s\n", LABEL, label, text);
+    fprintf(report->out, "%-*s", LABEL, label);
+    for (size_t at = LABEL, blanks = 0, length; *text != '\0'; text += blanks + length) {
+        blanks = strspn(text, " ");
+        length = strcspn(text + blanks, " ");
+        if (at > LABEL && report->room != 0 && at + blanks + length > report->room) {
+            fprintf(report->out, "\n%*s", LABEL, "");
+            at = LABEL;
+            text += blanks;
+            blanks = 0;
+        }
+        fprintf(report->out, "%s%.*s", at == LABEL ? " " : "", (int)(blanks + length), text);
+        at += 1 + blanks + length;
+    }
+    fputc('\n', report->out);
 }
 
 void report_note(struct report *report, const char *name, const char *text) {
@@ -301,7 +358,7 @@ void report_text(struct report *report, const char *name, const char *bytes, siz
 }
 
 void report_bar(struct report *report, const char *name, uint64_t part, uint64_t whole) {
-    enum { BAR = 40 };
+    enum { BAR = 24 };
     char bar[BAR + 1], a[32], b[32], text[160];
     double ratio = whole == 0 ? 0 : (double)part / (double)whole;
     size_t full = ratio >= 1 ? BAR : (size_t)(ratio * BAR);

@@ -40,11 +40,15 @@ struct report {
     const char **names; /* of the columns: of the cells of the first row */
     size_t columns;
     uint64_t rows;
-    size_t widest; /* columns of a cell of text; what is longer ends with '>'. 0: any */
+    size_t widest; /* columns of a cell of text; what is longer is cut in its middle. 0: any */
+    size_t room;   /* columns of a line of text: those of the terminal, or 80; 0: any */
 };
 
 void report_begin(struct report *report, FILE *out, enum report_form form);
 void report_end(struct report *report);
+
+/* Cuts a text to so many columns, in its middle, in place: both ends tell names apart. */
+void report_cut(char *text, size_t width);
 
 /* Rows follow, each begun by report_row. All rows of a table have the same names in one order. */
 void report_table(struct report *report, const char *name);

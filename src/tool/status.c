@@ -21,8 +21,8 @@ static void print_policy(struct report *report, const struct sample *sample, uin
     const struct stint_policy_stats *counts = &sample->counts[id];
 
     report_row(report);
-    report_count(report, "id", id);
     report_text(report, "name", here->policy.name, strlen(here->policy.name));
+    report_count(report, "id", id);
     report_text(report, "notation", here->notation, strlen(here->notation));
     report_count(report, "allowed", counts->allowed);
     report_count(report, "refused", counts->refused);

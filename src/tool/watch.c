@@ -186,6 +186,7 @@ static void put_policies(FILE *out, const struct page *page, size_t lines, unsig
 
     report_begin(&report, out, REPORT_TEXT);
     report.widest = cell_columns(columns);
+    report.room = 0; /* lines are cut */
     report_table(&report, "policies");
     for (size_t i = 0; i < shown && i < count; i++) {
         const struct policy_here *here = &sample->policies.of[ranked[i].id];
