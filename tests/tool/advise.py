@@ -275,8 +275,10 @@ class Figures(Case):
 
     def test_few(self):
         """One request; many at one instant; a client without a limit that hits nobody."""
-        for requests in ([("a", START)], [("a", START)] * 50 + [("b", START)],
-                         [(f"c{n}", START + n * SECOND) for n in range(99)] + [("hot", START)] * 345):
+        for requests in ([("192.0.2.1", START)],
+                         [("192.0.2.1", START)] * 50 + [("192.0.2.2", START)],
+                         [(f"192.0.2.{n}", START + n * SECOND) for n in range(99)] +
+                         [("192.0.2.200", START)] * 345):
             text = "".join(combined(*request) for request in requests)
             page = self.directory / "page.html"
             self.check(self.advise("--html", page, self.write("a.log", text)), requests)
