@@ -87,7 +87,7 @@ def tails(driver):
         ticks = driver.ticks()
         steady = "" if ticks["timer"] == "tsc" else " (no steady TSC here)"
         return (f"ns of each call, of all repeats\ntimer    {ticks['timer']}{steady}, in steps of "
-                f"{ticks['step_ns']:.1f} ns; an empty section takes {ticks['overhead_ns']:.1f} ns, "
+                f"{ticks['step_ns']:.1f} ns\n         an empty section takes {ticks['overhead_ns']:.1f} ns, "
                 "which is subtracted\n\n"
                 f"{'workload':10} {'order':7} {'keys':>6} {'thr':>3} {'timed':6} " +
                 " ".join(f"{point:>8}" for point in POINTS) + f" {'calls':>9}")

@@ -96,19 +96,22 @@ static void put_cell(FILE *out, const char *text, size_t width, bool right, int 
     }
 }
 
-/* The columns' widths. What has no room beside the first column is cut; that takes half at most. */
+/* The columns' widths. What has no room beside the first column is cut; that takes half at most.
+ * 0: all its cells are empty, and it is left out. */
 static size_t *widths_of(struct report *report) {
     size_t *widths = must_have(calloc(report->columns, sizeof(*widths)));
 
     for (size_t column = 0; column < report->columns; column++) {
         const size_t room = column == 0 ? report->room / 2 : report->room - widths[0] - 2;
-        widths[column] = strlen(report->names[column]);
         for (size_t i = column; i < report->cell_count; i += report->columns) {
             if (report->room != 0)
                 report_cut(report->cells[i].text, room);
             const size_t length = strlen(report->cells[i].text);
             widths[column] = length > widths[column] ? length : widths[column];
         }
+        const size_t name = strlen(report->names[column]);
+        if (widths[column] != 0 && widths[column] < name)
+            widths[column] = name;
     }
     return widths;
 }
@@ -119,7 +122,7 @@ static void put_columns(struct report *report, const size_t *widths, size_t from
     int gap = 0;
 
     for (size_t i = 0; i < report->columns; i++)
-        if (i == 0 || (i >= from && i < to))
+        if (i == 0 || (i >= from && i < to && widths[i] != 0))
             put_cell(report->out, spoken(name, report->names[i]), widths[i], report->cells[i].right,
                      &gap);
     for (size_t i = 0; i < report->cell_count; i++) {
@@ -128,7 +131,7 @@ static void put_columns(struct report *report, const size_t *widths, size_t from
             fputc('\n', report->out);
             gap = 0;
         }
-        if (column == 0 || (column >= from && column < to))
+        if (column == 0 || (column >= from && column < to && widths[column] != 0))
             put_cell(report->out, report->cells[i].text, widths[column], report->cells[i].right,
                      &gap);
     }
@@ -144,8 +147,10 @@ static void lay_out(struct report *report) {
         const size_t from = to;
         size_t width = widths[0];
         while (to < report->columns &&
-               (report->room == 0 || to == from || width + 2 + widths[to] <= report->room))
-            width += 2 + widths[to++];
+               (report->room == 0 || to == from || width + 2 + widths[to] <= report->room)) {
+            width += widths[to] == 0 ? 0 : 2 + widths[to];
+            to++;
+        }
         if (from > 1)
             fputc('\n', report->out);
         put_columns(report, widths, from, to);

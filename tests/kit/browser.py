@@ -16,7 +16,7 @@ class Browser:
     """One page. Whatever it asks for besides its own file is in `requested`, what it complains of in `said`."""
 
     def __init__(self, path):
-        self.profile = tempfile.TemporaryDirectory(prefix="stint-chromium-")
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True, prefix="stint-chromium-")
         there, self.write = os.pipe()
         self.read, here = os.pipe()
         # The browser reads commands from descriptor 3 and answers on 4.
