@@ -201,7 +201,7 @@ class Filed(Upstream):
         return done.stdout
 
     def override(self, key, limit, policy="p"):
-        self.stint("override", "--for", "1h", self.table, policy, key, str(limit))
+        self.stint("override", "--replace", "--for", "1h", self.table, policy, key, str(limit))
 
     def clear(self, key, policy="p"):
         self.stint("override", "--clear", self.table, policy, key)
@@ -532,8 +532,8 @@ class Command(Filed):
             self.table = files["b"]
             self.apply(f"1{PER_LONG} name=other")
             self.assertEqual(server.get("/b?user=k").stint, "b REJECTED /")
-            # Its window has had its first refusal, so it is not banned again.
-            self.assertEqual([ask(zone)[0] for zone in "ac"], ["a REJECTED 2/2", "c REJECTED 4/4"])
+            # Its reset took the mark of its window's first refusal, so it is banned again.
+            self.assertEqual([ask(zone)[0] for zone in "ac"], ["a BANNED 2/2", "c REJECTED 4/4"])
             # A file that is removed under it is told by nginx, and by the command of the next one.
             files["a"].unlink()
             self.assertEqual([status(server, f"/status/{zone}")["removed"] for zone in "abc"], [1, 0, 0])
@@ -559,8 +559,8 @@ class Command(Filed):
         pids = sorted(all_of_it(masters))
         more = f", and {len(pids) - 8} more" if len(pids) > 8 else ""
         names = ", ".join(f"{pid} nginx" for pid in pids[:8]) + more
-        self.assertEqual(re.findall("(?m)^Open in +(.*)", self.stint("status", "--interval=0", self.table)),
-                         [f"{len(pids)} processes: {names}"])
+        status = re.sub(r"\n +", " ", self.stint("status", "--interval=0", self.table))  # lines of 80 columns
+        self.assertEqual(re.findall("(?m)^Open in +(.*)", status), [f"{len(pids)} processes: {names}"])
         return len(pids)
 
     def removed(self):
