@@ -129,9 +129,6 @@ equal(two:decide_each(), 1)
 raises("the group has 2 requests, and no 3", two.set, two, 3, "a", "x")
 refused("no policy", two:set(1, "none", "x"))
 refused("no policy", limit:decide_all{{"none", "x"}})
-local twice, bad = limit:decide_all{{"a", "pat"}, {"a", "pat"}}
-equal(twice, false)
-equal(bad:verdict(2).flags, stint.BAD_REQUEST)
 
 -- Telling.
 limit:take("a", "may", 3)
@@ -141,6 +138,9 @@ equal(fields["X-RateLimit-Limit"], "3")
 assert(tonumber(fields["Retry-After"]) > 0)
 equal(next(limit:headers(select(2, limit:take("a", "nan")), "none")), nil)
 equal(group:headers()["RateLimit-Policy"], '"a";q=3;w=31449600, "b";q=2;w=31449600')
+local twice, bad = limit:decide_all{{"a", "pat"}, {"a", "pat"}}
+equal(twice, false)
+equal(bad:verdict(2).flags, stint.BAD_REQUEST)
 raises("the style is", limit.headers, limit, limit.verdict, "modern")
 equal(limit:label("may", "may"), true)
 local stats = limit:stats "b"
