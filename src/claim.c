@@ -17,26 +17,29 @@
 /* ---- The short way --------------------------------------------------------------------------- */
 
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). A request that leaves nothing ends here: the key has no slot, and there is
- * one for it. */
+ * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind it
+ * (I5), and a request that leaves nothing ends here: there is one for the key, and no need of it. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
+    const uint64_t hash = decision->hash, tag = decision->tag, now = decision->now;
+    const bool unused = absent_near(table, hash);
 
-    /* Where a slot was never used, the key is nowhere behind it (I5). */
-    if (!absent_near(table, decision->hash) ||
-        slot_near(table, decision->hash, decision->tag) != NULL)
+    if (slot_near(table, hash, tag) != NULL ||
+        (!unused && stint_slot_behind(table, hash, tag) != NULL))
         return STALE;
     if (decision->end == 0)
         decision->end = window_anew(decision);
-    decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
+    decision->charge = judge(&decision->terms, 0, 0);
     if ((decision->terms.special & PART_SAME_WINDOW) != 0)
         return STALE;
     decision->flags = 0;
-    if (leaves_nothing(&decision->terms, &decision->charge)) /* there is room, and no need of it */
-        return begins_later(table, decision->hash, tick_of(decision->now)) ? STALE : DONE;
-    return decision->charge.fits &&
-                   claim_unused(decision->limiter, decision->policy, decision->hash, decision->tag,
-                                tick_of(decision->now), decision_state(decision))
+    if (leaves_nothing(&decision->terms, &decision->charge))
+        return unused && !begins_later(table, hash, tick_of(now)) ? DONE : STALE;
+    if (!decision->charge.fits)
+        return STALE;
+    const uint64_t state = decision_state(decision);
+    return (unused ? claim_unused(decision->limiter, decision->policy, hash, tag, tick_of(now), state)
+                   : stint_claim_over(decision->limiter, decision->policy, hash, tag, now, state))
                ? DONE
                : STALE;
 }
@@ -229,7 +232,7 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
     if (!claim_holds(decision, claim, &progress))
         return progress;
     commit_at(decision, state_id(claim->state));
-    *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
+    *charge = judge(&decision->terms, 0, 0);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.special & PART_SAME_WINDOW) != 0 &&
                  decision->end != decision->only_end)) {

@@ -60,8 +60,8 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
     return atomic_cas_seq(&slot->state, claim[1], state);
 }
 
-/* Decides on a key that has no slot while the table is young (claim_unused). STALE: it is not that
- * simple. */
+/* Decides on a key that has no slot, where one near its home was never used (claim_unused), or is
+ * over (stint_claim_over). STALE: it is not that simple. */
 enum progress stint_claim_short(struct decision *decision);
 
 /* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The long way of a decision on one slot: search, then charge, claim or do without, until nothing
- * has changed on the way. Read slot.h and take.c first. */
+ * What is not near: a search, then the steps of core.h in the slot that was found, or a claim, or
+ * neither, until nothing has changed on the way. Read core.h and slot.h first. */
 #include "decide.h"
 
 #include "claim.h"
+#include "core.h"
 #include "search.h"
 
 /* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not
@@ -26,7 +27,7 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     if (traits_striped(decision->terms.traits) && !stepped) {
         /* The whole may have moved ahead of its caller, to where another stripe is. */
         struct decision asked = *decision;
-        asked.now = decision->asked;
+        asked.now = decision->whole_now;
         stepped = stint_beyond_clock(&asked, id, policy_reach(decision->policy));
     }
     /* Stripes must agree on a window. A window that is left over from 2^33 ticks ago is none of the
@@ -47,15 +48,15 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
 static enum progress decide_found(struct decision *decision, struct seen *seen) {
     seen->state = atomic_load_acquire(&seen->slot->state); /* M1, M6 */
     seen->stepped = false;
+    if (atomic_load_acquire(&seen->slot->tag) != decision->tag) /* M1 */
+        return STALE;
     enum look look = slot_look(decision, seen);
     if (look == LOOK_AHEAD && look_ahead(decision, seen))
         look = slot_look(decision, seen);
-    if (look == LOOK_STALE)
-        return STALE;
     if (look == LOOK_PENDING)
         return decide_absent(decision, seen, true);
     decision_judge(decision, seen);
-    if (!slot_charge(decision, seen, true))
+    if (!slot_charge(decision, seen))
         return STALE;
     if (UNLIKELY(seen->stepped) && (decision->charge.count != 0 || decision->flags != 0))
         limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
@@ -80,14 +81,14 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
 }
 
 void stint_decide_by_slot(struct decision *decision) {
-    const uint64_t now = decision->now;
+    const struct moment begun = {decision->now, decision->end};
     struct seen seen;
     enum progress progress = stint_claim_short(decision);
 
     /* Each round that ends STALE saw another thread's write. */
     while (UNLIKELY(progress == STALE)) {
-        decision->now = now;
-        decision->end = window_of(decision);
+        decision->now = begun.now;
+        decision->end = begun.end;
         switch (stint_slot_find(decision, &seen)) {
         case FOUND:
             progress = decide_found(decision, &seen);

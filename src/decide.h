@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The long way of a decision on one slot. */
+ * What is not near its key's home. */
 #ifndef STINT_DECIDE_H
 #define STINT_DECIDE_H
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What the steps of a decision (decision.h) need seldom, out of line so that the short ways keep
- * their registers. */
-#include "decision.h"
+ * What the steps of a decision (core.h) need seldom, out of line. */
+#include "core.h"
 
 #include <errno.h>
 
 #include "sys/message.h"
 
-/* ---- 1  Policy ------------------------------------------------------------------------------- */
+/* ---- Begin ----------------------------------------------------------------------------------- */
 
 /* Refuses a request whose reserved word or flags request_good does not take. */
 static int request_refuse(const struct stint_request *request) {
@@ -68,8 +67,6 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
                ? 0
                : request_unsuited(request, traits);
 }
-
-/* ---- 2  Window ------------------------------------------------------------------------------- */
 
 /* The window that holds a tick.
  *
@@ -148,15 +145,51 @@ uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now) {
                : now;
 }
 
-struct moment stint_moment_anew(const struct stint_limiter *limiter, struct policy *policy,
-                                uint32_t traits, uint64_t hash, uint64_t now) {
+struct moment stint_moment_odd(const struct stint_limiter *limiter, struct policy *policy,
+                               uint32_t traits, uint64_t hash, uint64_t now) {
+    if ((traits & TRAIT_CALENDAR) != 0) {
+        const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
+        const tick_t end = hint_end(hint);
+        if (!GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= hint_window(hint)))
+            return (struct moment){now, end};
+    }
     now = stint_now_checked(limiter, now);
     return (struct moment){now, (traits & TRAITS_OWN_WINDOW) != 0
                                     ? 0
                                     : stint_window_compute(limiter, policy, traits, hash, now)};
 }
 
-/* ---- 4  Look, judge -------------------------------------------------------------------------- */
+uint64_t stint_begin_room(const struct policy *policy, uint64_t word, uint64_t capacity,
+                          uint32_t flags) {
+    const struct rule rule = policy_rule(policy);
+    const uint64_t room = (flags & STINT_RESERVE) != 0 ? capacity + rule.max_reserved
+                          : (flags & STINT_PEEK) != 0  ? capacity
+                                                       : charge_most(&rule);
+
+    if (policy_word(policy) != word)
+        return UINT64_MAX;
+    return room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
+}
+
+/* ---- Look, judge, charge --------------------------------------------------------------------- */
+
+uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t left) {
+    return two_counts_total(count, left, policy->fade, policy->reciprocal);
+}
+
+/* The window of a bucket, ns. */
+static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t policy_id) {
+    const uint64_t version = atomic_load_acquire(&limiter->policies[policy_id].version); /* M15 */
+    return limiter_bucket_window(limiter, policy_id, version);
+}
+
+bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
+                       uint64_t to) {
+    if (from == to)
+        return false;
+    const uint64_t window = bucket_window(limiter, policy_id);
+    return from / window != to / window;
+}
 
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
     const uint64_t *watermark = &table_shard_of(&limiter->table, hash)->watermark;
@@ -172,30 +205,52 @@ uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, 
     return now + late;
 }
 
-/* ---- 6  Verdict ------------------------------------------------------------------------------ */
+/* ---- Answer ---------------------------------------------------------------------------------- */
+
+void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
+                        bool allowed) {
+    if ((flags & STINT_FIRST_REFUSAL) != 0)
+        limiter_count(limiter, policy_id, COUNT_FIRST_REFUSAL);
+    if ((flags & STINT_UNTRACKED) != 0)
+        limiter_count(limiter, policy_id, COUNT_UNTRACKED);
+    if ((flags & STINT_NEAR_LIMIT) != 0 && allowed && (flags & STINT_SHADOWED) == 0)
+        limiter_count(limiter, policy_id, COUNT_NEAR_LIMIT);
+}
+
+uint32_t stint_answer_near(const struct policy *policy, uint64_t used, uint64_t capacity) {
+    const uint32_t near_limit = policy_rule(policy).near_limit;
+
+    return near_limit != 0 && /* it was taken from the policy a moment ago */
+                   used * 100 > capacity * near_limit
+               ? STINT_NEAR_LIMIT
+               : 0;
+}
 
 /* The length of the window that is waited for, ns. */
-static uint64_t waiting_window(const struct waiting *waiting) {
-    if (limiter_record(waiting->limiter, waiting->policy)->calendar == 0)
-        return waiting->terms.window;
-    struct span window =
-        limiter_calendar_window(waiting->limiter, waiting->policy, waiting->end - 1);
+static uint64_t window_waited(const struct decision *decision) {
+    if ((decision->terms.traits & RULE_BUCKET) != 0)
+        return bucket_window(decision->limiter, decision->policy_id);
+    if ((decision->terms.traits & TRAIT_CALENDAR) == 0)
+        return decision->policy->window;
+    const struct span window =
+        limiter_calendar_window(decision->limiter, decision->policy, decision->end - 1);
     return tick_ns(window.end - window.begin);
 }
 
 /* The terms of a request when its key's override is over. */
-static struct terms terms_after(const struct waiting *waiting, const struct rule *rule) {
+static struct terms terms_after(const struct decision *decision, const struct rule *rule) {
     const uint64_t most = (rule->flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
-    struct terms after = waiting->terms;
+    const uint32_t own = decision->asked.limit;
+    struct terms after = decision->terms;
     struct bucket bucket;
 
     after.special = 0;
     if ((after.traits & RULE_BUCKET) != 0) {
-        if (limiter_bucket(waiting->limiter, waiting->policy_id, after.traits, &bucket))
-            bucket_terms(&after, &bucket, bucket_own(&bucket, (uint32_t)waiting->without));
+        if (limiter_bucket(decision->limiter, decision->policy_id, after.traits, &bucket))
+            bucket_terms(&after, &bucket, bucket_own(&bucket, own));
         return after;
     }
-    after.capacity = waiting->without != 0 ? waiting->without : rule->capacity;
+    after.capacity = own != 0 ? own : rule->capacity;
     if (after.capacity > most)
         after.capacity = most;
     const uint64_t reserved = (after.flags & STINT_RESERVE) != 0 ? rule->max_reserved : 0;
@@ -204,52 +259,52 @@ static struct terms terms_after(const struct waiting *waiting, const struct rule
     return after;
 }
 
-/* The wait of a key whose override is over in `over` ns, and which waits for `least` anyway: for
- * the tokens, or for the end of the override. What a key has used never grows by itself, so what
- * fits once fits from then on. */
-static uint64_t wait_over(const struct waiting *waiting, const struct rule *rule, uint64_t over,
-                          uint64_t least) {
-    const struct charge *charge = &waiting->charge;
-    const uint64_t wait = charge_wait(&waiting->terms, rule, charge, waiting->left);
-    const uint64_t then = over > least ? over : least;
+/* The wait of a key that has an override: for the tokens, or for the end of the override. It waits
+ * for `least` anyway. What a key has used never grows by itself, so what fits once fits from then
+ * on. `over` receives the ns until the override is over. */
+static uint64_t wait_overridden(const struct decision *decision, const struct rule *rule,
+                                uint64_t window, uint64_t left, uint64_t least, uint64_t *over) {
+    const struct charge *charge = &decision->charge;
+    const uint64_t now = decision->now;
+    const uint64_t until = tick_ns(end_of(state_id(decision->override), tick_of(now)));
+    const uint64_t wait = charge_wait(&decision->terms, rule, charge, window, left);
 
-    if (wait < over && least < over)
+    /* A late caller's request is decided at the clock's time, when its override may be over. */
+    *over = until > now ? until - now : 0;
+    const uint64_t then = *over > least ? *over : least;
+    if (wait < *over && least < *over)
         return wait > least ? wait : least;
-    const struct terms after = terms_after(waiting, rule);
+    const struct terms after = terms_after(decision, rule);
     if ((after.traits & RULE_BUCKET) == 0 && charge->total + after.cost <= after.room)
         return then;
-    const uint64_t fits = charge_wait(&after, rule, charge, waiting->left);
+    const uint64_t fits = charge_wait(&after, rule, charge, window, left);
     return fits > then ? fits : then;
 }
 
-/* ns until the override of the key is over. */
-static uint64_t override_left(const struct waiting *waiting) {
-    const uint64_t at = waiting->now;
-    const uint64_t until = tick_ns(end_of(state_id(waiting->override), tick_of(at)));
-    /* A late caller's request is decided at the clock's time, when its override may be over. */
-    return until > at ? until - at : 0;
-}
+uint64_t stint_answer_wait(struct decision *decision, uint64_t left) {
+    const struct rule rule = policy_rule(decision->policy);
+    const struct charge *charge = &decision->charge;
+    const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
+    const uint64_t window = window_waited(decision);
+    uint64_t wait, over = 0;
 
-uint64_t stint_decision_wait(const struct waiting *waiting) {
-    const struct rule rule = policy_rule(waiting->policy);
-    const struct charge *charge = &waiting->charge;
-    uint64_t wait;
-
-    if (UNLIKELY((waiting->terms.special & KEY_OVERRIDDEN) != 0) && !charge->fits) {
-        const uint64_t over = override_left(waiting);
-        wait = wait_over(waiting, &rule, over,
-                         waiting->untracked ? waiting->left : 0); /* for a slot of a full table */
+    if ((decision->terms.traits & RULE_BUCKET) != 0)
+        left = decision->terms.unit; /* until there is a token */
+    if ((decision->terms.special & KEY_OVERRIDDEN) != 0 && !charge->fits) {
+        wait = wait_overridden(decision, &rule, window, left,
+                               untracked ? left : 0, /* for a slot of a full table */
+                               &over);
         if (wait == over)
             return wait; /* exact: there is no window for whose end all wait */
     } else {
-        wait = charge_wait(&waiting->terms, &rule, charge, waiting->left);
+        wait = charge_wait(&decision->terms, &rule, charge, window, left);
     }
     if (charge->fits)
         return wait;
-    if (waiting->untracked && wait < waiting->left)
-        wait = waiting->left; /* before, this key can be given nothing */
+    if (untracked && wait < left)
+        wait = left; /* before, this key can be given nothing */
     if (rule.jitter != 0 && wait != STINT_NEVER)
-        wait = wait_add(wait, hash_pick(mix(waiting->hash, (uint64_t)waiting->end),
-                                        waiting_window(waiting) / 100 * rule.jitter));
+        wait = wait_add(wait, hash_pick(mix(decision->hash, (uint64_t)decision->end),
+                                        window / 100 * rule.jitter));
     return wait;
 }

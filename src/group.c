@@ -8,12 +8,12 @@
  * A caller could write the same with stint_decide and stint_refund. So nothing holds for a part
  * that does not hold for a request alone.
  *
- * group_of_few and group_of_many are the short ways, for the commonest groups: see, charge and
- * answer, as takes do (see.h). All parts are seen to fit, then each is charged. If one cannot be
- * charged after all, the tokens before it are given back. What they leave goes to group_decide. */
+ * Where the slots of all parts are near, and each takes what it asks for, the steps of core.h are
+ * taken together: look at all, charge all, answer all (group_near; group_hot for tokens that an add
+ * counts). If one cannot be charged after all, the tokens before it are given back. What they leave
+ * goes to group_decide. */
+#include "fast.h"
 #include "refund.h"
-#include "search.h"
-#include "see.h"
 #include "take.h"
 
 /* A caller may ask for no verdicts. */
@@ -160,7 +160,19 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
     return allowed;
 }
 
-/* ---- Tokens that fit (see.h) ----------------------------------------------------------------- */
+/* ---- Near ------------------------------------------------------------------------------------ */
+
+/* A part that fits: what was seen of it. */
+struct part {
+    bool hot; /* an add counts it, and `token` has it; else `near` */
+    struct hot token;
+    struct decision near;
+    struct seen seen;
+    uint64_t next; /* what its swap makes of the state */
+};
+
+/* Parts of a group whose steps are taken together, at most: their structs are on the stack. */
+#define NEAR_MOST 8
 
 /* Whether it is a request for one token, with nothing else. */
 static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
@@ -168,119 +180,160 @@ static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
            LIKELY(request->cost == 1);
 }
 
-/* A simple request by a hot policy: all of it but the slot. */
+/* Looks at a simple request by a policy with the fast way. */
 static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
-                                   struct sight *sight) {
-    return LIKELY(request->policy < limiter->deciding) &&
-           see_hot(&limiter->policies[request->policy], now, sight);
-}
-
-/* A request of any of the kinds that see.h knows. What is carried over could not be given back
- * after a boundary. */
-static ALWAYS_INLINE bool part_see(const struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct sight *sight) {
-    const uint32_t id = request->policy, cost = request->cost;
+                                   struct hot *hot) {
+    const uint32_t id = request->policy;
     const uint64_t key = request->key.hash;
 
-    if (part_simple(request) && part_hot(limiter, request, now, sight))
-        return see_room(limiter, id, key, sight);
-    if (UNLIKELY((request->flags | request->reserved) != 0) || UNLIKELY(id >= limiter->deciding))
+    if (UNLIKELY(id >= limiter->deciding) || !hot_window(&limiter->policies[id], now, hot))
         return false;
-    const uint64_t word = policy_word(&limiter->policies[id]);
-    if ((uint32_t)word == (TRAIT_EXISTS | TRAIT_PLAIN)) {
-        sight->capacity = request->limit != 0 ? request->limit : word >> 32;
-        return see_tokens(limiter, id, key, cost, now, sight);
-    }
-    return request->limit == 0 &&
-           ((uint32_t)word == (TRAIT_EXISTS | RULE_BUCKET)
-                ? see_bucket(limiter, id, key, cost, now, sight) && !sight_empty(sight)
-                : cost == 1 && see_ruled(limiter, id, key, now, sight));
+    hot->tag = table_tag(&limiter->table, key, id);
+    hot->slot = slot_of(&limiter->table, key, hot->tag);
+    return LIKELY(hot->slot != NULL) && hot_room(&limiter->policies[id], hot);
+}
+
+/* Looks at a part by a policy of this word. */
+static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now, uint64_t word,
+                                  struct part *part) {
+    struct decision decision;
+    struct seen seen;
+
+    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request->key.hash,
+                                request->cost, 0, request->limit, now, word) != 0) ||
+        UNLIKELY((decision.terms.special & NOW_MISTAKEN) != 0))
+        return false;
+    seen.slot = slot_of(&limiter->table, decision.hash, decision.tag);
+    if (UNLIKELY(seen.slot == NULL))
+        return false;
+    seen.state = atomic_load_acquire(&seen.slot->state); /* M1; the swap confirms it: M2 */
+    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
+        return false;
+    decision_judge(&decision, &seen);
+    if (!decision.charge.fits || !slot_next(&decision, &seen, &part->next))
+        return false;
+    part->near = decision;
+    part->seen = seen;
+    return true;
+}
+
+static NOINLINE bool part_windows(struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now, uint64_t word,
+                                  struct part *part) {
+    return part_as(limiter, request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED), part);
+}
+
+static NOINLINE bool part_bucket(struct stint_limiter *limiter,
+                                 const struct stint_request *request, uint64_t now, uint64_t word,
+                                 struct part *part) {
+    return part_as(limiter, request, now, word | RULE_BUCKET, part);
+}
+
+/* Looks at a part that takes tokens, and does nothing else. What is carried over could not be given
+ * back after a boundary. */
+static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct part *part) {
+    part->hot = part_simple(request) && part_hot(limiter, request, now, &part->token);
+    if (part->hot)
+        return true;
+    if (UNLIKELY((request->flags | request->reserved) != 0) ||
+        UNLIKELY(request->policy >= limiter->deciding))
+        return false;
+    const uint64_t word = policy_word(&limiter->policies[request->policy]);
+    if (UNLIKELY((word & TRAIT_EXISTS) == 0) || (word & (TRAITS_STRIPED | TRAIT_CARRIES)) != 0)
+        return false;
+    return (word & RULE_BUCKET) == 0 ? part_windows(limiter, request, now, word, part)
+                                     : part_bucket(limiter, request, now, word, part);
+}
+
+/* Gives back the tokens of a part. */
+static void token_give_back(const struct stint_limiter *limiter, const struct stint_request *request,
+                            words_2 identity, uint64_t window, uint64_t unit) {
+    struct stint_verdict verdict = {.window = window, .unit = unit};
+
+    memcpy(&verdict.policy, &identity, sizeof(uint64_t));
+    if (GUARDED(PARTS_BACK))
+        (void)stint_key_refund(limiter, request->key.hash, &verdict, request->cost);
 }
 
 /* Gives back the tokens of the first n parts, as the next one could not be charged after all. */
-static NOINLINE enum answer parts_give_back(const struct stint_limiter *limiter,
+static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
                                             const struct stint_request *requests,
-                                            const struct sight *sights, size_t n, uint64_t now) {
+                                            const struct part *parts, size_t n) {
     while (n-- > 0) {
-        const struct sight *sight = &sights[n];
-        struct stint_verdict verdict = {
-            .window = sight->unit != 0 ? now + sight->count : tick_ns(sight->end),
-            .unit = sight->unit,
-        };
-        memcpy(&verdict.policy, &sight->identity, sizeof(uint64_t));
-        if (GUARDED(PARTS_BACK))
-            (void)stint_key_refund(limiter, requests[n].key.hash, &verdict, sight->cost);
+        const struct decision *near = &parts[n].near;
+        const bool bucket = !parts[n].hot && (near->terms.traits & RULE_BUCKET) != 0;
+        token_give_back(limiter, &requests[n],
+                        parts[n].hot ? parts[n].token.identity : near->identity,
+                        parts[n].hot ? tick_ns(parts[n].token.end)
+                        : bucket     ? near->now + near->charge.count
+                                     : tick_ns(near->end),
+                        bucket ? near->terms.unit : 0);
     }
-    return NEXT;
+    return false;
 }
 
-/* Answers a part that one token was added for. */
-static ALWAYS_INLINE void room_answer(struct stint_limiter *limiter, uint32_t policy_id,
-                                      struct sight *sight, uint64_t now,
-                                      struct stint_verdict *verdict) {
-    __asm__(""
-            : "+r"(sight->end)); /* what was computed of it is not kept: an add waits for all
-                                     * stores */
-    (void)sight_answer(limiter, policy_id, sight, now, verdict);
-}
-
-/* One token each of one to three parts, which are simple (`n` is constant). What is known of them
+/* One token each of two or three parts, which are simple (`n` is constant). What is known of them
  * stays in registers, and all adds come before the first verdict: an add waits for the stores
- * before it. 2 parts take 37 ns, by group_of_many 53 (measured as in take.c). */
-static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
-                                              const struct stint_request *requests, size_t n,
-                                              uint64_t now, struct stint_verdict *verdicts) {
-    struct sight a, b, c;
+ * before it. */
+static ALWAYS_INLINE bool group_hot(struct stint_limiter *limiter,
+                                           const struct stint_request *requests, size_t n,
+                                           uint64_t now, struct stint_verdict *verdicts) {
+    struct hot a, b, c;
 
-    if (!part_hot(limiter, &requests[0], now, &a) ||
-        (n > 1 && !part_hot(limiter, &requests[1], now, &b)) ||
-        (n > 2 && !part_hot(limiter, &requests[2], now, &c)))
-        return NEXT;
-    if (!see_room(limiter, requests[0].policy, requests[0].key.hash, &a) ||
-        (n > 1 && (!see_room(limiter, requests[1].policy, requests[1].key.hash, &b) ||
-                   UNLIKELY(b.slot == a.slot))) ||
-        (n > 2 && (!see_room(limiter, requests[2].policy, requests[2].key.hash, &c) ||
-                   UNLIKELY(c.slot == a.slot) || UNLIKELY(c.slot == b.slot))))
-        return NEXT;
-    if (!sight_add(limiter, &a))
-        return NEXT;
-    if (n > 1 && !sight_add(limiter, &b))
-        return parts_give_back(limiter, requests, (const struct sight[]){a}, 1, now);
-    if (n > 2 && !sight_add(limiter, &c))
-        return parts_give_back(limiter, requests, (const struct sight[]){a, b}, 2, now);
-    room_answer(limiter, requests[0].policy, &a, now, verdict_at(verdicts, 0));
-    if (n > 1)
-        room_answer(limiter, requests[1].policy, &b, now, verdict_at(verdicts, 1));
+    if (!part_hot(limiter, &requests[0], now, &a) || !part_hot(limiter, &requests[1], now, &b) ||
+        UNLIKELY(b.slot == a.slot))
+        return false;
+    if (n > 2 && (!part_hot(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
+                  UNLIKELY(c.slot == b.slot)))
+        return false;
+    if (!hot_add(limiter, &a))
+        return false;
+    if (!hot_add(limiter, &b)) {
+        token_give_back(limiter, &requests[0], a.identity, tick_ns(a.end), 0);
+        return false;
+    }
+    if (n > 2 && !hot_add(limiter, &c)) {
+        token_give_back(limiter, &requests[0], a.identity, tick_ns(a.end), 0);
+        token_give_back(limiter, &requests[1], b.identity, tick_ns(b.end), 0);
+        return false;
+    }
+    hot_answer(limiter, requests[0].policy, now, &a, verdict_at(verdicts, 0));
+    hot_answer(limiter, requests[1].policy, now, &b, verdict_at(verdicts, 1));
     if (n > 2)
-        room_answer(limiter, requests[2].policy, &c, now, verdict_at(verdicts, 2));
-    return ALLOWED;
+        hot_answer(limiter, requests[2].policy, now, &c, verdict_at(verdicts, 2));
+    return true;
 }
 
-/* Any number of parts, each of any kind that see.h knows. */
-static ALWAYS_INLINE enum answer group_of_many(struct stint_limiter *limiter,
-                                               const struct stint_request *requests, size_t n,
-                                               uint64_t now, struct stint_verdict *verdicts) {
-    struct sight sights[STINT_ALL_MAX];
+/* Any number of parts. */
+static NOINLINE bool group_near(struct stint_limiter *limiter,
+                                       const struct stint_request *requests, size_t n, uint64_t now,
+                                       struct stint_verdict *verdicts) {
+    struct part parts[NEAR_MOST];
 
     for (size_t i = 0; i < n; i++) {
-        if (!part_see(limiter, &requests[i], now, &sights[i]))
-            return NEXT;
+        if (!part_near(limiter, &requests[i], now, &parts[i]))
+            return false;
         for (size_t j = 0; j < i; j++)
-            if (UNLIKELY(sights[j].slot == sights[i].slot))
-                return NEXT;
+            if (UNLIKELY((parts[j].hot ? parts[j].token.slot : parts[j].seen.slot) ==
+                         (parts[i].hot ? parts[i].token.slot : parts[i].seen.slot)))
+                return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (UNLIKELY(
-                !(sights[i].next == 0 ? sight_add(limiter, &sights[i]) : sight_swap(&sights[i]))))
-            return parts_give_back(limiter, requests, sights, i, now);
-    for (size_t i = 0; i < n; i++)
-        (void)(sights[i].unit != 0 ? sight_answer_bucket(limiter, requests[i].policy, &sights[i],
-                                                         true, now, verdict_at(verdicts, i))
-                                   : sight_answer(limiter, requests[i].policy, &sights[i], now,
-                                                  verdict_at(verdicts, i)));
-    return ALLOWED;
+        if (UNLIKELY(!(parts[i].hot ? hot_add(limiter, &parts[i].token)
+                                    : slot_swap(parts[i].seen.slot, parts[i].near.tag,
+                                                parts[i].seen.state, parts[i].next))))
+            return parts_give_back(limiter, requests, parts, i);
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].hot)
+            hot_answer(limiter, requests[i].policy, now, &parts[i].token, verdict_at(verdicts, i));
+        else
+            (void)decision_end(&parts[i].near, verdict_at(verdicts, i));
+    }
+    return true;
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
@@ -292,45 +345,32 @@ static bool all_look(const struct stint_request *requests, size_t n) {
     return n == 0;
 }
 
-/* What group_of_many leaves. */
+/* What group_near leaves. */
 static NOINLINE bool group_rest(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
         return all_bad(limiter, requests, n, verdicts);
-    if (UNLIKELY(limiter->looking != NULL) && all_look(requests, n))
+    if (UNLIKELY(limiter->looking != NULL)) {
+        if (!all_look(requests, n))
+            return all_bad(limiter, requests, n, verdicts);
         limiter = limiter->looking;
+    }
     if (n == 1 && (requests->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_CHARGE)
         return stint_decide_any(limiter, requests, now, verdicts);
-    return WAY(group_decide, limiter, requests, n, now, verdicts);
-}
-
-/* Any group of more than three, and what group_of_few leaves. */
-static NOINLINE bool group_next(struct stint_limiter *limiter, const struct stint_request *requests,
-                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
-    return (n <= STINT_ALL_MAX && ANSWERS(group_of_many, limiter, requests, n, now, verdicts)) ||
-           group_rest(limiter, requests, n, now, verdicts);
-}
-
-/* A group of one to three simple parts. (It is no part of decide_group, where it would make other
- * groups save the registers that it needs.) */
-static NOINLINE bool group_simple(struct stint_limiter *limiter,
-                                  const struct stint_request *requests, size_t n, uint64_t now,
-                                  struct stint_verdict *verdicts) {
-    const bool few = n == 2   ? ANSWERS(group_of_few, limiter, requests, 2, now, verdicts)
-                     : n == 3 ? ANSWERS(group_of_few, limiter, requests, 3, now, verdicts)
-                              : ANSWERS(group_of_few, limiter, requests, 1, now, verdicts);
-    return few || group_next(limiter, requests, n, now, verdicts);
+    return group_decide(limiter, requests, n, now, verdicts);
 }
 
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
-    const bool simple = n == 2   ? part_simple(&requests[0]) && part_simple(&requests[1])
-                        : n == 3 ? part_simple(&requests[0]) && part_simple(&requests[1]) &&
-                                       part_simple(&requests[2])
-                                 : n == 1 && part_simple(&requests[0]);
-    return simple ? group_simple(limiter, requests, n, now, verdicts)
-                  : group_next(limiter, requests, n, now, verdicts);
+    if ((n == 2 || (n == 3 && part_simple(&requests[2]))) && part_simple(&requests[0]) &&
+        part_simple(&requests[1]) &&
+        LIKELY((n == 2 ? group_hot(limiter, requests, 2, now, verdicts)
+                       : group_hot(limiter, requests, 3, now, verdicts))))
+        return true;
+    return (n > 1 && n <= NEAR_MOST &&
+            LIKELY(group_near(limiter, requests, n, now, verdicts))) ||
+           group_rest(limiter, requests, n, now, verdicts);
 }
 
 /* Fetches the lines of all parts before the first is decided, and reads the clock meanwhile. */

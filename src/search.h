@@ -3,7 +3,7 @@
 #ifndef STINT_SEARCH_H
 #define STINT_SEARCH_H
 
-#include "decision.h"
+#include "core.h"
 
 /* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 

@@ -9,7 +9,6 @@
 
 void (*stint_test_hook)(enum stint_test_instant instant);
 void (*stint_test_step)(const void *word);
-void (*stint_test_way)(const char *way, int answer);
 guard_set stint_test_removed;
 
 void stint_test_broken(const char *what, const char *file, int line) {

@@ -48,7 +48,7 @@
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: decision.h, slot_charge; see.h, sight_swap
+ *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge; group.c, group_near
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
@@ -83,7 +83,7 @@
  * between steps of the clock, not across them (search.c, stint_beyond_clock).
  *
  * Why each step is right stands above its function: what confirms a state that was loaded at
- * slot_look (decision.h), the fetch-add at slot_add, claims and a full table in claim.c,
+ * slot_look (core.h), the fetch-add at slot_add, claims and a full table in claim.c,
  * groups in group.c. ordering.md has the orders of memory. Each atomic operation cites
  * the M or I that it serves.
  *
@@ -182,15 +182,6 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     return atomic_cas2_seq(slot, expected, desired);
 }
 
-/* Whether 1 to `capacity` tokens fit into a slot in the window that ends at `end`. `state` receives
- * what was loaded, which a swap confirms; `used` the count with them. */
-static ALWAYS_INLINE bool slot_fits(const struct slot *slot, tick_t end, uint64_t cost,
-                                    uint64_t capacity, uint64_t *state, uint64_t *used) {
-    *state = atomic_load_acquire(&slot->state); /* M2 */
-    *used = *state - state_of(end, 0) + cost;
-    return LIKELY(!GUARD(TAKE_ROOM, *used - cost > capacity - cost));
-}
-
 /* ---- Look ------------------------------------------------------------------------------------ */
 
 /* What was loaded of a slot. */
@@ -203,15 +194,6 @@ struct seen {
     uint32_t position; /* in the sequence of the key's slots */
     bool stepped;      /* it counts as over only because the clock was stepped back */
 };
-
-/* Whether the slot is still in the window in which it was seen. This confirms a decision that
- * writes nothing. A bucket's end falls, and may come again: its state must be the same as a
- * whole. */
-static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state, uint32_t traits) {
-    const uint64_t again = atomic_load_acquire(&slot->state); /* M2 */
-    return !GUARD(FOUND_STATE,
-                  (traits & RULE_BUCKET) != 0 ? again != state : !state_same_window(again, state));
-}
 
 /* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {

@@ -19,13 +19,13 @@ struct gathered {
 static struct decision stripe_decision(const struct decision *whole, uint64_t now, uint32_t stripe,
                                        uint64_t cost, uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
-    part.asked = now;
+    part.whole_now = now;
     part.hash = stripe_key(whole->hash, stripe);
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
-    part.terms.cost = cost;
+    part.terms.cost = (uint32_t)cost;
     part.terms.capacity =
         stripe_share(whole->terms.capacity, traits_stripes(whole->terms.traits), stripe);
-    part.terms.room = part.terms.capacity;
+    part.terms.room = flags == STINT_CHARGE ? whole->terms.room : part.terms.capacity;
     part.terms.flags = flags;
     part.terms.special = part_flags | PART_SILENT;
     return part;
@@ -58,7 +58,7 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     if (part->now > whole->now)
         *now = whole->now = part->now;
     else
-        whole->now = tick_ns(part->end) - whole->terms.window;
+        whole->now = tick_ns(part->end) - whole->policy->window;
     whole->end = window_of(whole);
 }
 
@@ -188,10 +188,10 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     if (!sum_used(whole, now, &used, &lost))
         return MOVED;
     whole->flags = 0;
-    whole->charge = judge(terms, used + lost, 0);
+    whole->charge = judge(terms, used + lost, used + lost);
     if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
         lost = 0;
-        whole->charge = judge(terms, used, 0);
+        whole->charge = judge(terms, used, used);
     } else if (lost != 0 && (!whole->charge.fits || (look && lost == terms->capacity))) {
         return untracked(whole), DECIDED;
     }

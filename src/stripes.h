@@ -8,7 +8,7 @@
 #ifndef STINT_STRIPES_H
 #define STINT_STRIPES_H
 
-#include "see.h"
+#include "fast.h"
 
 /* The verdict's estimate of what the key has used: as if all its stripes had used as much as
  * one. */
@@ -16,36 +16,47 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
     return used * stripes < capacity ? used * stripes : capacity;
 }
 
-/* The short way: takes 1 or more tokens of a key of a striped policy from this thread's own
- * stripe. */
-static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint32_t policy_id,
-                                             uint64_t key, uint32_t cost, uint64_t now,
-                                             struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t word = policy_word(policy), capacity = word >> 32;
-    const uint32_t stripes = traits_stripes((uint32_t)word);
-    const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
-    const uint64_t hash = stripe_key(key, stripe);
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-    struct sight sight = {.end = end, .capacity = stripe_share(capacity, stripes, stripe)};
+/* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this thread's
+ * own stripe: near, by the steps of core.h; one token by an add (fast.h). Returns false if it has
+ * done nothing. */
+static NOINLINE bool stripe_take(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                 uint32_t cost, uint64_t now, uint64_t word,
+                                 struct stint_verdict *verdict) {
+    const uint32_t stripes = traits_stripes((uint32_t)word),
+                   stripe = stint_limiter_stripe(limiter) & (stripes - 1);
+    const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
+                   hash = stripe_key(key, stripe);
+    struct decision part;
+    struct seen seen;
+    uint64_t used;
 
-    if (cost == 1) {
-        sight.identity = policy_identity(policy);
-        if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-            !see_room(limiter, policy_id, hash, &sight) || !sight_add(limiter, &sight))
-            return NEXT;
-    } else if (!see_tokens(limiter, policy_id, hash, cost, now, &sight) || !sight_swap(&sight)) {
-        return NEXT;
+    if (UNLIKELY(cost == 0) || /* all stripes tell of it */
+        UNLIKELY(decision_begin(&part, limiter, policy_id, hash, cost, 0, 0, now,
+                                word & ~(uint64_t)RULE_BUCKET) != 0))
+        return false;
+    part.terms.capacity = part.terms.room = share;
+    seen.slot = slot_of(&limiter->table, hash, part.tag);
+    if (UNLIKELY(seen.slot == NULL))
+        return false;
+    if (FAST(cost == 1) && slot_room(seen.slot, part.tag, part.end, share, &seen.state)) {
+        if (UNLIKELY(!slot_add(limiter, seen.slot, part.tag, part.end, share, &used)))
+            return false;
+    } else {
+        seen.state = atomic_load_acquire(&seen.slot->state); /* M1; the swap confirms it: M2 */
+        if (UNLIKELY(slot_look(&part, &seen) != LOOK_GOOD))
+            return false;
+        decision_judge(&part, &seen);
+        if (UNLIKELY(!part.charge.fits) || !slot_charge(&part, &seen))
+            return false;
+        used = part.charge.used;
     }
-    struct decision whole =
-        plain_decision(limiter, policy_id, sight.identity, now, sight.end, capacity);
-    /* It is no bucket, so the compiler folds what is asked of one. */
-    whole.terms.traits = (uint32_t)word & ~RULE_BUCKET;
-    /* Not below the cost, which fits the share. */
-    return taken_end(&whole, stripe_estimate(sight.count, capacity, stripes), cost, verdict);
+    used = stripe_estimate(used, capacity, stripes); /* not below the cost, which fits the share */
+    part.terms.capacity = capacity;
+    part.charge = (struct charge){used, used, used, cost, true};
+    return decision_end(&part, verdict);
 }
 
-/* The long way: decides on a key of a striped policy. What came of it is in the decision. */
+/* Decides on a key of a striped policy by all of its stripes. What came of it is in the decision. */
 void stint_decide_by_stripes(struct decision *whole);
 
 #endif

@@ -17,6 +17,7 @@
 #include "rule/judge.h"
 #include "rule/window.h"
 #include "sys/atomic.h"
+#include "sys/clock.h"
 #include "sys/memory.h"
 
 /* The part of the secret that joins keys, and hashes ids, starts here. For keys of up to 16 bytes
@@ -193,7 +194,8 @@ struct stint_limiter {
     uint32_t deciding; /* requests may name ids below this: max_policies; read-only, lost: 0 */
     uint32_t lanes;
     uint64_t (*clock)(void);
-    clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
+    clock_read *clock_read;
+    clockid_t clock_id; /* for `clock_read`; CLOCK_GIVEN: `clock` is asked */
     uint32_t on_full;
     uint32_t max_policies;
     struct label *labels; /* NULL: there are none */
@@ -216,7 +218,7 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 
     if (UNLIKELY(limiter->clock_id == CLOCK_GIVEN))
         return limiter->clock();
-    (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
+    (void)limiter->clock_read(limiter->clock_id, &time); /* fails only for unknown clocks */
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 

@@ -44,16 +44,14 @@ enum special {
     PART_SILENT = 1 << 1,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
     PART_SAME_WINDOW = 1 << 2, /* do nothing if the key is in a later window (decision.only_end) */
     /* Its key has an override that is in force: */
-    KEY_BARRED = 1 << 4,  /* it refuses all */
-    KEY_ENDLESS = 1 << 5, /* it never refuses */
-    KEY_BANNED = 1 << 7,  /* it is a ban */
+    KEY_BARRED = 1 << 4, /* it refuses all */
+    KEY_BANNED = 1 << 7, /* it is a ban */
     KEY_OVERRIDDEN = 1 << 8,
     NOW_MISTAKEN = 1 << 9, /* it is decided at the clock's time, not at its now */
 };
-#define KEY_ALL      ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | KEY_BARRED | KEY_ENDLESS))
-#define SPECIAL_TOLD ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | NOW_MISTAKEN))
-static_assert((int)KEY_BANNED == (int)STINT_BANNED &&
-                  (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN &&
+#define SPECIAL_REFUSED ((uint32_t)(PART_REFUSED | KEY_BARRED))
+#define SPECIAL_TOLD    ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | NOW_MISTAKEN))
+static_assert((int)KEY_BANNED == (int)STINT_BANNED && (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN &&
                   (int)NOW_MISTAKEN == (int)STINT_MISTAKEN_NOW,
               "what is special about a decision is what its verdict tells");
 
@@ -138,7 +136,8 @@ enum trait {
      * overrides. */
     TRAIT_COMPANION = 1 << 24,
 };
-#define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
+#define TRAIT_STRIPES  20 /* shift: log2 of the number of stripes, 3 bits */
+#define TRAITS_STRIPED (UINT32_C(7) << TRAIT_STRIPES)
 
 /* Policies whose windows are each key's own: a slot's end is that of its key's window. */
 #define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST) | RULE_BUCKET)
@@ -151,23 +150,21 @@ static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
 }
 
 static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
-    return (traits >> TRAIT_STRIPES & 7) != 0;
+    return (traits & TRAITS_STRIPED) != 0;
 }
 
-/* A request, and the policy by which it is judged. */
+/* What a request asks of a count. */
 struct terms {
-    uint32_t traits;     /* of the policy */
-    uint32_t flags;      /* of the request */
-    uint64_t window;     /* ns */
-    uint64_t fade;       /* ns in which the previous window's tokens fade (count_fade) */
-    uint64_t reciprocal; /* of the window (smooth_share), or of the unit */
-    uint64_t unit;       /* what a token adds to a count: 1; of a bucket: ns */
-    uint64_t cost;       /* tokens */
-    uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
-    uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
-    uint64_t most; /* most that a charge may bring a count to */
+    uint32_t traits;  /* of the policy */
+    uint32_t flags;   /* of the request */
     uint32_t special; /* enum special */
-    bool unlike;      /* the capacity is the request's own */
+    uint32_t cost;    /* tokens; 0 of a key that is never refused */
+    uint64_t capacity; /* most tokens that count as held: the override's, the request's own, or the
+                        * policy's */
+    uint64_t room;     /* most that may be used after this request: the capacity, and what it may
+                        * reserve; of a charge, what it may bring the count to */
+    uint64_t unit;     /* what a token adds to a count: 1; of a bucket: ns */
+    uint64_t reciprocal; /* of a bucket's unit (reciprocal_of) */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
@@ -262,22 +259,19 @@ static ALWAYS_INLINE uint64_t bucket_holds(uint64_t ns, uint64_t unit) {
  * the unit. The times that the bucket and its reserve last stay. */
 static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket *bucket,
                                        uint32_t limit) {
-    const uint32_t reserved = (terms->flags & STINT_RESERVE) != 0 ? bucket->max_reserved : 0;
+    const bool ahead = (terms->flags & STINT_RESERVE) != 0 || is_charge(terms);
 
-    terms->window = bucket->window;
     terms->unit = bucket->unit;
     terms->reciprocal = bucket->reciprocal;
     terms->capacity = bucket->burst;
-    terms->room = bucket->burst + reserved;
-    terms->most = (uint64_t)bucket->burst + bucket->max_reserved;
+    terms->room = (uint64_t)bucket->burst + (ahead ? bucket->max_reserved : 0);
     if (LIKELY(limit == 0))
         return;
-    const uint64_t unit = bucket_unit(terms->window, limit);
+    const uint64_t unit = bucket_unit(bucket->window, limit);
     terms->unit = unit;
     terms->reciprocal = reciprocal_of(unit);
     terms->capacity = bucket_holds(terms->capacity * bucket->unit, unit);
     terms->room = bucket_holds(terms->room * bucket->unit, unit);
-    terms->most = bucket_holds(terms->most * bucket->unit, unit);
 }
 
 /* A request's own limit, if it is below the policy's; else 0. */
@@ -309,14 +303,10 @@ static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
     return terms->cost > terms->room;
 }
 
-/* What a count amounts to, `left` ns before the end of its window. */
-static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
-                                          uint64_t left) {
-    if (LIKELY((terms->traits & (TWO_COUNTS | RULE_BUCKET)) == 0))
-        return count;
-    if ((terms->traits & RULE_BUCKET) != 0)
-        return bucket_tokens(terms, count);
-    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
+/* What two counts amount to, `left` ns before the end of their window. */
+static inline uint64_t two_counts_total(uint64_t count, uint64_t left, uint64_t fade,
+                                        uint64_t reciprocal) {
+    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, fade, reciprocal) +
            (count & THIS_MASK);
 }
 
@@ -331,53 +321,58 @@ static inline uint64_t charge_most(const struct rule *rule) {
 struct charge {
     uint64_t count;   /* afterwards */
     uint64_t used;    /* what that amounts to: the verdict's */
-    uint64_t total;   /* used, plus the cost of a look that fits */
+    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits */
     uint32_t granted; /* tokens taken */
     bool fits;
 };
 
-/* How much of a request the count can hold, whatever room is left. */
-static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count,
-                                          uint64_t used) {
-    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : used;
-    const uint64_t left = held < terms->most ? terms->most - held : 0;
-    return terms->cost < left ? terms->cost : left;
+/* Tokens that a request takes. */
+struct taking {
+    uint64_t tokens;
+    bool fits;
+};
+
+/* What a request takes that does not fit: what is left (STINT_PARTIAL, a charge), all that is left
+ * (STINT_DRAIN), tokens that it is refused (STINT_COUNT_REFUSED). `asked`: the request's flags, and
+ * above them the policy's traits. */
+static NOINLINE __attribute__((unused)) struct taking
+judge_odd(uint64_t asked, uint32_t special, uint64_t cost, uint64_t used, uint64_t capacity,
+          uint64_t room) {
+    const uint32_t flags = (uint32_t)asked, traits = (uint32_t)(asked >> 32);
+    const uint64_t left = used < room ? room - used : 0;
+    uint64_t taken = 0;
+
+    if ((flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE ||
+        ((flags & STINT_PARTIAL) != 0 && left != 0 && (special & SPECIAL_REFUSED) == 0))
+        return (struct taking){cost < left ? cost : left, true};
+    if ((flags & STINT_PEEK) != 0)
+        return (struct taking){0, false};
+    if ((flags & STINT_DRAIN) != 0 && used < capacity)
+        taken = capacity - used;
+    if ((traits & STINT_COUNT_REFUSED) != 0 && (special & KEY_BANNED) == 0) {
+        const uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
+        taken += cost < most ? cost : most;
+    }
+    return (struct taking){taken, false};
 }
 
-/* What becomes of any request that meets `count` tokens, `left` ns before the end of their window.
- * Where nothing but the cost matters, whether it fits is one comparison: slot_room and slot_fits
- * (slot.h); of a bucket, in ns: see_bucket (see.h). */
-static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
-    const uint64_t used = count_total(terms, count, left);
-    const bool refused = (terms->special & (PART_REFUSED | KEY_BARRED)) != 0;
-    uint64_t taken = terms->cost;
+/* What becomes of any request that meets a count which amounts to `used` tokens. What is ordinary
+ * is one comparison. (That of one token, which a fetch-add counts, stands in slot.h: slot_room.) */
+static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t used) {
+    const uint32_t odd = (terms->flags & (STINT_PARTIAL | STINT_DRAIN | STINT_CHARGE)) |
+                         (terms->traits & STINT_COUNT_REFUSED);
+    struct taking taking = {terms->cost, true};
 
-    if (UNLIKELY((terms->special & KEY_ENDLESS) != 0))
-        return (struct charge){count, used, used, 0, true}; /* it takes nothing */
-    if (is_charge(terms)) {
-        taken = count_taken(terms, count, used);
-        return (struct charge){count + taken * terms->unit, used + taken, used + taken,
-                               (uint32_t)taken, true};
+    if (GUARD(JUDGE_ROOM, used + terms->cost > terms->room) ||
+        UNLIKELY((terms->special & SPECIAL_REFUSED) != 0)) {
+        taking = (struct taking){0, false};
+        if (UNLIKELY(odd != 0))
+            taking = judge_odd((uint64_t)terms->traits << 32 | terms->flags, terms->special,
+                               terms->cost, used, terms->capacity, terms->room);
     }
-    bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
-    if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
-        taken = terms->room - used;
-        fits = true;
-    }
-    if (is_look(terms))
-        return (struct charge){count, used, fits ? used + taken : used, 0, fits};
-    if (fits)
-        return (struct charge){count + taken * terms->unit, used + taken, used + taken,
-                               (uint32_t)taken, true};
-
-    taken = 0;
-    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
-        taken = terms->capacity - used;
-    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->special & KEY_BANNED) == 0) {
-        uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
-        taken += terms->cost < most ? terms->cost : most;
-    }
-    return (struct charge){count + taken * terms->unit, used + taken, used + taken, 0, false};
+    const uint64_t taken = is_look(terms) ? 0 : taking.tokens;
+    return (struct charge){count + taken * terms->unit, used + taken, used + taking.tokens,
+                           taking.fits ? (uint32_t)taken : 0, taking.fits};
 }
 
 /* Adds two waits. The sum is below STINT_NEVER. */
@@ -388,14 +383,14 @@ static inline uint64_t wait_add(uint64_t one, uint64_t other) {
 
 /* ns from the end of a window to the end of the one in which all but `room` of `total` is paid
  * back. */
-static inline uint64_t wait_windows(const struct terms *terms, const struct rule *rule,
-                                    uint64_t total, uint64_t room) {
+static inline uint64_t wait_windows(const struct rule *rule, uint64_t window, uint64_t total,
+                                    uint64_t room) {
     if (!rule_carries(rule) || total <= room)
         return 0;
     const uint64_t limit = rule->limit != 0 ? rule->limit : 1; /* 0: it was written over */
     uint64_t windows = (total - room + limit - 1) / limit;
     uint64_t wait;
-    return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
+    return __builtin_mul_overflow(windows - 1, window, &wait) ? STINT_NEVER - 1 : wait;
 }
 
 /* ns until the previous window's share fits into `room`, from `left` ns before the end of the
@@ -408,39 +403,40 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
     return left > enough ? left - enough : 0;
 }
 
-/* The wait of a policy with two counts. In flight it is an upper bound: tokens may be given back
- * before. */
-static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
-    uint64_t window = terms->window;
-    uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
+/* The wait of a policy with two counts, the former of which fades in so many ns. In flight it is an
+ * upper bound: tokens may be given back before. */
+static inline uint64_t wait_two(const struct terms *terms, uint64_t count, uint64_t window,
+                                uint64_t fade, uint64_t left) {
+    const uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
 
     if (left >
         window) /* a late thread's: as if the window had just begun, and what is before that */
-        return left - window + wait_smooth(terms, count, window);
+        return left - window + wait_two(terms, count, window, fade, window);
     if (current + terms->cost <= terms->capacity)
-        return wait_share(previous, terms->capacity - current - terms->cost, left, terms->fade);
-    return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
+        return wait_share(previous, terms->capacity - current - terms->cost, left, fade);
+    return left + wait_share(current, terms->capacity - terms->cost, window, fade);
 }
 
-/* The verdict's retry_after, without jitter, of a request that was judged as `charge`. */
+/* The verdict's retry_after, without jitter, of a request that was judged as `charge`, `left` ns
+ * before the end of a window of this length. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
-                                   const struct charge *charge, uint64_t left) {
+                                   const struct charge *charge, uint64_t window, uint64_t left) {
     if (is_charge(terms))
         return 0;
     if (charge->fits && (terms->traits & RULE_BUCKET) != 0)
         return bucket_wait(terms, charge->count, charge->total - charge->used, terms->capacity);
     if (charge->fits) /* a reservation waits until what it took is there */
         return charge->total > terms->capacity
-                   ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
+                   ? wait_add(left, wait_windows(rule, window, charge->total, terms->capacity))
                    : 0;
     if (never_fits(terms) || (terms->special & KEY_BARRED) != 0)
         return STINT_NEVER;
     if ((terms->traits & RULE_BUCKET) != 0)
         return bucket_wait(terms, charge->count, terms->cost, terms->room);
     if ((rule->flags & TWO_COUNTS) != 0)
-        return wait_smooth(terms, charge->count, left);
+        return wait_two(terms, charge->count, window, count_fade(rule->flags, window), left);
     /* What drained or counted refusals took has to be paid back, too. */
-    return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
+    return wait_add(left, wait_windows(rule, window, charge->total + terms->cost, terms->room));
 }
 
 #endif

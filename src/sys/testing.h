@@ -9,8 +9,7 @@
  *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
  *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away
  *     HOLDS(I6, the reach has the line)       asserts an invariant, or a promise, unless a guard is
- *                                             taken away
- *     WAY(take_bucket, limiter, ...)          calls a way (take.c); a test is told the answer */
+ *                                             taken away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 
@@ -23,7 +22,6 @@
 #define GUARDED(guard)          true
 #define GUARD(guard, condition) (condition)
 #define HOLDS(rule, condition)  ((void)0)
-#define WAY(way, ...)           way(__VA_ARGS__)
 
 #endif
 

@@ -136,8 +136,6 @@ static uint64_t refused_since(const struct stint_limiter *limiter, const struct 
 static void slot_count(const struct telling *telling, const struct policy *policy, uint32_t traits,
                        uint64_t hash, uint64_t state, struct stint_entry *entry) {
     const tick_t now = tick_of(telling->now), end = end_of(state_id(state), now);
-    const struct terms terms = {
-        .traits = traits, .fade = policy->fade, .reciprocal = policy->reciprocal};
     uint64_t count = state_used(state);
 
     entry->end = tick_ns(end);
@@ -163,7 +161,9 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         count = count_carry(&rule, count, (uint64_t)((later - end) / policy_length(policy)));
         entry->end = tick_ns(later);
     }
-    entry->used = count_total(&terms, count, entry->end - telling->now);
+    entry->used = (traits & TWO_COUNTS) != 0
+                      ? stint_judge_two(policy, count, entry->end - telling->now)
+                      : count;
 }
 
 /* Keeps a slot of a striped key for later. Returns false if there is no memory. */

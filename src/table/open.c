@@ -441,6 +441,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .label_sets = made->labels_count / LABELS_IN_SET,
         .lanes = made->lanes,
         .clock = options->clock,
+        .clock_read = stint_clock_find(),
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
                     : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
                                                                   : CLOCK_REALTIME_COARSE,

@@ -23,7 +23,6 @@ enum stint_test_instant {
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
     X(NOW_FAR, "a now that is far from the clock is decided by")                                   \
-    X(TAKE_ROOM, "a swap without having seen room")                                                \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \
@@ -114,7 +113,6 @@ static_assert(GUARDS_END < 128, "a bit for each guard, and one for NOTHING_HOLDS
 
 extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
 extern void (*stint_test_step)(const void *word);                /* NULL: none */
-extern void (*stint_test_way)(const char *way, int answer);      /* NULL: none */
 extern guard_set stint_test_removed;
 
 /* Prints what does not hold, and ends the program. */
@@ -135,12 +133,4 @@ _Noreturn void stint_test_broken(const char *what, const char *file, int line);
     ((condition) || stint_test_removed != 0                                                        \
          ? (void)0                                                                                 \
          : stint_test_broken(#rule ": " #condition, __FILE__, __LINE__))
-#define WAY(way, ...)                                                                              \
-    __extension__({                                                                                \
-        const __typeof__(way(__VA_ARGS__)) answer_ = way(__VA_ARGS__);                             \
-        if (stint_test_way != NULL)                                                                \
-            stint_test_way(#way, (int)answer_);                                                    \
-        answer_;                                                                                   \
-    })
-
 #endif

@@ -74,8 +74,6 @@ const struct story stories[] = {
      .before = "take two key; turn 11", .a = "take two key long"}},
     {WITHOUT(HINT_WINDOW), {"window of the last request, striped",
      .a = "take striped key; turn 10; take striped key"}},
-    {WITHOUT(TAKE_ROOM), {"swap in a window that is over",
-     .before = "take two key; turn 10; tell two", .a = "take two key cost 2"}},
     {WITHOUT(HINT_WINDOW), {"window of the last request, a cost",
      .before = "take two key; turn 11", .a = "take two key cost 2"}},
 

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT
+ * The core: the steps of every decision, in the order in which they run. Read this file first.
+ *
+ *     1  begin    decision_begin    the policy, the window of now, the key's override, the room
+ *     2  look     slot_look         what the key's slot holds in that window
+ *     3  judge    decision_judge    what becomes of the count (judge.h)
+ *     4  charge   slot_charge       one compare-and-swap of the slot (slot.h)
+ *     5  answer   decision_end      the statistics, and the verdict
+ *
+ * take.c takes them for a slot that its key has near its home; decide.c for all else, with what was
+ * begun: a key without a slot, a full table, a late caller, a slot that has changed on the way.
+ * group.c takes each step for all parts of a group, before the next one; stripes.c for one stripe
+ * after the other.
+ *
+ * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
+ * decision.c that takes and returns a few numbers. (Where the address of a struct decision is given
+ * away, it is in memory: 6 to 8 ns.) A swap waits for all stores before it. So little is stored
+ * before one. */
+#ifndef STINT_CORE_H
+#define STINT_CORE_H
+
+#include "decision.h"
+
+/* ---- 1  Begin -------------------------------------------------------------------------------- */
+
+/* What a request of known flags must not combine. */
+static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
+    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+                                STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
+           ((flags & STINT_CHARGE) == 0 ||
+            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
+}
+
+/* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
+ * give back. Stripes that are read one by one do not tell what is left. */
+static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
+    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
+           (!traits_striped(traits) ||
+            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
+}
+
+/* The time of a request that came with this now, and the end of its window (0: the slot tells). The
+ * policy's hint has it, as a rule. */
+static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter,
+                                             uint32_t policy_id, uint32_t traits, uint64_t hash,
+                                             uint64_t now) {
+    struct policy *policy = &limiter->policies[policy_id];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
+
+    if (UNLIKELY((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)) {
+        if ((traits & TRAIT_CALENDAR) == 0 && LIKELY(limiter_knows_now(limiter, tick_of(now))))
+            return (struct moment){now, 0};
+        return stint_moment_odd(limiter, policy, traits, hash, now);
+    }
+    /* Unless end > now >= end - length, now is outside the hint's window. */
+    if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+        return stint_moment_odd(limiter, policy, traits, hash, now);
+    return (struct moment){now, end};
+}
+
+/* The state of the override that is in force of a key that may have one; 0: there is none. It is
+ * mostly in the key's home line. Fast case, without a division: it ends after the window that ends
+ * at `end`, and within its longest length. */
+static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
+                                          uint32_t traits, uint64_t hash, uint64_t now,
+                                          tick_t end) {
+    /* Plus one, as a tag has it. M15 */
+    const uint64_t companion = atomic_load_relaxed_32(&limiter->records[policy_id].companion);
+    const uint64_t tag = hash * limiter->table.tag_unit + companion;
+    const struct slot *slot = line_find(home_of(&limiter->table, hash), tag);
+
+    if (LIKELY(slot != NULL) && LIKELY((traits & TRAITS_OWN_WINDOW) == 0)) {
+        const uint64_t state = override_in(slot, tag);
+        const uint64_t later = (state_id(state) - id_of(end)) & ID_MASK;
+        if (LIKELY((state & (STATE_REFUSED | OVERRIDE_ENDLESS)) == STATE_REFUSED) &&
+            LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
+            return state;
+    }
+    return stint_override_find(limiter, policy_id, hash, now);
+}
+
+/* The capacity by another limit than the policy's. */
+static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t limit) {
+    const uint64_t most = (traits & TWO_COUNTS) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+    return limit < most ? limit : most;
+}
+
+/* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
+ * false if the policy was changed meanwhile. */
+static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit,
+                                       bool overridden) {
+    struct terms *terms = &decision->terms;
+    const bool whole =
+        limit != 0 || overridden || (terms->flags & (STINT_RESERVE | STINT_CHARGE)) != 0;
+    struct bucket bucket = {0};
+
+    if (UNLIKELY(!limiter_bucket_load(decision->limiter, decision->policy_id, terms->traits, whole,
+                                      &bucket)))
+        return false;
+    if (whole && !overridden)
+        limit = bucket_own(&bucket, limit);
+    else if (limit == STINT_LIMIT_MAX) /* never refused */
+        limit = 0;
+    bucket_terms(terms, &bucket, limit);
+    return true;
+}
+
+/* Decides by an override, whose limit is the capacity by now. A key that is never refused takes
+ * nothing, so its request is one for no tokens. */
+static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t override) {
+    const uint32_t limit = override_limit(override);
+
+    terms->special |= KEY_OVERRIDDEN;
+    if (UNLIKELY(limit == 0)) {
+        terms->special |= KEY_BARRED | (override_banned(override) ? KEY_BANNED : 0);
+        terms->capacity = 0;
+        terms->room = is_charge(terms) ? terms->room : 0;
+    } else if (UNLIKELY(limit == STINT_LIMIT_MAX)) {
+        terms->capacity = STINT_LIMIT_MAX;
+        terms->room = UINT32_MAX; /* whatever was used before */
+        terms->cost = 0;
+        terms->flags &= ~(uint32_t)STINT_RESERVE;
+    }
+}
+
+/* Reads what a decision must know of its policy, of which this is the word (policy_word), and of
+ * the request. Returns 0, or the verdict's flag that says why there is no decision;
+ * STINT_UNKNOWN_POLICY, too, if the policy was changed on the way. */
+static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
+                                             struct stint_limiter *limiter, uint32_t policy_id,
+                                             uint64_t hash, uint32_t cost, uint32_t flags,
+                                             uint32_t limit, uint64_t now, uint64_t word) {
+    const uint32_t traits = (uint32_t)word;
+    struct terms *terms = &decision->terms;
+    uint64_t override = 0;
+
+    if (UNLIKELY(!request_suits(flags, limit, traits)))
+        return STINT_BAD_REQUEST;
+    const struct moment moment = moment_of(limiter, policy_id, traits, hash, now);
+    if (UNLIKELY((traits & STINT_OVERRIDES) != 0) && companion_possible(&limiter->table, hash))
+        override = override_of(limiter, policy_id, traits, hash, moment.now, moment.end);
+    const uint32_t other = UNLIKELY(override != 0) ? override_limit(override) : limit;
+    decision->limiter = limiter;
+    decision->policy = &limiter->policies[policy_id];
+    decision->policy_id = policy_id;
+    decision->hash = hash;
+    decision->tag = table_tag(&limiter->table, hash, policy_id);
+    decision->now = moment.now;
+    decision->end = moment.end;
+    decision->identity = policy_identity(decision->policy);
+    decision->flags = 0;
+    decision->asked = (struct asked){cost, limit};
+    decision->override = override;
+    terms->traits = traits;
+    terms->flags = flags;
+    terms->special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
+    terms->cost = cost;
+    terms->capacity =
+        UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
+    terms->room = terms->capacity;
+    terms->unit = 1;
+    if ((traits & RULE_BUCKET) != 0) {
+        if (UNLIKELY(!begin_bucket(decision, other, override != 0)))
+            return STINT_UNKNOWN_POLICY;
+    } else if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0) {
+        terms->room = stint_begin_room(decision->policy, word, terms->capacity, flags);
+        if (UNLIKELY(terms->room == UINT64_MAX))
+            return STINT_UNKNOWN_POLICY;
+    }
+    if (UNLIKELY(override != 0))
+        begin_overridden(terms, override);
+    return 0;
+}
+
+/* ---- 2  Look --------------------------------------------------------------------------------- */
+
+/* Fits the terms of a request to a rule that was read later, by which its window begins. */
+static ALWAYS_INLINE void rule_adopt(struct decision *decision, const struct rule *rule) {
+    struct terms *terms = &decision->terms;
+    const bool own = (decision->override | decision->asked.limit) != 0;
+
+    if (UNLIKELY(terms->capacity > rule->capacity) && !own) {
+        const uint64_t more = terms->room - terms->capacity;
+        terms->capacity = rule->capacity;
+        terms->room = rule->capacity + (more < rule->max_reserved ? more : rule->max_reserved);
+        /* Else a request could be refused that both rules let through, one of them as a shadow. */
+        terms->traits ^= (terms->traits ^ rule->flags) & STINT_SHADOW;
+    }
+}
+
+/* What a slot that is over leaves to the decision's window. */
+static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t state) {
+    if ((decision->terms.traits & TRAIT_CARRIES) == 0)
+        return 0;
+    const struct rule rule = policy_rule(decision->policy);
+    const tick_t over = decision->end - end_before(state_id(state), tick_of(decision->now));
+    rule_adopt(decision, &rule);
+    return count_carry(&rule, state_used(state),
+                       (uint64_t)(over / policy_length(decision->policy)));
+}
+
+/* The end of the window of now, which is the key's own, and whose slot was seen with this state. */
+static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
+    const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
+
+    if (LIKELY(end > now) && LIKELY(end - now <= policy_reach(decision->policy)))
+        return end;
+    return (decision->terms.traits & RULE_BUCKET) != 0 ? now + 1 : window_anew(decision);
+}
+
+/* What slot_look has found. */
+enum look {
+    LOOK_GOOD,
+    LOOK_PENDING, /* it is claimed, and not committed */
+    LOOK_AHEAD,   /* it is in a later window than that of now */
+};
+
+/* Looks at the state that was loaded of a slot of the key (seen->state), in the decision's window.
+ * If the slot is in an earlier window, that one is over, and the new one begins with what is
+ * carried.
+ *
+ * Why the state is the key's. The tag was seen, then the state s was loaded. The slot may have been
+ * another key's in between, and may be now. But s is the key's if, at any time after this, the slot
+ * has the key's tag and then the end of s (I1). Whatever ends the decision makes sure that it has:
+ *   - a swap: it succeeds only if tag and state are what they were;
+ *   - the fetch-add of fast.h: it comes after a second look at the tag, and what it returns has the
+ *     end of s, committed;
+ *   - a look, or a refusal that writes nothing: the tag is loaded again, and then the state, which
+ *     has the end of s, committed (slot_as_seen).
+ * What fails begins anew, or goes on elsewhere. Without the second look at the tag another key's
+ * window is charged. Without the second load of the state a key is refused for another's count.
+ *
+ * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now: nothing has
+ * to be computed. What confirms s confirms the end. A pending s is no window: its end is the
+ * claim's. If the slot's window does not hold now, the window of now is that of the key's phase, or
+ * begins with this request (decision.c, window_at). */
+static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen *seen) {
+    const uint32_t traits = decision->terms.traits;
+    const uint64_t state = seen->state;
+
+    seen->tag = decision->tag;
+    seen->count = seen->refused = 0;
+    if (UNLIKELY((traits & TRAITS_OWN_WINDOW) != 0) && decision->end == 0) {
+        if (UNLIKELY(GUARD(KEY_PENDING, state_pending(state))))
+            return LOOK_PENDING; /* the end is the claim's */
+        decision->end = window_in(decision, state);
+    }
+    /* The id is in the top bits: an earlier one makes the difference negative. */
+    const uint64_t ahead = state - state_of(decision->end, 0);
+    if (UNLIKELY(ahead >= STATE_PENDING)) {
+        if (GUARD(FOUND_PENDING, state_pending(state)))
+            return LOOK_PENDING;
+        /* The ids of two ends are not compared: one may be long over, the other 366 days ahead. */
+        const tick_t end = end_of(state_id(state), tick_of(decision->now));
+        if (end > decision->end)
+            return LOOK_AHEAD;
+        if (end < decision->end) {
+            seen->count = slot_carried(decision, state);
+            return LOOK_GOOD;
+        }
+    }
+    seen->count = (traits & RULE_BUCKET) != 0
+                      ? bucket_count(decision->end, state_used(state), decision->now)
+                      : state_used(state);
+    seen->refused = state & STATE_REFUSED;
+    return LOOK_GOOD;
+}
+
+/* Whether a slot still has the key's tag, and the window in which it was seen. This confirms a
+ * decision that writes nothing. A bucket's end falls, and may come again: its state must be the
+ * same as a whole. */
+static ALWAYS_INLINE bool slot_as_seen(const struct seen *seen, uint32_t traits) {
+    if (UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&seen->slot->tag) != seen->tag))) /* M1 */
+        return false;
+    const uint64_t again = atomic_load_acquire(&seen->slot->state); /* M2 */
+    return LIKELY(!GUARD(FOUND_STATE, (traits & RULE_BUCKET) != 0
+                                          ? again != seen->state
+                                          : !state_same_window(again, seen->state)));
+}
+
+/* ---- 3  Judge -------------------------------------------------------------------------------- */
+
+/* Judges a bucket that has no room at this now once more, at the latest of the times that others
+ * know (stint_bucket_later). If it has room then, the decision moves there. Else it stays. */
+static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
+    const struct terms *terms = &decision->terms;
+
+    if ((terms->special & KEY_BARRED) != 0 ||
+        (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
+        return;
+    const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
+    const uint64_t late = later - decision->now;
+    const uint64_t count = seen->count > late ? seen->count - late : 0;
+    if (LIKELY(bucket_wait(terms, count, terms->cost, terms->room) != 0) &&
+        (terms->flags & STINT_PARTIAL) == 0)
+        return;
+    const struct charge charge = judge(terms, count, bucket_tokens(terms, count));
+    if (!charge.fits)
+        return;
+    decision->charge = charge;
+    decision->now = later;
+    seen->count = count;
+}
+
+/* Judges what was seen. */
+static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen *seen) {
+    struct terms *terms = &decision->terms;
+    uint64_t used = seen->count;
+
+    if ((terms->traits & RULE_BUCKET) != 0) {
+        used = bucket_tokens(terms, seen->count);
+    } else if (UNLIKELY((terms->traits & TWO_COUNTS) != 0)) {
+        used = stint_judge_two(decision->policy, seen->count,
+                               tick_ns(decision->end) - decision->now);
+        if (is_charge(terms)) /* it may fill the count of this window */
+            terms->room = used + SMOOTH_MAX - (seen->count & THIS_MASK);
+    }
+    decision->charge = judge(terms, seen->count, used);
+    if ((terms->traits & RULE_BUCKET) != 0 && !decision->charge.fits)
+        bucket_again(decision, seen);
+}
+
+/* ---- 4  Charge ------------------------------------------------------------------------------- */
+
+/* Whether a refusal sets the refused bit. A banned key's refusal writes nothing. */
+static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
+    return is_decision(terms) && (terms->flags & STINT_TENTATIVE) == 0 &&
+           (terms->special & KEY_BANNED) == 0 &&
+           ((terms->special & PART_SILENT) == 0 || (terms->special & PART_REFUSED) != 0);
+}
+
+/* Whether a request needs no slot of a key that has none: a look, or one for no tokens. The charge
+ * is what was judged of a count of 0. */
+static inline bool leaves_nothing(const struct terms *terms, const struct charge *charge) {
+    return (charge->count == 0 || is_look(terms)) && (charge->fits || !refusal_marked(terms));
+}
+
+/* The state that a decision's count makes, without a mark. A bucket's moves its end. */
+static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
+    const uint64_t count = decision->charge.count;
+
+    if ((decision->terms.traits & RULE_BUCKET) != 0) {
+        decision->end = tick_of(decision->now + count) + 1;
+        return bucket_state(decision->now + count);
+    }
+    return state_of(decision->end, count);
+}
+
+/* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
+ * written.
+ *
+ * The mark of a bucket that is full moves its instant to now, as a mark counts until the slot is
+ * over. A sign that says "full" to everybody would forget that instant: a late caller would be
+ * granted once more what was taken just before his now (A). A bucket's mark is over when its
+ * instant passes a multiple of the policy's window (mark_passed). */
+static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
+                                    uint64_t *next) {
+    const struct terms *terms = &decision->terms;
+    struct charge *charge = &decision->charge;
+    uint64_t refused = seen->refused;
+    const bool bucket = (terms->traits & RULE_BUCKET) != 0;
+    if (bucket && UNLIKELY(refused != 0) && charge->count != seen->count &&
+        GUARD(BUCKET_MARK,
+              stint_mark_passed(decision->limiter, decision->policy_id,
+                                bucket_full(decision->end, state_used(seen->state)),
+                                decision->now + charge->count)))
+        refused = 0;
+    bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
+    bool writes = !is_look(terms) && charge->count != seen->count;
+
+    if (UNLIKELY((terms->special & PART_SAME_WINDOW) != 0) &&
+        decision->end != decision->only_end) {
+        *charge = (struct charge){.count = seen->count, .used = seen->count};
+        first_refusal = writes = false;
+    }
+    decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
+    HOLDS(A, charge->granted == 0 || is_charge(terms) || charge->used <= terms->room);
+    *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
+    return first_refusal || writes;
+}
+
+/* Writes to the slot what was judged of it: one swap, if there is anything to write. Returns false
+ * if the slot has changed since it was seen.
+ *
+ * A new window in place: the slot is the key's, and over. One CAS changes window and count
+ * together, so of two threads that meet at a boundary one opens the window and the other counts in
+ * it. A late thread may open a window that is over by the clock. That window is later than any that
+ * this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice. */
+static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct seen *seen) {
+    uint64_t next;
+    return slot_next(decision, seen, &next)
+               ? LIKELY(slot_swap(seen->slot, decision->tag, seen->state, next))
+               : slot_as_seen(seen, decision->terms.traits);
+}
+
+/* ---- 5  Answer ------------------------------------------------------------------------------- */
+
+/* Whether a strike is to be counted after a decision. A shadow counts none. */
+static ALWAYS_INLINE bool strikes(const struct decision *decision) {
+    return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
+           (decision->terms.traits & (STINT_OVERRIDES | STINT_SHADOW)) == STINT_OVERRIDES &&
+           (decision->terms.special & KEY_OVERRIDDEN) == 0;
+}
+
+/* Adds a decision to the statistics. */
+static ALWAYS_INLINE void decision_count(const struct decision *decision, uint32_t flags,
+                                         bool allowed) {
+    const uint32_t rare = STINT_FIRST_REFUSAL | STINT_UNTRACKED | STINT_NEAR_LIMIT;
+
+    limiter_count(decision->limiter, decision->policy_id,
+                  UNLIKELY((flags & STINT_SHADOWED) != 0) ? COUNT_SHADOWED
+                  : allowed                               ? COUNT_ALLOWED
+                                                          : COUNT_REFUSED);
+    if (UNLIKELY((flags & rare) != 0))
+        stint_answer_count(decision->limiter, decision->policy_id, flags, allowed);
+}
+
+/* ns that a verdict tells to wait, `left` ns before the end of its window. What fits waits only if
+ * it takes ahead. What is refused waits for the end of the window, as a rule; by a bucket, for its
+ * tokens. */
+static ALWAYS_INLINE uint64_t answer_wait(const struct decision *decision, uint64_t left) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const bool bucket = (terms->traits & RULE_BUCKET) != 0;
+
+    if (charge->fits)
+        return UNLIKELY((terms->flags & STINT_RESERVE) != 0) &&
+                       UNLIKELY(charge->total > terms->capacity)
+                   ? answer_wait_odd(decision, left)
+                   : 0;
+    if (UNLIKELY((terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) != 0) ||
+        UNLIKELY((terms->special & KEY_OVERRIDDEN) != 0) ||
+        UNLIKELY((decision->flags & STINT_UNTRACKED) != 0))
+        return answer_wait_odd(decision, left);
+    return never_fits(terms) ? STINT_NEVER
+           : bucket          ? bucket_wait(terms, charge->count, terms->cost, terms->room)
+                             : left;
+}
+
+/* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
+ * joined in memory would make the next load wait. (The machine is little-endian: atomic.h.) */
+#define PAIR(first, second) ((uint64_t)(second) << 32 | (uint32_t)(first))
+static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
+                  offsetof(struct stint_verdict, flags) == 4 &&
+                  offsetof(struct stint_verdict, capacity) == 8 &&
+                  offsetof(struct stint_verdict, used) == 12 &&
+                  offsetof(struct stint_verdict, remaining) == 16 &&
+                  offsetof(struct stint_verdict, granted) == 20 &&
+                  offsetof(struct stint_verdict, window) == 24 &&
+                  offsetof(struct stint_verdict, policy) == 48 &&
+                  offsetof(struct stint_verdict, generation) == 52 &&
+                  offsetof(struct stint_verdict, unit) == 56,
+              "pairs of fields fill words");
+static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
+              "arrays of them keep their places");
+
+/* Writes a word of a verdict. */
+static ALWAYS_INLINE void word_write(struct stint_verdict *verdict, size_t i, uint64_t word) {
+    memcpy((char *)verdict + i * sizeof(word), &word, sizeof(word));
+}
+
+/* Tells a decision that was made. */
+static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool allowed,
+                                        uint32_t flags, struct stint_verdict *verdict) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
+    const bool bucket = (terms->traits & RULE_BUCKET) != 0;
+    const uint64_t end = bucket ? decision->now + charge->count : tick_ns(decision->end);
+    const uint64_t left = end - decision->now;
+    uint64_t remaining = 0;
+
+    if (LIKELY(charge->used < terms->capacity) && !(untracked && !charge->fits))
+        remaining = terms->capacity - charge->used;
+    word_write(verdict, 0, PAIR(allowed, flags));
+    word_write(verdict, 1, PAIR(terms->capacity, charge->used));
+    word_write(verdict, 2, PAIR(remaining, charge->granted));
+    verdict->window = untracked ? 0 : end;
+    verdict->reset_after = left;
+    verdict->retry_after = answer_wait(decision, left);
+    memcpy(&verdict->policy, &decision->identity, sizeof(decision->identity));
+    if (bucket)
+        verdict->unit = terms->unit;
+}
+
+/* Ends a decision: counts it and tells it. Returns verdict.allowed. */
+static ALWAYS_INLINE bool decision_end(const struct decision *decision,
+                                       struct stint_verdict *verdict) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const bool shadowed = !charge->fits && UNLIKELY((terms->traits & STINT_SHADOW) != 0);
+    const bool allowed = charge->fits || shadowed;
+    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
+
+    if (UNLIKELY((terms->traits & TRAIT_NEAR) != 0))
+        flags |= stint_answer_near(decision->policy, charge->used, terms->capacity);
+    if (UNLIKELY((terms->special & NOW_MISTAKEN) != 0))
+        stint_limiter_count_rare(decision->limiter, decision->policy_id, RARE_NOW_MISTAKEN);
+    if (LIKELY((terms->special & PART_SILENT) == 0)) {
+        if (is_charge(terms))
+            limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);
+        else if (is_decision(terms))
+            decision_count(decision, flags, allowed);
+    }
+    if ((terms->traits & RULE_BUCKET) != 0 && (is_decision(terms) || is_charge(terms)))
+        limiter_raise_now(decision->limiter, decision->now);
+    if (verdict != NULL)
+        verdict_write(decision, allowed, flags, verdict);
+    return allowed;
+}
+
+#endif

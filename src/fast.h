@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * One token by one atomic add, which is faster than a swap: by a plain policy, in the window of its
+ * hint, of a key whose slot is near and has room. The exceptions B1 and B2 are its price.
+ *
+ * It is the core's steps (core.h) with all known beforehand: begin, hot_window; look and judge,
+ * slot_room; charge, slot_add (slot.h); answer, hot_answer. With -Dfast=false it takes nothing, and
+ * the core decides all: the answers are the same. */
+#ifndef STINT_FAST_H
+#define STINT_FAST_H
+
+#include "core.h"
+#include "search.h"
+
+#ifdef STINT_SWAPS_ONLY /* -Dfast=false */
+#define FAST(condition) (false && (condition))
+#else
+#define FAST(condition) LIKELY(condition)
+#endif
+
+/* What is known of a request for one token. */
+struct hot {
+    words_2 identity; /* of the policy */
+    struct slot *slot;
+    uint64_t tag;
+    uint64_t capacity;
+    uint64_t count; /* with the token, once it is charged */
+    tick_t end;     /* of the window of now */
+};
+
+/* Whether now is in the window of a policy's hint, and one token of it may be added, whatever the
+ * key is. (A policy without this way has a hot window of 0: M12.) */
+static ALWAYS_INLINE bool hot_window(const struct policy *policy, uint64_t now, struct hot *hot) {
+    hot->end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
+    const uint64_t left = tick_ns(hot->end) - now;
+    return FAST(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
+}
+
+/* The same for a key that has no override, by a policy that may have some. It has a hot capacity,
+ * and no hot window. */
+static ALWAYS_INLINE bool hot_ruled(const struct stint_limiter *limiter,
+                                    const struct policy *policy, uint64_t key, uint64_t now,
+                                    const struct hot *hot) {
+    return FAST(atomic_load_relaxed(&policy->hot_capacity) != 0) && /* M12 */
+           !GUARD(HINT_WINDOW,
+                  tick_ns(hot->end) - now - 1 >= atomic_load_relaxed(&policy->window)) &&
+           !GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key));
+}
+
+/* The key's slot in its first two lines; NULL: it has none there. */
+static ALWAYS_INLINE void hot_near(const struct stint_limiter *limiter, uint32_t policy_id,
+                                   uint64_t key, struct line *home, struct hot *hot) {
+    hot->tag = table_tag(&limiter->table, key, policy_id);
+    hot->slot = slot_near_home(&limiter->table, key, home, hot->tag);
+}
+
+/* What else is read of the policy, and whether the slot shows room for the token. */
+static ALWAYS_INLINE bool hot_room(const struct policy *policy, struct hot *hot) {
+    uint64_t state;
+
+    hot->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    hot->identity = policy_identity(policy);
+    return slot_room(hot->slot, hot->tag, hot->end, hot->capacity, &state);
+}
+
+static ALWAYS_INLINE bool hot_add(const struct stint_limiter *limiter, struct hot *hot) {
+    return LIKELY(slot_add(limiter, hot->slot, hot->tag, hot->end, hot->capacity, &hot->count));
+}
+
+/* Begins a decision on one token by a plain policy, in its window of now. All but the capacity is
+ * constant, so the compiler folds what is computed from it. */
+static ALWAYS_INLINE void hot_begin(struct decision *decision, struct stint_limiter *limiter,
+                                    uint32_t policy_id, uint64_t key, uint64_t now,
+                                    const struct hot *hot) {
+    decision->identity = hot->identity;
+    decision->limiter = limiter;
+    decision->policy = &limiter->policies[policy_id];
+    decision->policy_id = policy_id;
+    decision->hash = key;
+    decision->tag = hot->tag;
+    decision->now = now;
+    decision->end = hot->end;
+    decision->flags = 0;
+    decision->override = 0;
+    decision->asked = (struct asked){1, 0};
+    decision->terms = (struct terms){TRAIT_EXISTS | TRAIT_PLAIN, 0, 0, 1, hot->capacity,
+                                     hot->capacity, 1, 0};
+}
+
+static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t now, const struct hot *hot,
+                                     struct stint_verdict *verdict) {
+    struct decision decision;
+
+    hot_begin(&decision, limiter, policy_id, 0, now, hot);
+    decision.charge = (struct charge){hot->count, hot->count, hot->count, 1, true};
+    (void)decision_end(&decision, verdict);
+}
+
+#endif
