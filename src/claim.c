@@ -14,7 +14,7 @@
  * decide_absent). */
 #include "claim.h"
 
-/* ---- The short way --------------------------------------------------------------------------- */
+/* ---- Claimed near --------------------------------------------------------------------------- */
 
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
  * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind it

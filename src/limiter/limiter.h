@@ -25,13 +25,13 @@
  * different bytes. */
 #define JOIN_SECRET_OFFSET 56
 
-/* All that a decision reads of a policy. The hot way (take.c) reads the first line only. */
+/* All that a decision reads of a policy. The atomic add (fast.h) reads the first line only. */
 struct policy {
     /* The end (tick) of the window of the last decision: a hint that saves the division. Any end of
      * the policy's is safe. A calendar policy's has the window's days above the end (HINT_DAYS): 30
      * January is not in the window that ends with February. */
     _Alignas(CACHE_LINE) uint64_t current_end;
-    uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
+    uint64_t hot_window;   /* ns; 0: the atomic add is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
     uint64_t window;       /* ns; bucket: the longest that it ever had (policy_record) */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */

@@ -82,7 +82,7 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
     const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
                           TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
     const bool hot = (traits & (cold | TRAIT_EXISTS)) == TRAIT_EXISTS;
-    /* A capacity without a window: only for keys that have no override (see.h, window_ruled). */
+    /* A capacity without a window: only for keys that have no override (fast.h, hot_ruled). */
     const bool all = (traits & STINT_OVERRIDES) == 0;
 
     word_write(&policy->hot_capacity, hot ? traits >> 32 : 0);
