@@ -38,8 +38,9 @@ enum progress stint_claim_short(struct decision *decision) {
     if (!decision->charge.fits)
         return STALE;
     const uint64_t state = decision_state(decision);
-    return (unused ? claim_unused(decision->limiter, decision->policy, hash, tag, tick_of(now), state)
-                   : stint_claim_over(decision->limiter, decision->policy, hash, tag, now, state))
+    return (unused
+                ? claim_unused(decision->limiter, decision->policy, hash, tag, tick_of(now), state)
+                : stint_claim_over(decision->limiter, decision->policy, hash, tag, now, state))
                ? DONE
                : STALE;
 }

@@ -23,22 +23,6 @@
 
 /* ---- 1  Begin -------------------------------------------------------------------------------- */
 
-/* What a request of known flags must not combine. */
-static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
-    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
-                                STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
-           ((flags & STINT_CHARGE) == 0 ||
-            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
-}
-
-/* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
- * give back. Stripes that are read one by one do not tell what is left. */
-static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
-    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
-           (!traits_striped(traits) ||
-            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
-}
-
 /* The time of a request that came with this now, and the end of its window (0: the slot tells). The
  * policy's hint has it, as a rule. */
 static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter,
@@ -87,8 +71,7 @@ static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t limit) {
 
 /* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
  * false if the policy was changed meanwhile. */
-static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit,
-                                       bool overridden) {
+static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit, bool overridden) {
     struct terms *terms = &decision->terms;
     const bool whole =
         limit != 0 || overridden || (terms->flags & (STINT_RESERVE | STINT_CHARGE)) != 0;
@@ -155,8 +138,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     terms->flags = flags;
     terms->special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
     terms->cost = cost;
-    terms->capacity =
-        UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
+    terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
     terms->unit = 1;
     if ((traits & RULE_BUCKET) != 0) {
@@ -310,8 +292,8 @@ static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen 
     if ((terms->traits & RULE_BUCKET) != 0) {
         used = bucket_tokens(terms, seen->count);
     } else if (UNLIKELY((terms->traits & TWO_COUNTS) != 0)) {
-        used = stint_judge_two(decision->policy, seen->count,
-                               tick_ns(decision->end) - decision->now);
+        used =
+            stint_judge_two(decision->policy, seen->count, tick_ns(decision->end) - decision->now);
         if (is_charge(terms)) /* it may fill the count of this window */
             terms->room = used + SMOOTH_MAX - (seen->count & THIS_MASK);
     }
@@ -360,16 +342,14 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     uint64_t refused = seen->refused;
     const bool bucket = (terms->traits & RULE_BUCKET) != 0;
     if (bucket && UNLIKELY(refused != 0) && charge->count != seen->count &&
-        GUARD(BUCKET_MARK,
-              stint_mark_passed(decision->limiter, decision->policy_id,
-                                bucket_full(decision->end, state_used(seen->state)),
-                                decision->now + charge->count)))
+        GUARD(BUCKET_MARK, stint_mark_passed(decision->limiter, decision->policy_id,
+                                             bucket_full(decision->end, state_used(seen->state)),
+                                             decision->now + charge->count)))
         refused = 0;
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
     bool writes = !is_look(terms) && charge->count != seen->count;
 
-    if (UNLIKELY((terms->special & PART_SAME_WINDOW) != 0) &&
-        decision->end != decision->only_end) {
+    if (UNLIKELY((terms->special & PART_SAME_WINDOW) != 0) && decision->end != decision->only_end) {
         *charge = (struct charge){.count = seen->count, .used = seen->count};
         first_refusal = writes = false;
     }
@@ -490,7 +470,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const struct charge *charge = &decision->charge;
     const bool shadowed = !charge->fits && UNLIKELY((terms->traits & STINT_SHADOW) != 0);
     const bool allowed = charge->fits || shadowed;
-    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
+    uint32_t flags =
+        decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
 
     if (UNLIKELY((terms->traits & TRAIT_NEAR) != 0))
         flags |= stint_answer_near(decision->policy, charge->used, terms->capacity);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What the steps of a decision (core.h) need seldom, out of line. */
-#include "core.h"
+#include "decision.h"
 
 #include <errno.h>
 

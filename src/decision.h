@@ -20,8 +20,8 @@ struct decision {
     struct policy *policy;
     uint64_t hash;
     uint64_t tag;
-    uint64_t now;  /* ns since the epoch */
-    tick_t end;    /* of the window of now; 0: not known yet (a window of the key's own) */
+    uint64_t now; /* ns since the epoch */
+    tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
     uint32_t flags;    /* of the verdict */
     uint64_t override; /* the state of the slot of the key's override; 0: there is none in force */
@@ -29,8 +29,8 @@ struct decision {
     struct terms terms;
     struct charge charge; /* what came of it, in the window that ends at `end` */
     /* Of what is not near: */
-    uint64_t over;     /* the now by which a slot is over that may be taken over (search.c) */
-    tick_t only_end;   /* PART_SAME_WINDOW: in any other window, nothing is done */
+    uint64_t over;      /* the now by which a slot is over that may be taken over (search.c) */
+    tick_t only_end;    /* PART_SAME_WINDOW: in any other window, nothing is done */
     uint64_t whole_now; /* of a stripe: the now of the whole's caller */
 };
 
@@ -41,6 +41,22 @@ struct decision {
 enum progress { DONE, STALE };
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
+
+/* What a request of known flags must not combine. */
+static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
+    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+                                STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
+           ((flags & STINT_CHARGE) == 0 ||
+            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
+}
+
+/* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
+ * give back. Stripes that are read one by one do not tell what is left. */
+static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
+    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
+           (!traits_striped(traits) ||
+            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
+}
 
 /* A time, and the end of the window that holds it; 0: of the key's own, which the slot tells. */
 struct moment {

@@ -225,9 +225,8 @@ static NOINLINE bool part_windows(struct stint_limiter *limiter,
     return part_as(limiter, request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED), part);
 }
 
-static NOINLINE bool part_bucket(struct stint_limiter *limiter,
-                                 const struct stint_request *request, uint64_t now, uint64_t word,
-                                 struct part *part) {
+static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct stint_request *request,
+                                 uint64_t now, uint64_t word, struct part *part) {
     return part_as(limiter, request, now, word | RULE_BUCKET, part);
 }
 
@@ -250,8 +249,9 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
 }
 
 /* Gives back the tokens of a part. */
-static void token_give_back(const struct stint_limiter *limiter, const struct stint_request *request,
-                            words_2 identity, uint64_t window, uint64_t unit) {
+static void token_give_back(const struct stint_limiter *limiter,
+                            const struct stint_request *request, words_2 identity, uint64_t window,
+                            uint64_t unit) {
     struct stint_verdict verdict = {.window = window, .unit = unit};
 
     memcpy(&verdict.policy, &identity, sizeof(uint64_t));
@@ -261,8 +261,8 @@ static void token_give_back(const struct stint_limiter *limiter, const struct st
 
 /* Gives back the tokens of the first n parts, as the next one could not be charged after all. */
 static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
-                                            const struct stint_request *requests,
-                                            const struct part *parts, size_t n) {
+                                     const struct stint_request *requests, const struct part *parts,
+                                     size_t n) {
     while (n-- > 0) {
         const struct decision *near = &parts[n].near;
         const bool bucket = !parts[n].hot && (near->terms.traits & RULE_BUCKET) != 0;
@@ -280,8 +280,8 @@ static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
  * stays in registers, and all adds come before the first verdict: an add waits for the stores
  * before it. */
 static ALWAYS_INLINE bool group_hot(struct stint_limiter *limiter,
-                                           const struct stint_request *requests, size_t n,
-                                           uint64_t now, struct stint_verdict *verdicts) {
+                                    const struct stint_request *requests, size_t n, uint64_t now,
+                                    struct stint_verdict *verdicts) {
     struct hot a, b, c;
 
     if (!part_hot(limiter, &requests[0], now, &a) || !part_hot(limiter, &requests[1], now, &b) ||
@@ -309,9 +309,8 @@ static ALWAYS_INLINE bool group_hot(struct stint_limiter *limiter,
 }
 
 /* Any number of parts. */
-static NOINLINE bool group_near(struct stint_limiter *limiter,
-                                       const struct stint_request *requests, size_t n, uint64_t now,
-                                       struct stint_verdict *verdicts) {
+static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stint_request *requests,
+                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
     struct part parts[NEAR_MOST];
 
     for (size_t i = 0; i < n; i++) {
@@ -368,8 +367,7 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
         LIKELY((n == 2 ? group_hot(limiter, requests, 2, now, verdicts)
                        : group_hot(limiter, requests, 3, now, verdicts))))
         return true;
-    return (n > 1 && n <= NEAR_MOST &&
-            LIKELY(group_near(limiter, requests, n, now, verdicts))) ||
+    return (n > 1 && n <= NEAR_MOST && LIKELY(group_near(limiter, requests, n, now, verdicts))) ||
            group_rest(limiter, requests, n, now, verdicts);
 }
 

@@ -48,7 +48,7 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
 /* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
  * nobody may count on it yet.
  *
- * As in slot_look (decision.h): the tag was seen, then the state is loaded, then the tag again. If
+ * As in slot_look (core.h): the tag was seen, then the state is loaded, then the tag again. If
  * the tag is still the companion's, the state may be that of an occupant in between. So the state
  * is loaded once more, and must be the same as a whole: overrides of two keys often have one end
  * (I1), and an override that is cleared lets its slot go before that end. */

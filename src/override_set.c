@@ -262,8 +262,9 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
             return;
         if (GUARDED(BUCKET_FALLS))
             shard_end_falls(shard, end, tick_of(next) + 1);
-        next = bucket_state(next) |
-               (stint_mark_passed(limiter, ruled.policy, full, next) ? 0 : seen.state & STATE_REFUSED);
+        next =
+            bucket_state(next) |
+            (stint_mark_passed(limiter, ruled.policy, full, next) ? 0 : seen.state & STATE_REFUSED);
     } while (!slot_swap(seen.slot, tag, seen.state, next));
 }
 

@@ -72,8 +72,7 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
 }
 
 /* Ends a decision after which a strike may be counted. */
-static NOINLINE bool decide_struck(const struct decision *decision,
-                                   struct stint_verdict *verdict) {
+static NOINLINE bool decide_struck(const struct decision *decision, struct stint_verdict *verdict) {
     const bool allowed = decision_end(decision, verdict);
 
     stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now, verdict);
@@ -194,10 +193,8 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter, uint32_t po
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    const struct stint_request request = {.key = {key},
-                                          .policy = policy_id,
-                                          .cost = (uint32_t)cost,
-                                          .limit = (uint32_t)(cost >> 32)};
+    const struct stint_request request = {
+        .key = {key}, .policy = policy_id, .cost = (uint32_t)cost, .limit = (uint32_t)(cost >> 32)};
 
     return ((word & TRAIT_EXISTS) != 0 && request.limit == 0 && traits_striped((uint32_t)word) &&
             stripe_take(limiter, policy_id, key, request.cost, now, word, verdict)) ||
@@ -343,8 +340,8 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
                           size_t n, uint64_t now, struct stint_verdict *verdicts) {
     const struct table *table = &limiter->table;
-    uint32_t policy_id = UINT32_MAX;     /* of the last request; none yet */
-    const struct policy *policy = NULL;  /* NULL: it has no hot window of now */
+    uint32_t policy_id = UINT32_MAX;    /* of the last request; none yet */
+    const struct policy *policy = NULL; /* NULL: it has no hot window of now */
     struct hot hot = {.end = 0};
     struct line *homes[AHEAD];
     size_t allowed = 0;

@@ -51,7 +51,8 @@ enum special {
 };
 #define SPECIAL_REFUSED ((uint32_t)(PART_REFUSED | KEY_BARRED))
 #define SPECIAL_TOLD    ((uint32_t)(KEY_BANNED | KEY_OVERRIDDEN | NOW_MISTAKEN))
-static_assert((int)KEY_BANNED == (int)STINT_BANNED && (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN &&
+static_assert((int)KEY_BANNED == (int)STINT_BANNED &&
+                  (int)KEY_OVERRIDDEN == (int)STINT_OVERRIDDEN &&
                   (int)NOW_MISTAKEN == (int)STINT_MISTAKEN_NOW,
               "what is special about a decision is what its verdict tells");
 
@@ -155,10 +156,10 @@ static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
 
 /* What a request asks of a count. */
 struct terms {
-    uint32_t traits;  /* of the policy */
-    uint32_t flags;   /* of the request */
-    uint32_t special; /* enum special */
-    uint32_t cost;    /* tokens; 0 of a key that is never refused */
+    uint32_t traits;   /* of the policy */
+    uint32_t flags;    /* of the request */
+    uint32_t special;  /* enum special */
+    uint32_t cost;     /* tokens; 0 of a key that is never refused */
     uint64_t capacity; /* most tokens that count as held: the override's, the request's own, or the
                         * policy's */
     uint64_t room;     /* most that may be used after this request: the capacity, and what it may
@@ -335,9 +336,9 @@ struct taking {
 /* What a request takes that does not fit: what is left (STINT_PARTIAL, a charge), all that is left
  * (STINT_DRAIN), tokens that it is refused (STINT_COUNT_REFUSED). `asked`: the request's flags, and
  * above them the policy's traits. */
-static NOINLINE __attribute__((unused)) struct taking
-judge_odd(uint64_t asked, uint32_t special, uint64_t cost, uint64_t used, uint64_t capacity,
-          uint64_t room) {
+static NOINLINE __attribute__((unused)) struct taking judge_odd(uint64_t asked, uint32_t special,
+                                                                uint64_t cost, uint64_t used,
+                                                                uint64_t capacity, uint64_t room) {
     const uint32_t flags = (uint32_t)asked, traits = (uint32_t)(asked >> 32);
     const uint64_t left = used < room ? room - used : 0;
     uint64_t taken = 0;

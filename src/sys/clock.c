@@ -15,7 +15,7 @@
 #endif
 
 /* The symbols end where their names begin, as linkers lay them out. */
-static clock_read *find(const char *image, const ElfW(Sym) *symbols, const char *names) {
+static clock_read *find(const char *image, const ElfW(Sym) * symbols, const char *names) {
     for (const ElfW(Sym) *symbol = symbols; (const char *)(symbol + 1) <= names; symbol++) {
         const void *address = image + symbol->st_value;
         clock_read *found;
@@ -31,7 +31,7 @@ static clock_read *find(const char *image, const ElfW(Sym) *symbols, const char 
 clock_read *stint_clock_find(void) {
     const char *image = (const char *)getauxval(AT_SYSINFO_EHDR), *symbols = NULL, *names = NULL;
     const ElfW(Ehdr) *header = (const void *)image;
-    const ElfW(Phdr) *segment;
+    const ElfW(Phdr) * segment;
 
     if (image == NULL) /* none is mapped, or a tool hides it */
         return clock_gettime;

@@ -73,7 +73,7 @@ enum stint_test_instant {
     X(REFUND_FORGOTTEN, "two counts: a refund of a window that was forgotten")                     \
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
-    /* Token buckets: decision.h, claim.c, refund.c, override_set.c */                             \
+    /* Token buckets: core.h, decision.c, claim.c, refund.c, override_set.c */                     \
     X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
     X(BUCKET_AGAIN, "a bucket refuses who read the clock early")                                   \
     X(BUCKET_NOW, "a bucket forgets that its thread's now was ahead")                              \

@@ -779,7 +779,7 @@ take_seen: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
 #endif
 #if BUCKET
-bucket_again: /* decision.h */
+bucket_again: /* core.h */
 #ifdef WRONG_BUCKET_ONCE
     goto refuse;
 #endif
