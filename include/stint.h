@@ -38,8 +38,8 @@
  * Signal handlers may make keys, decide and give back.
  *
  * ARGUMENTS. A struct that begins with `size` is made with its _INIT macro (STRUCTS). A policy is
- * an id that stint_policy_add gave, a key one that its limiter made. A verdict may be NULL. In a
- * buffer the text is NUL-terminated, and cut if it is too long.
+ * an id that stint_policy_add gave, a key one that its limiter made. A verdict may be NULL. Text is
+ * NUL-terminated; in a buffer it is cut if it is too long.
  *
  * ERRORS. An int is 0 or the length of a text, else one of ERROR CODES, negated: -EINVAL. Then
  * stint_reason says what is wrong, and what to write. Out pointers are written only on success. */
@@ -123,36 +123,30 @@ STINT_API void stint_close(struct stint_limiter *limiter);
 /* What happens to a key that has no slot when every slot it may use holds a live key:
  * stint_options.on_full (FULL TABLES). */
 enum stint_on_full {
-    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
-                             * not above the capacity */
-    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
-    STINT_FULL_REPLACE = 2, /* the key takes the slot of the key with the fewest tokens used, and is
-                             * marked STINT_REPLACED */
+    STINT_FULL_ADMIT = 0,   /* what is within the capacity is let through (STINT_UNTRACKED) */
+    STINT_FULL_REFUSE = 1,  /* it is refused (STINT_UNTRACKED) */
+    STINT_FULL_REPLACE = 2, /* it takes the slot of the key that has used least (STINT_REPLACED) */
 };
 
 /* Flags of stint_options, or-ed together. */
 enum stint_options_flags {
-    /* Touch all memory at open, so that no decision faults. */
-    STINT_PREFAULT = 1 << 17,
-    /* Do not ask for huge pages. */
-    STINT_SMALL_PAGES = 1 << 18,
-    /* Read CLOCK_REALTIME, which is not 1 to 10 ms behind, but dearer (CLOCKS). */
-    STINT_PRECISE_CLOCK = 1 << 19,
-    /* With a path: read the table, and never write to it (READERS). */
-    STINT_READ_ONLY = 1 << 20,
+    STINT_PREFAULT = 1 << 17,      /* touch all memory at open, so that no decision faults */
+    STINT_SMALL_PAGES = 1 << 18,   /* do not ask for huge pages */
+    STINT_PRECISE_CLOCK = 1 << 19, /* CLOCK_REALTIME: not 1 to 10 ms behind, but dearer (CLOCKS) */
+    STINT_READ_ONLY = 1 << 20,     /* with a path: never write to the table (READERS) */
 };
 
 /* ---- Numbers ------------------------------------------------------------------------------- */
 
-/* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
- * together if MAJOR and MINOR are the same. STINT_VERSION is one number: 1.2.3 is 1002003. */
+/* The version of this header; stint_version() is that of the library. Before 1.0 two go together if
+ * MAJOR and MINOR are the same. STINT_VERSION of 1.2.3 is 1002003. */
 #define STINT_VERSION_MAJOR 0
 #define STINT_VERSION_MINOR 5
 #define STINT_VERSION_PATCH 0
 #define STINT_VERSION                                                                              \
     (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)
 
-/* Plain literals, for generators of bindings. Code may rely on the ranges. */
+/* Plain literals, for generators of bindings. */
 #define STINT_KEY_GLOBAL_HASH 0ULL                    /* of STINT_KEY_GLOBAL, and of no other key */
 #define STINT_NOW             18446744073709551613ULL /* let the limiter read its clock */
 #define STINT_NEVER           18446744073709551615ULL /* retry_after of a cost that can never fit */
@@ -176,11 +170,9 @@ enum stint_options_flags {
 enum stint_policy_flags {
     /* Refused tokens count as used, up to 2^28, as in the INCR recipes of Redis. Refusals write. */
     STINT_COUNT_REFUSED = 1 << 0,
-    /* Decide and count, but let everything through, marked STINT_SHADOWED: to try a limit before
-     * enforcing it. */
+    /* Decide and count, but let everything through (STINT_SHADOWED): to try a limit. */
     STINT_SHADOW = 1 << 1,
-    /* Each key's windows start at an instant of its own, computed from its hash, so that clients
-     * that wait for the reset do not all come back at once. */
+    /* Each key's windows start at an instant of its own: not all clients come back at once. */
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
@@ -188,8 +180,7 @@ enum stint_policy_flags {
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. A request that takes nothing and is not
-     * refused begins none; its verdict tells the window that would begin now. After a window the
-     * key's next request begins another, which has no tick of it. */
+     * refused begins none; its verdict tells the window that would begin now. */
     STINT_START_FIRST = 1 << 4,
     /* At most `limit` held at once, instead of granted per window. A take holds `cost` until
      * stint_refund gives it back, by its verdict, in any thread or process. The window is a lease:
@@ -198,7 +189,7 @@ enum stint_policy_flags {
      * FLIGHT). */
     STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
-     * takes a second one of options.max_policies. Not with stripes. */
+     * takes a second id. Not with stripes. */
     STINT_OVERRIDES = 1 << 6,
 };
 
@@ -225,22 +216,18 @@ struct stint_policy {
                             * a KiB or a MiB */
     uint32_t capacity;     /* most tokens a key can hold; 0: limit; below the limit, a window grants
                             * no more than this */
-    uint32_t max_reserved; /* tokens that STINT_RESERVE may take ahead; 0: none; capacity +
-                            * max_reserved <= 2^28 */
-    uint32_t stripes;      /* slots that each key is split over, so that a hot key scales with the
-                            * cores (STRIPED POLICIES); a power of two <= 64; 0 or 1: off. At most
-                            * the limit, and the capacity */
+    uint32_t max_reserved; /* tokens that STINT_RESERVE may take ahead; at most 2^28 - capacity */
+    uint32_t stripes;      /* slots that each key is split over, for hot keys (STRIPED POLICIES); a
+                            * power of two <= 64, limit and capacity; 0 or 1: off */
     uint64_t window;       /* ns; 10 ms .. 366 days, a multiple of 10 ms; 0 with `calendar` */
     int64_t start;         /* ns since the epoch at which one window starts, a multiple of 10 ms; 0:
                             * aligned to the epoch, so to UTC minutes and days. 0 with
                             * STINT_START_PER_KEY and STINT_START_FIRST. With `calendar`, the day
                             * and time at which months or years begin (NOTATION) */
     uint32_t flags;        /* enum stint_policy_flags */
-    uint32_t near_limit;   /* percent of the capacity, 1 .. 100: verdicts of keys that have used
-                            * more are marked STINT_NEAR_LIMIT; 0: off */
+    uint32_t near_limit;   /* percent of the capacity, 1 .. 100: STINT_NEAR_LIMIT; 0: off */
     uint32_t jitter;       /* percent of the window, 0 .. 100: retry_after of a refusal is later by
-                            * a part of this, computed from key and window, so that clients do not
-                            * all come back at once; 0: exact */
+                            * a part of this, which key and window tell; 0: exact */
     uint32_t calendar;     /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;        /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
     uint32_t ban_after;    /* windows, 1 .. 65,535; 0: 1. A key that was refused in so many of them,
@@ -276,7 +263,6 @@ struct stint_policy {
  *
  * Each sets the field or flag of that name, or nearly so: near= near_limit, reserve= max_reserved,
  * after= ban_after. NOTATION has longer forms, and what weeks, months and bans are.
- *   text    NUL-terminated
  *   policy  made with STINT_POLICY_INIT; receives all fields
  *   wrong   on -EINVAL receives the character in `text` that is wrong; if two options do not go
  *           together, the first character of the later one. May be NULL
@@ -296,8 +282,7 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
                                              const struct stint_policy *policy, uint32_t *id);
 
 /* Finds a policy by its name.
- *   name  NUL-terminated
- *   id    receives its id; may be NULL, which asks whether there is one
+ *   id  receives its id; may be NULL, which asks whether there is one
  * Returns 0; -ENOENT, -EINVAL. */
 STINT_API STINT_CHECKED int stint_policy_find(const struct stint_limiter *limiter, const char *name,
                                               uint32_t *id);
@@ -305,7 +290,8 @@ STINT_API STINT_CHECKED int stint_policy_find(const struct stint_limiter *limite
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
 /* Who is limited: a client, a user, a user and an endpoint. It is passed by value. A number is no
- * key: stint_key_of_id makes one of it. STINT_KEY_GLOBAL is one counter shared by all. */
+ * key: stint_key_of_id makes one of it. STINT_KEY_GLOBAL is one counter shared by all, and no key
+ * that is made. */
 struct stint_key {
     uint64_t hash; /* keyed, so it is of use with its own table only */
 };
@@ -319,33 +305,32 @@ typedef struct stint_key stint_key;
 
 /* Makes a key of bytes. They are hashed with the limiter's secret (XXH3, 64 bits; promise I).
  *   bytes  [bytes, bytes+length) is readable; any bytes, NUL among them; NULL only if length is 0
- * Returns a key, never STINT_KEY_GLOBAL.
+ * Returns the key.
  * Cost: about 2 ns for 16 bytes. */
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
                                  size_t length) STINT_NONNULL(1) STINT_READS(2, 3);
 
 /* Makes a key of a number: a user's id. It is another key than stint_key_of makes of its bytes.
  *   id  any number
- * Returns a key, never STINT_KEY_GLOBAL. */
+ * Returns the key. */
 STINT_API stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id)
     STINT_NONNULL(1);
 
 /* Joins one more part to a key without copying: a user, then an endpoint. The parts stay apart
  * ("ab", "c" is another key than "a", "bc"), and their order counts.
  *   key  what was joined so far
- * Returns a key, never STINT_KEY_GLOBAL. */
+ * Returns the key. */
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
                                    const void *bytes, size_t length) STINT_NONNULL(1)
     STINT_READS(3, 4);
 
 struct sockaddr; /* <sys/socket.h> */
-
 /* Makes a key of a client's address. It is made of the address's first bits, and of their number.
  * IPv4-mapped IPv6 is IPv4. All addresses of another family (unix sockets) are one key.
  *   address  a sockaddr_in or sockaddr_in6; the port does not count
  *   prefix4  bits of an IPv4 address, 1 .. 32; 0: 32
  *   prefix6  bits of an IPv6 address, 1 .. 128; 0: 64, which is what one customer has
- * Returns a key, never STINT_KEY_GLOBAL. Other prefix lengths are other keys. */
+ * Returns the key. Other prefix lengths are other keys. */
 STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
                                       const struct sockaddr *address, unsigned prefix4,
                                       unsigned prefix6) STINT_NONNULL(1, 2);
@@ -360,14 +345,14 @@ STINT_API bool stint_key_equal(stint_key a, stint_key b);
 
 /* Flags of stint_verdict, or-ed together. */
 enum stint_verdict_flags {
-    /* The first refusal of this key in this window, exactly once: log it now and the log stays
-     * bounded. Shadowed refusals have it too; refusals without a slot do not (VERDICTS). */
+    /* The first refusal of this key in this window, exactly once: log it, the log stays bounded.
+     * Shadowed refusals have it too; refusals without a slot do not. */
     STINT_FIRST_REFUSAL = 1 << 0,
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
     /* The table was full: nothing was counted for this key. `window` is 0, and a refund by it gives
-     * nothing back; `granted` is what was let through all the same. By a lost limiter (SHARED
-     * TABLES) every verdict is so, and all its other numbers are 0. */
+     * nothing back; `granted` is what was let through. By a lost limiter (SHARED TABLES) every
+     * verdict is so, and all its other numbers are 0. */
     STINT_UNTRACKED = 1 << 2,
     /* The table was full: another key lost its slot to this one. */
     STINT_REPLACED = 1 << 3,
@@ -408,9 +393,8 @@ struct stint_verdict {
                            * was charged (STINT_UNTRACKED). Of a bucket, when it is full */
     uint64_t reset_after; /* ns to the end of the window; until the bucket is full */
     uint64_t retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else
-                           * took or gave back, and jitter; STINT_NEVER if it is more than can ever
-                           * fit. What is too long for 64 bits is told as STINT_NEVER - 1. Granted:
-                           * 0; of a reservation the ns to wait before its tokens are there */
+                           * took or gave back, and jitter; STINT_NEVER: it never fits. Granted: 0;
+                           * of a reservation the ns to wait before its tokens are there */
     uint32_t policy;      /* the id of the policy that decided, also where an older one was asked;
                            * UINT32_MAX: none did (UNKNOWN_POLICY, BAD_REQUEST, a lost table) */
     uint32_t generation;  /* of that id, which a later policy may get */
@@ -440,8 +424,7 @@ enum stint_request_flags {
     /* Take what is left if that is less than the cost; refused only if nothing is left. Not with
      * stripes. */
     STINT_PARTIAL = 1 << 10,
-    /* If the cost does not fit, refuse it and take what is left. Not with STINT_IN_FLIGHT, nor with
-     * stripes. */
+    /* If the cost does not fit, refuse it and take what is left. Not in flight, nor striped. */
     STINT_DRAIN = 1 << 11,
     /* Take up to the policy's max_reserved tokens ahead. The next windows, or the bucket's refill,
      * pay them back. A caller that is granted waits verdict.retry_after before it does the work. */
@@ -451,9 +434,8 @@ enum stint_request_flags {
      * before one. Not in groups (but the look), nor with STINT_PARTIAL, STINT_DRAIN,
      * STINT_RESERVE, STINT_IN_FLIGHT or a limit of the request's own (CHARGES). */
     STINT_CHARGE = 1 << 13,
-    /* Take for work that may come to nothing (failed logins: each is one until it succeeds): if it
-     * does, give it back. A refusal is no first one, and no strike towards a ban (TENTATIVE
-     * REQUESTS). */
+    /* Take for work that may come to nothing (a login is a failed one until it succeeds): then give
+     * it back. A refusal is no first one, and no strike (TENTATIVE REQUESTS). */
     STINT_TENTATIVE = 1 << 14,
 };
 
@@ -464,10 +446,9 @@ struct stint_request {
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity (of a bucket: of
-                        * its limit), for users with limits of their own. 1 .. 2^28 (smooth, in
-                        * flight: 16,383); more is taken as that. 0: none, so the policy's holds: it
-                        * blocks nobody. With what STINT_RESERVE may take it is 2^28 at most, too.
-                        * Not with stripes */
+                        * its limit). 1 .. 2^28 (smooth, in flight: 16,383); more is taken as that,
+                        * also with what STINT_RESERVE may take. 0: the policy's holds: it blocks
+                        * nobody. Not with stripes */
     uint32_t flags;    /* enum stint_request_flags; others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
@@ -477,8 +458,7 @@ struct stint_request {
 
 /* Decides one request: stint_take with all options.
  *   request  made with STINT_REQUEST; its fields and flags have their ranges beside them
- * Returns verdict.allowed.
- * Cost: that of stint_take. */
+ * Returns verdict.allowed. */
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
                             uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
@@ -560,10 +540,8 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
 /* Which fields stint_headers writes, or-ed together. */
 enum stint_headers_style {
     /* RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers-11:
-     *
      *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
-     *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
-     */
+     *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800 */
     STINT_HEADERS_DRAFT = 1 << 28,
     /* The older trio that most clients read today: X-RateLimit-Limit, X-RateLimit-Remaining and
      * X-RateLimit-Reset. It tells one verdict: of those that stint_headers tells, the one that
@@ -571,9 +549,9 @@ enum stint_headers_style {
     STINT_HEADERS_LEGACY = 1 << 29,
 };
 
-/* Finds the verdict of one request that says most to the client. It is one that refused; else one
- * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
- * whose window ends last. Among those that refused, and among the others, STINT_UNTRACKED is last.
+/* Finds the verdict of one request that says most to the client: one that refused; else one that a
+ * shadow would have refused; else that with the fewest tokens left, of equals the one whose window
+ * ends last. Among those that refused, and among the others, STINT_UNTRACKED is last.
  *   verdicts  [verdicts, verdicts+n), as they were decided; NULL only if n is 0
  * Returns its place, below n; 0 if n is 0. */
 STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) STINT_READS(1, 2);
@@ -614,8 +592,7 @@ STINT_API const char *stint_version(void);
  *            not count; the rest as for stint_open
  *   limiter  receives the limiter
  * Returns 0; -ENOENT (there is no file), -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY, -ELOOP, and
- * what the system says.
- * Cost: that of stint_open of a table that is there. */
+ * what the system says. */
 STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
                                          struct stint_limiter **limiter);
 
@@ -643,12 +620,11 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
  *   options  max_entries, shards, max_policies, labels, mode: 0: as it was. clock tells which keys
  *            are live. path must be NULL, and secret NULL or that of the table. on_full does not
  *            count. NULL: all as it was
- * Returns 0; or, with the table as it was: -ENOENT (there is none), -EBUSY (a process has it open),
- * -ENOSPC (no room for its live keys, or in the file system), -EINVAL (an argument is out of range,
- * fewer max_policies than it has, or a clock so far behind that it cannot tell what is over),
- * -EOPNOTSUPP (the file has an access control list, and options.mode is 0), -EPROTO (it is no whole
- * table of this version's layout or of 0.4's), -EPERM (the owner cannot be kept), -ENOMEM, -ELOOP,
- * and what the system says.
+ * Returns 0; or, with the table as it was: -ENOENT, -EBUSY (a process has it open), -ENOSPC (no
+ * room for its live keys, or in the file system), -EINVAL (also: fewer max_policies than it has; a
+ * clock that is far behind), -EOPNOTSUPP (it has an access control list, and options.mode is 0),
+ * -EPROTO (no whole table of this layout or of 0.4's), -EPERM (the owner cannot be kept), -ENOMEM,
+ * -ELOOP, and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).
  * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
@@ -666,10 +642,8 @@ STINT_API bool stint_on_sigbus(const void *fault);
 
 /* Flags of stint_policies_apply, or-ed together. */
 enum stint_apply_flags {
-    /* Check the text, and tell what would be done. Change nothing. */
-    STINT_DRY_RUN = 1 << 22,
-    /* Remove the policies that the text does not name. */
-    STINT_PRUNE = 1 << 23,
+    STINT_DRY_RUN = 1 << 22, /* check the text, tell what would be done, and change nothing */
+    STINT_PRUNE = 1 << 23,   /* remove the policies that the text does not name */
 };
 
 /* What happened to a policy: stint_change.kind. */
@@ -695,7 +669,7 @@ struct stint_change {
 /* Makes the policies of the table those of a text, each found by its name. What can be changed is
  * changed, and what was used stays; else it is replaced, and counts anew. The old id leads to the
  * new policy. If a line is wrong, nothing is changed (RELOADS).
- *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse, one at least;
+ *   text     a policy a line, in the notation of stint_policy_parse, one at least;
  *            empty lines, and comments from a # at the line's beginning or after a blank, to the
  *            line's end
  *   flags    STINT_DRY_RUN | STINT_PRUNE
@@ -753,7 +727,7 @@ STINT_API int stint_policy_note(const struct stint_policy *policy, char *buffer,
 
 /* Says whether a decision on this request would be marked STINT_BAD_REQUEST or
  * STINT_UNKNOWN_POLICY, and why (stint_reason). It counts nothing, and does not look at what a
- * group adds: no charge, no key twice by one policy, at most STINT_ALL_MAX requests.
+ * group adds (GROUPS).
  *   request  made with STINT_REQUEST
  * Returns 0; -EINVAL (it would be STINT_BAD_REQUEST), -ENOENT (STINT_UNKNOWN_POLICY), -EPROTO. */
 STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limiter,
@@ -761,46 +735,39 @@ STINT_API STINT_CHECKED int stint_request_check(const struct stint_limiter *limi
 
 /* ---- Overrides and bans -------------------------------------------------------------------- */
 
-/* Gives a key another limit until an instant. It stands in place of the policy's capacity, and
- * beats request.limit. All else of the policy stays, and what the key has used stays used. It
- * survives restarts, and takes a slot of the table (OVERRIDES).
+/* Gives a key another limit until an instant, in place of the policy's capacity and request.limit.
+ * What the key has used stays used. It survives restarts, and takes a slot (OVERRIDES).
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too. 2^28 never
- *           refuses: the request takes nothing, and is let through (OVERRIDES). A smooth policy
- *           takes a limit above 16,383 as 16,383, but 2^28 as 2^28
+ *           refuses, and takes nothing. Else a smooth policy takes 16,383 at most
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
  * -EROFS.
- * Threads: lock-free, as decisions are.
- * Cost: that of a key's first request. */
+ * Threads: lock-free. */
 STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
                                            stint_key key, uint32_t limit, uint64_t until);
 
 /* Tells the override of a key, or its ban, which has limit 0.
  *   limit  receives its tokens; may be NULL
  *   until  receives its end, ns since the epoch; may be NULL
- * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
- * Cost: that of a look. */
+ * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL. */
 STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
 /* Ends a key's override, or its ban, now. The tokens that the key has used stay used.
  * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS.
- * Threads: lock-free.
- * Cost: that of stint_reset. */
+ * Threads: lock-free. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
 
-/* Counts of a table since it was made. Each is exact once the threads that count have stopped, but
- * for those that were killed in the middle of a decision. */
+/* Counts of a table since it was made, exact once the threads that count have stopped. */
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
     uint64_t memory;         /* bytes of the table */
-    uint64_t slots;          /* (key, policy) pairs that fit: twice max_entries or a little more; in
-                              * a small table more, by 64 max_policies 12,288 (D) */
+    uint64_t slots;          /* (key, policy) pairs that fit: twice max_entries or more (D) */
     uint64_t used;           /* slots that ever held a key */
     uint64_t live;           /* slots that are not free to be reused, by the limiter's clock */
     uint64_t placed;         /* times that a key was given a slot */
@@ -813,10 +780,10 @@ struct stint_stats {
     uint32_t shards;
     uint32_t policies;     /* policies that there are */
     uint64_t bad_requests; /* requests refused because they made no sense */
-    uint32_t processes;    /* that decide by the table and have counters of their own; those that
-                            * died since the last set-up call too. 0 in private memory */
-    uint32_t lost;         /* 1: the table's file was cut off (SHARED TABLES). `untracked` counts
-                            * what this process has let through since then, and most else is 0 */
+    uint32_t processes;    /* that decide by the table, and those that died since the last set-up
+                            * call. 0 in private memory */
+    uint32_t lost;         /* 1: the table's file was cut off (SHARED TABLES): `untracked` counts
+                            * what was let through since then */
     uint64_t overrides;    /* keys with an override now, set by stint_override */
     uint64_t barred;       /* of these: refused everything */
     uint64_t banned;       /* keys that are banned now (stint_policy.ban) */
@@ -825,8 +792,7 @@ struct stint_stats {
     uint64_t used_labels;  /* of these: that have a key */
     uint32_t max_policies; /* an option of the table: ids that there are for policies */
     uint32_t policy_ids;   /* of these: that are taken. A policy with overrides takes two */
-    uint32_t gone_ids;     /* of the taken: of policies that were removed or replaced. They are used
-                            * again, or become free, as stint_policy_remove says */
+    uint32_t gone_ids;     /* of the taken: of policies that were removed or replaced (RELOADS) */
     uint32_t reach;        /* lines from its first to the one where a key was put, at most so far */
     uint32_t max_reach;    /* lines that a key may be away: 23, if a shard has as many */
     uint32_t removed;      /* 1: the path leads to the table's file no more: it was removed, moved
@@ -851,12 +817,11 @@ struct stint_policy_stats {
     uint64_t untracked;      /* of the above: decided without a slot, the table being full */
     uint64_t near_limit;     /* of the allowed: marked STINT_NEAR_LIMIT */
     uint64_t charged;        /* tokens that STINT_CHARGE took */
-    uint64_t refunded;       /* tokens given back by stint_refund and stint_refund_all */
+    uint64_t refunded;       /* tokens given back */
     uint64_t bans;           /* times that a key was banned */
     uint64_t strikes_lost;   /* refusals that did not count for a ban, the table being full */
-    uint64_t refunds_lost;   /* refunds of granted tokens that gave nothing back: the window was
-                              * over, in flight the lease, or the policy, which was replaced; or it
-                              * was the second of a grant */
+    uint64_t refunds_lost;   /* refunds of granted tokens that gave nothing back: their window,
+                              * lease or policy was over; or it was the second of a grant */
     uint64_t mistaken_nows;  /* requests decided at the clock's time (STINT_MISTAKEN_NOW) */
 };
 
@@ -864,13 +829,11 @@ struct stint_policy_stats {
     { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
- *   stats  made with STINT_STATS_INIT; receives all fields
  * Returns 0; -EINVAL.
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
 STINT_API int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats);
 
 /* Reads the counts of one policy.
- *   stats  made with STINT_POLICY_STATS_INIT; receives all fields
  * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
                                      struct stint_policy_stats *stats);
@@ -897,21 +860,17 @@ enum stint_entry_flags {
 /* A key that has used tokens of a policy, or owes them, or was refused; or what its flags say. */
 struct stint_entry {
     stint_key key;
-    uint32_t policy;   /* its id */
-    uint32_t flags;    /* enum stint_entry_flags */
-    uint64_t used;     /* tokens, as a look at the key tells now */
-    uint64_t end;      /* of the window, ns since the epoch; of the present one, if only a debt is
-                        * left; of a bucket, when it is full */
-    const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
-                        * known. Valid during the callback */
-    uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
+    uint32_t policy; /* its id */
+    uint32_t flags;  /* enum stint_entry_flags */
+    uint64_t used;   /* tokens, as a look at the key tells now */
+    uint64_t end;    /* of the window (of a debt, the present one); of a bucket, when it is full */
+    const char *label;     /* [label, label+label_length): any bytes, no NUL; NULL: none is known */
+    uint32_t label_length; /* bytes, at most STINT_LABEL_SIZE */
     uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
     uint64_t limit;           /* of STINT_ENTRY_OVERRIDE: 0: refused everything; 2^28: never */
-    uint64_t since;           /* ns since the epoch; else 0. STINT_ENTRY_BAN: of the refusal that
-                               * began it. _STRIKES: of the first (by the policy's present ban).
-                               * _REFUSED: the key was refused after this instant */
-    uint64_t refused_last;    /* ns since the epoch, whole seconds: when stint_label last named the
-                               * key; 0: no label is known */
+    uint64_t since;           /* ns; else 0. STINT_ENTRY_BAN: of the refusal that began it.
+                               * _STRIKES: of the first. _REFUSED: it was refused after this */
+    uint64_t refused_last;    /* ns, whole seconds: when stint_label last named the key; else 0 */
     uint64_t reserved[1];     /* 0 */
 };
 
@@ -920,20 +879,17 @@ struct stint_entry {
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
  * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).
- * Cost: reads every slot, as stint_stats_get does; a cache miss more for each key with a label;
- * slots of striped keys are sorted. */
+ * Cost: that of stint_stats_get; a cache miss for each label; striped keys' slots are sorted. */
 STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
 /* Tells of one key what stint_each would tell, and its strikes; if there is neither, its label.
  * What the key may still take, a look tells (STINT_PEEK), also by policies without an entry of it.
- *   key       as it is decided
  *   callback  as for stint_each
  * Returns 0; -EINVAL.
  * Threads: any. It takes no lock, allocates nothing, and stores nothing.
- * Cost: the lines that the key may be in, 24 at most; of each striped policy, those of each stripe;
- * with labels a cache miss more for each entry. */
+ * Cost: the lines that the key may be in, 24 at most, for each stripe. */
 STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
                             bool (*callback)(void *context, const struct stint_entry *entry),
                             void *context);
@@ -951,10 +907,8 @@ STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const vo
 
 /* Flags of stint_metrics_options, or-ed together. */
 enum stint_metrics_flags {
-    /* Leave "# EOF" out: other families follow in the same text. */
-    STINT_METRICS_NO_EOF = 1 << 25,
-    /* Do not look at every slot: it takes microseconds, without gauges of what is in use. */
-    STINT_METRICS_NO_SCAN = 1 << 26,
+    STINT_METRICS_NO_EOF = 1 << 25,  /* no "# EOF": other families follow in the same text */
+    STINT_METRICS_NO_SCAN = 1 << 26, /* look at no slot: microseconds, no gauges of what is used */
 };
 
 /* What stint_metrics writes. */

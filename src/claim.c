@@ -17,8 +17,8 @@
 /* ---- Claimed near --------------------------------------------------------------------------- */
 
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind it
- * (I5), and a request that leaves nothing ends here: there is one for the key, and no need of it. */
+ * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind
+ * it (I5). A request that leaves nothing ends here: there is a slot, and no need of it. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
     const uint64_t hash = decision->hash, tag = decision->tag, now = decision->now;

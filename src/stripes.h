@@ -16,9 +16,9 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
     return used * stripes < capacity ? used * stripes : capacity;
 }
 
-/* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this thread's
- * own stripe: near, by the steps of core.h; one token by an add (fast.h). Returns false if it has
- * done nothing. */
+/* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this
+ * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). Returns false if
+ * it has done nothing. */
 static NOINLINE bool stripe_take(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                  uint32_t cost, uint64_t now, uint64_t word,
                                  struct stint_verdict *verdict) {
@@ -56,7 +56,7 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, uint32_t policy_
     return decision_end(&part, verdict);
 }
 
-/* Decides on a key of a striped policy by all of its stripes. What came of it is in the decision. */
+/* Decides on a key of a striped policy by all of its stripes: what came of it is in `whole`. */
 void stint_decide_by_stripes(struct decision *whole);
 
 #endif

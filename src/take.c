@@ -2,8 +2,8 @@
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
  * Here they are taken for a slot near the key's home (decide_near), in five instances: tokens by
- * windows or by a bucket, with nothing else; any request by one of the two; and one token by a plain
- * policy, whose slot the fast way has seen (fast.h). What is not near goes on in decide_far. */
+ * windows or by a bucket, with nothing else; any request by one of the two; and one token by a
+ * plain policy, whose slot fast.h has seen. What is not near goes on in decide_far. */
 #include "take.h"
 
 #include "decide.h"
@@ -189,7 +189,7 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter, uint32_t po
 #define KIND_WINDOWS ((uint32_t)TRAIT_EXISTS)
 #define KIND_BUCKET  ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
 
-/* Tokens by any kind that has no function of its own: `cost`, and above it the request's own limit. */
+/* Tokens by any kind that has no function of its own: `cost`, and above it the request's limit. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);

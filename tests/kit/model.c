@@ -35,7 +35,7 @@ static uint64_t tick_from(uint64_t time) {
     return ceil_div(time, STINT_TICK_NS) * STINT_TICK_NS;
 }
 
-/* base + n * window: "What is too long for 64 bits is told as STINT_NEVER - 1." */
+/* base + n * window: "tells what is too long for 64 bits as STINT_NEVER - 1." */
 static uint64_t wait_of(uint64_t base, uint64_t n, uint64_t window) {
     wide wait = (wide)n * window + base;
     return wait < STINT_NEVER ? (uint64_t)wait : STINT_NEVER - 1;
@@ -461,8 +461,8 @@ static uint32_t own_capacity(const struct model_by *by, const struct stint_reque
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
 
-/* An override's limit "stands in place of the policy's capacity, and beats request.limit." "A
- * smooth policy takes a limit above 16,383 as 16,383, but 2^28 as 2^28." */
+/* An override's limit is "in place of the policy's capacity and request.limit". "2^28 never
+ * refuses". "Else a smooth policy takes 16,383 at most". */
 uint32_t model_capacity(const struct model_by *by, const struct stint_request *request) {
     if (!by->ruling)
         return own_capacity(by, request);
@@ -474,7 +474,7 @@ uint32_t model_capacity(const struct model_by *by, const struct stint_request *r
 }
 
 /* The most that may be used after a request. "Take up to the policy's max_reserved tokens ahead."
- * "With what STINT_RESERVE may take it is 2^28 at most, too." */
+ * "more is taken as that, also with what STINT_RESERVE may take". */
 static uint64_t room_in(const struct model_by *by, const struct stint_request *request,
                         uint32_t capacity) {
     const bool reserves = request->flags & STINT_RESERVE;
@@ -591,7 +591,7 @@ static uint64_t wait_for(const struct model_by *by, const struct stint_request *
 
 /* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes
  * into account when the override ends": then it is judged without; if that is what it waits for,
- * there is no jitter. "later by a part of this, computed from key and window". */
+ * there is no jitter. "later by a part of this, which key and window tell". */
 static void refuse(const struct model_by *by, const struct stint_request *request, uint64_t now,
                    const struct model_key *key, uint64_t least, struct model_answer *answer) {
     struct stint_verdict *v = &answer->verdict;
@@ -664,7 +664,7 @@ static struct model_answer answer_by(const struct model_by *by,
                     .unit = is_bucket(by->policy) ? token_by(by, request) : 0}};
 }
 
-/* "2^28 never refuses": "the request takes nothing, and is let through". */
+/* "2^28 never refuses, and takes nothing." */
 static struct model_answer let_through(struct model_answer *answer, const struct model_key *key,
                                        uint64_t sum, uint64_t now) {
     answer->verdict.allowed = true;
@@ -746,10 +746,9 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
     return takes_nothing(request) ? MODEL_NEEDS_NONE : MODEL_REPLACES;
 }
 
-/* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
- * the capacity". STINT_FULL_REFUSE: "it is refused ... Its retry_after is at least the rest of the
- * window that the key would be in; by a bucket, at least T". "`window` is 0 ... `granted` is what
- * was let through all the same." A charge: "nothing is charged, and the request is allowed and
+/* STINT_FULL_ADMIT: "what is within the capacity is let through". STINT_FULL_REFUSE: "it is
+ * refused ... Its retry_after is at least the rest of the window that the key would be in; by a
+ * bucket, at least T". "`window` is 0 ... `granted` is what was let through." A charge: "nothing is charged, and the request is allowed and
  * marked STINT_UNTRACKED". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {

@@ -110,17 +110,14 @@ class Layers(unittest.TestCase):
                                  if list((SOURCE / "src" / folder).glob(f"{name}.[ch]"))])
         self.assertEqual(listed("src/README.md", r"^## In which file\n(.*?)^\| \*\*other languages"), order)
 
-    def test_ways_of_a_take(self):
-        """The list at the top of take.c has each function that answers or leaves a request, and no other name."""
-        texts = files("src")
-        ways = re.findall(r"^ \*     (\w+) +\S.*?[\d )*]$", texts["take.c"].split("*/")[0].split("the next way:")[1],
-                          re.MULTILINE)
-        answers = re.findall(r"^static \w+ enum answer (\w+)\(", texts["take.c"] + texts["stripes.h"], re.MULTILINE)
-        self.assertGreater(len(ways), 8)
-        steps = {"take_at", "answer_in", "look_absent"}  # of take_hot, of take_seen and short_as
-        self.assertEqual(set(answers) - set(ways), steps)
-        for way in ways:
-            self.assertRegex("".join(texts.values()), rf"(?m)^(?!.*;$)\w.*\b(stint_)?{way}\(")
+    def test_steps_of_a_decision(self):
+        """The list at the top of core.h has each step, in order, by a function that stands under its name."""
+        core = files("src")["core.h"]
+        steps = re.findall(r"^ \*     (\d  \w+) +(\w+) ", core, re.MULTILINE)
+        titles = re.split(r"^/\* -+ (\d  \w+) -+ \*/$", core, flags=re.MULTILINE)[1:]
+        self.assertEqual([step.title() for step, _ in steps], titles[::2])
+        for (_, function), text in zip(steps, titles[1::2]):
+            self.assertRegex(text, rf"(?m)^static \w.*\b{function}\(")
 
     def test_nginx_module(self):
         order = listed("src/nginx/config", r"ngx_module_srcs=(.*?)\"$")

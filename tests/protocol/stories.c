@@ -192,7 +192,7 @@ const struct story stories[] = {
      .b = "turn 81; take two other; die two third at 80"}},
     {WITHOUT(COMMIT_TAG), {"commit that waits for another claim", .stops = 1, REPLACES,
      .key_replaced = true,
-     .before = "hold 3 cost 9; take one h3; turn 80", .a = "take later key long; take two third",
+     .before = "hold 3 cost 9; take one h3; turn 80", .a = "take later key cost 9; take two third",
      .b = "turn 81; take two other; die two third at 80"}},
 
     /* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the
