@@ -1198,13 +1198,64 @@ class Documentation(Case):
         self.assertNotIn("[warn]", self.told(server))
         server.WORKERS = 1
         with server:
-            server.get("/api/")
+            server.statuses(30, "/api/")  # the commands take a while, and ten a second come back
             commands = re.findall(r"^stint (\S.*?) +#", self.here, re.MULTILINE)
             self.assertGreater(len(commands), 4)
             for command in commands:
                 command = command.replace("192.0.2.1", "127.0.0.1").split()
                 subprocess.run([os.environ.get("STINT", "stint"), *command], check=True, timeout=20,
                                stdout=subprocess.DEVNULL)
+
+    # Limits of the recipes, and smaller ones, so that few requests use them up. That of logins has to stay
+    # shorter than its ban.
+    SMALLER = {"100/minute": 3, "2000/hour": 9, "1000/minute": 3, "5000/minute": 5, "100M/hour": 2, "100/hour": 3,
+               "10000/hour": 4}
+    MADE_UP = [{"X-Api-Key": key} for key in "abcdef"]
+    # Of each recipe: a path, the fields of the requests of each client, and how many of six get through. A client is
+    # 127.ROW.NETWORK.HOST, unless a field says another.
+    CLIENTS = (
+        (("/", {"1.1": 3, "2.1": 3}), ("/login", {"1.1": 5, "2.1": 5})),
+        (("/reports/", {"1.1": 3, "2.1": 3}), ("/download/", {"1.1": 1, "2.1": 1}), ("/steady/", {"1.1": 6, "2.1": 6}),
+         ("/ladder/", {"1.1": 3, "1.2": 2, "1.3": 0, "2.1": 3}),
+         ("/plans/", {"1.1": 3, "2.1": 3}, MADE_UP), ("/plans/", {"1.1": 3, "2.1": 3}),
+         ("/plans/", {"1.1": 4, "2.1": 0}, [{"X-Api-Key": "k3y"}])),
+        (("/package.Service/Call", {"1.1": 3, "2.1": 3}),),
+        (("/", {"1.1": 6, "2.1": 6}), *(("/", {"1.1": most}, [{"X-Forwarded-For": client}]) for client, most in (
+            ("192.0.2.1", 3), ("192.0.2.2", 3), ("1.2.3.4, 192.0.2.1", 0), ("192.0.2.3, 127.0.0.9", 3),
+            ("192.0.2.3:4711", 0), ("2001:db8:0:1::1", 3), ("2001:db8:0:1::2", 0), ("2001:db8:0:2::1", 3)))))
+
+    def test_two_clients(self):
+        """Each recipe, with clients that have limits of their own, each of them."""
+        recipes = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)[1:]
+        self.assertEqual(len(recipes), len(self.CLIENTS))
+        until(lambda: time.time() % 60 < 50, "time enough for all in one minute")
+        for recipe, rows in zip(recipes, self.CLIENTS):
+            server = Server(MODULE, workers=1)
+            behind = f"{server.directory}/behind"
+            for limit, smaller in self.SMALLER.items():
+                recipe = re.sub(rf"\b{limit}\b", f"{smaller}{PER_LONG}", recipe)
+            recipe = recipe.replace("10.0.0.0/8", "127.0.0.0/8").replace("http://127.0.0.1:8080", f"http://unix:{behind}")
+            recipe = recipe.replace("server {", f"server {{ listen 127.0.0.1:{(port := free_port())}; access_log off;")
+            with server.configure(f"{recipe} server {{ listen unix:{behind}; add_header X-Cost 1; access_log off;"
+                                  "location / { return 200; } location /login { return 401; } }", ""):
+                server.port = port
+                for i, (path, clients, *fields) in enumerate(rows):
+                    for client, most in clients.items():
+                        with self.subTest(path=path, client=client, fields=fields):
+                            answers = [server.get(path, source=f"127.{i}.{client}", headers=each)
+                                       for each in (fields[0] * 6 if fields else [{}] * 6)[:6]]
+                            self.assertEqual([answer.status == 429 or answer["grpc-status"] == "8" for answer in answers],
+                                             [False] * most + [True] * (6 - most))
+                            if path == "/reports/":
+                                self.assertEqual({answer["X-Cost"] for answer in answers}, {None})
+                if "stint_metrics" in recipe:
+                    self.assertEqual([server.get("/metrics", source=source).status for source in ("127.0.0.1", "127.0.0.2")],
+                                     [200, 403])
+                if "/steady/" in recipe:
+                    connections = server.begin(25, "/steady/")
+                    self.assertEqual({connection.getresponse().getheader("X-Stint").split()[0]
+                                      for connection in connections}, {"PASSED", "DELAYED"})
+                    close(connections)
 
     def test_what_is_seen_when_somebody_is_refused(self):
         """The fields and the line of the log, as the first page has them; numbers apart."""
