@@ -165,16 +165,18 @@ typedef enum {
 /* What was decided on a request. */
 typedef struct {
     ngx_http_stint_status_t status;
-    ngx_uint_t told;      /* the limit that brought that about; n: the tightest one */
+    ngx_uint_t told; /* the limit that brought that about, or this one */
+#define NGX_HTTP_STINT_TIGHTEST ((ngx_uint_t)-1)
     ngx_uint_t log_level; /* of the location that decided */
     ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
     ngx_flag_t dry_run;
     ngx_http_stint_zone_t *held; /* for whose tokens it waits; NULL: for none */
+    ngx_uint_t open;             /* unsigned open:1; what is in flight is still to be decided */
     ngx_uint_t settled;          /* unsigned settled:1; what was taken is what the response costs */
     ngx_uint_t in_flight;        /* unsigned in_flight:1; it counts until it ends */
     ngx_queue_t flying;          /* among those of its worker that do */
     ngx_http_request_t *request; /* whose it is: a main request's, or a mirror's */
-    ngx_uint_t n;                /* of each of these arrays */
+    ngx_uint_t n;                /* of each of these arrays: rates, then what is in flight */
     struct stint_verdict *verdicts;
     struct stint_request *requests;
     ngx_http_stint_policy_t **policies;
@@ -187,8 +189,10 @@ extern ngx_module_t ngx_http_stint_module;
  * decided on goes by its own: nobody waits for its response. */
 ngx_http_request_t *ngx_http_stint_decided(ngx_http_request_t *r);
 
-/* Memory for a decision on n limits, which lives as long as the main request. */
-ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r, ngx_uint_t n);
+/* The decision on a request by the limits of a location, none of which is asked yet. It lives as
+ * long as the main request. NULL: there is no memory. */
+ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r,
+                                             const ngx_http_stint_loc_conf_t *slcf);
 
 /* The decision on such a request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
@@ -215,8 +219,8 @@ void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx);
 /* The first limit after i that is of another zone. */
 ngx_uint_t ngx_http_stint_zone_end(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i);
 
-/* Gives back what was taken for a request by the limits below `end`, which tell so. */
-void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t end);
+/* Gives back what was taken for a request by the limits [i, end), which tell so. */
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t i, ngx_uint_t end);
 
 /* Whether a policy limits requests that are there at once; its kind. */
 ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
@@ -257,8 +261,9 @@ void ngx_http_stint_log_left_out(void);
 void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx, ngx_uint_t i,
                               const struct stint_verdict *verdict);
 
-/* Logs the first refusals that are among the verdicts. Logs that the zone is full. */
-void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx);
+/* Logs the first refusals among the verdicts from `from` on. Logs that the zone is full. */
+void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
+                                 ngx_uint_t from);
 
 /* A reason of the library's in the words of the configuration. Returns `buffer`. */
 #define NGX_HTTP_STINT_REASON 512 /* bytes */
@@ -278,10 +283,11 @@ void ngx_http_stint_settle(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
 /* The request has ended: charges what is charged late. */
 void ngx_http_stint_charge_late(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
 
-/* Holds a request until its tokens are there, or refuses it if that is too long. Returns
- * NGX_DECLINED if it need not wait; NGX_AGAIN; NGX_BUSY if it is refused, and takes nothing;
- * NGX_ERROR. */
-ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run);
+/* Holds a request until its tokens by the limits from `from` on are there, or refuses it if that is
+ * too long. It goes on with the handler after this one. Returns NGX_DECLINED if it need not wait;
+ * NGX_AGAIN; NGX_BUSY if it is refused, and takes nothing; NGX_ERROR. */
+ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t from,
+                              ngx_flag_t dry_run);
 
 ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf);
 void ngx_http_stint_add_header_filter(void);
@@ -328,6 +334,9 @@ void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf);
 char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* Another module by its name; NULL: nginx is without it. */
+const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *name);
 
 /* The line that is being read. */
 ngx_http_stint_place_t ngx_http_stint_here(const ngx_conf_t *cf);

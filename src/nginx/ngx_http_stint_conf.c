@@ -118,8 +118,7 @@ void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf) {
     return slcf;
 }
 
-/* Another module by its name; NULL: nginx is without it. */
-static const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *name) {
+const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *name) {
     ngx_module_t *const *module = cf->cycle->modules;
 
     while (*module != NULL && ngx_strcmp((*module)->name, name) != 0) {

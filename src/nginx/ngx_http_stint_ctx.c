@@ -92,16 +92,16 @@ ngx_uint_t ngx_http_stint_zone_end(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i
     return i;
 }
 
-void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t end) {
-    for (ngx_uint_t i = 0; i < end; i++) {
-        struct stint_verdict *verdict = &ctx->verdicts[i];
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx, ngx_uint_t i, ngx_uint_t end) {
+    for (ngx_uint_t j = i; j < end; j++) {
+        struct stint_verdict *verdict = &ctx->verdicts[j];
 
         verdict->used -= ngx_min(verdict->granted, verdict->used);
         verdict->remaining =
             verdict->capacity > verdict->used ? verdict->capacity - verdict->used : 0;
     }
-    for (ngx_uint_t i = 0, next; i < end; i = next) {
-        next = ngx_http_stint_zone_end(ctx, i);
+    for (ngx_uint_t next; i < end; i = next) {
+        next = ngx_min(ngx_http_stint_zone_end(ctx, i), end);
         (void)stint_refund_all(ctx->limits[i]->zone->limiter, &ctx->requests[i], &ctx->verdicts[i],
                                next - i);
     }
@@ -167,7 +167,7 @@ static void ngx_http_stint_end(void *data) {
     /* Its client left while it was held: the work is not done. */
     if (ctx->held != NULL) {
         ngx_http_stint_hold_end(ctx);
-        ngx_http_stint_give_back(ctx, ctx->n);
+        ngx_http_stint_give_back(ctx, 0, ctx->n);
     }
 }
 
@@ -194,7 +194,9 @@ ngx_http_request_t *ngx_http_stint_decided(ngx_http_request_t *r) {
     return r->background && ngx_http_stint_get_ctx(r->main) == NULL ? r : r->main;
 }
 
-ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r, ngx_uint_t n) {
+ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r,
+                                             const ngx_http_stint_loc_conf_t *slcf) {
+    ngx_uint_t n = slcf->limits.nelts;
     size_t each = sizeof(struct stint_verdict) + sizeof(struct stint_request) + 2 * sizeof(void *);
     ngx_pool_cleanup_t *cln =
         ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_stint_ctx_t) + n * each);
@@ -207,10 +209,14 @@ ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r, ngx_uint_t n
     ngx_memzero(ctx, sizeof(*ctx));
     cln->handler = ngx_http_stint_end;
     ctx->request = r;
-    ctx->n = n;
+    ctx->told = NGX_HTTP_STINT_TIGHTEST;
+    ctx->log_level = slcf->log_level;
+    ctx->dry_run = slcf->dry_run;
+    ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;
     ctx->verdicts = (struct stint_verdict *)(void *)(ctx + 1);
     ctx->requests = (struct stint_request *)(void *)(ctx->verdicts + n);
     ctx->policies = (ngx_http_stint_policy_t **)(void *)(ctx->requests + n);
     ctx->limits = (const ngx_http_stint_limit_t **)(void *)(ctx->policies + n);
+    ngx_http_set_ctx(r, ctx, ngx_http_stint_module);
     return ctx;
 }

@@ -25,12 +25,13 @@ static void ngx_http_stint_resume(ngx_http_request_t *r) {
     }
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
+    r->phase_handler++; /* its rates are decided */
     ngx_http_core_run_phases(r);
 }
 
 /* Refuses a request that was granted: verdict `which` is said to have refused it. */
 static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_t which) {
-    ngx_http_stint_give_back(ctx, ctx->n);
+    ngx_http_stint_give_back(ctx, 0, ctx->n);
     ctx->verdicts[which].allowed = false;
     return NGX_BUSY;
 }
@@ -57,13 +58,13 @@ static void ngx_http_stint_hold_log_delay(ngx_http_request_t *r, const ngx_http_
     }
 }
 
-ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
+ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_uint_t from,
                               ngx_flag_t dry_run) {
     ngx_http_stint_zone_t *zone;
     ngx_msec_t longest = 0;
     ngx_uint_t which = 0;
 
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+    for (ngx_uint_t i = from; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
         uint64_t wait = verdict->retry_after / MILLISECOND + 1; /* it is longer than 0 */
 

@@ -158,8 +158,9 @@ static void ngx_http_stint_log_lost(ngx_http_request_t *r, ngx_http_stint_zone_t
     }
 }
 
-void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
+                                 ngx_uint_t from) {
+    for (ngx_uint_t i = from; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
         ngx_http_stint_zone_t *zone = ctx->limits[i]->zone;
 

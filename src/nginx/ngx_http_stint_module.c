@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The phases of a request. It is decided at the end of the preaccess phase: after realip, so that
- * addresses are those of clients, and after limit_req and limit_conn, so that what these refuse is
- * not counted. What the response costs is settled when its header is made (report.c), or else in
- * the log phase. */
+ * The phases of a request. It is decided in the preaccess phase, after realip, so that addresses
+ * are those of clients: its rates after limit_req and before limit_conn, what is in flight after
+ * both. As with these two, who waits for a rate is not in flight, and what is refused in flight has
+ * used up its rate. What the response costs is settled when its header is made (report.c), or else
+ * in the log phase. */
 #include "ngx_http_stint.h"
 
 /* Whether a key that was refused is refused everything: it is banned, by itself or by hand. */
@@ -11,15 +12,16 @@ static ngx_uint_t ngx_http_stint_banned(const struct stint_verdict *verdict) {
            ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
 }
 
-/* The ban that refused a request, of several the one that ends last; ctx->n: there is none. */
+/* The ban that refused a request, of several the one that ends last. */
 static ngx_uint_t ngx_http_stint_find_ban(const ngx_http_stint_ctx_t *ctx) {
-    ngx_uint_t found = ctx->n;
+    ngx_uint_t found = NGX_HTTP_STINT_TIGHTEST;
 
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         const struct stint_verdict *verdict = &ctx->verdicts[i];
 
         if (!verdict->allowed && ngx_http_stint_banned(verdict) &&
-            (found == ctx->n || verdict->retry_after > ctx->verdicts[found].retry_after)) {
+            (found == NGX_HTTP_STINT_TIGHTEST ||
+             verdict->retry_after > ctx->verdicts[found].retry_after)) {
             found = i;
         }
     }
@@ -35,7 +37,7 @@ static void ngx_http_stint_outcome(ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run
         flags |= ctx->verdicts[i].flags;
     }
     ctx->told = ngx_http_stint_find_ban(ctx);
-    banned = ctx->told < ctx->n;
+    banned = ctx->told != NGX_HTTP_STINT_TIGHTEST;
     if (!allowed && banned) {
         ctx->status = dry_run ? NGX_HTTP_STINT_BANNED_DRY_RUN : NGX_HTTP_STINT_BANNED;
     } else if (!allowed) {
@@ -64,13 +66,13 @@ static ngx_uint_t ngx_http_stint_group_end(const ngx_http_stint_ctx_t *ctx, ngx_
     return end;
 }
 
-/* Asks the limits of one zone after the other. If one refuses, those before it give back what they
- * took, and those after it only tell. */
-static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx) {
+/* Asks the limits from `from` on, of one zone after the other. If one refuses, those before it give
+ * back what they took, and those after it only tell. */
+static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx, ngx_uint_t from) {
     struct stint_request looks[STINT_ALL_MAX];
     bool allowed = true, fits;
 
-    for (ngx_uint_t i = 0, end; i < ctx->n; i = end) {
+    for (ngx_uint_t i = from, end; i < ctx->n; i = end) {
         struct stint_limiter *limiter = ctx->limits[i]->zone->limiter;
         const struct stint_request *requests = allowed ? &ctx->requests[i] : looks;
 
@@ -83,23 +85,37 @@ static bool ngx_http_stint_ask(ngx_http_stint_ctx_t *ctx) {
                    ? stint_decide(limiter, requests, STINT_NOW, &ctx->verdicts[i])
                    : stint_decide_all(limiter, requests, end - i, STINT_NOW, &ctx->verdicts[i]);
         if (allowed && !fits) {
-            ngx_http_stint_give_back(ctx, i);
+            ngx_http_stint_give_back(ctx, from, i);
         }
         allowed = allowed && fits;
     }
     return allowed;
 }
 
-/* Decides what was asked. */
+/* Refused in flight: there will be no response that says what the limits before cost. */
+static void ngx_http_stint_drop_tentative(ngx_http_stint_ctx_t *ctx, ngx_uint_t end) {
+    for (ngx_uint_t i = 0; i < end && ngx_http_stint_refused(ctx); i++) {
+        if ((ctx->requests[i].flags & STINT_TENTATIVE) != 0) {
+            ngx_http_stint_give_back(ctx, i, i + 1);
+        }
+    }
+}
+
+/* Decides what the limits from `from` on were asked. A wait, or a refusal in a dry run, of those
+ * before stays the outcome. */
 static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_stint_loc_conf_t *slcf,
-                                       ngx_http_stint_ctx_t *ctx) {
-    bool allowed = ngx_http_stint_ask(ctx);
+                                       ngx_http_stint_ctx_t *ctx, ngx_uint_t from) {
+    bool allowed = ngx_http_stint_ask(ctx, from);
     ngx_int_t rc = NGX_DECLINED;
 
-    ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
-    ngx_http_stint_log_decision(r, ctx);
-    if (allowed) {
-        rc = ngx_http_stint_hold(r, ctx, slcf->dry_run);
+    if (!allowed || ctx->status == NGX_HTTP_STINT_PASSED) {
+        ngx_http_stint_outcome(ctx, slcf->dry_run, allowed);
+    }
+    ngx_http_stint_log_decision(r, ctx, from);
+    if (!allowed) {
+        ngx_http_stint_drop_tentative(ctx, from);
+    } else {
+        rc = ngx_http_stint_hold(r, ctx, from, slcf->dry_run);
         if (rc == NGX_BUSY) {
             ngx_http_stint_outcome(ctx, slcf->dry_run, false);
         }
@@ -114,46 +130,72 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
                                        : NGX_DECLINED;
 }
 
-static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
-    ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);
-    ngx_http_stint_limit_t **limits = slcf->limits.elts;
-    ngx_http_stint_policy_t *policies[STINT_ALL_MAX];
-    const ngx_http_stint_limit_t *asked[STINT_ALL_MAX];
-    struct stint_request requests[STINT_ALL_MAX];
-    ngx_http_request_t *decided = ngx_http_stint_decided(r);
-    ngx_http_stint_ctx_t *ctx;
-    ngx_uint_t n = 0;
+/* Adds what the limits of a kind ask for a request to its decision, which is made if it is NULL. */
+static ngx_int_t ngx_http_stint_add_requests(ngx_http_request_t *r,
+                                             const ngx_http_stint_loc_conf_t *slcf, ngx_uint_t kind,
+                                             ngx_http_stint_ctx_t **ctx) {
+    const ngx_http_stint_limit_t *const *limits = slcf->limits.elts;
+    ngx_uint_t n = *ctx == NULL ? 0 : (*ctx)->n;
 
-    /* A request is decided once, where it first meets limits: not again after it was held, nor
-     * after an internal redirect, nor in its subrequests. */
-    if (slcf->limits.nelts == 0 || ngx_http_stint_get_ctx(decided) != NULL) {
-        return NGX_DECLINED;
-    }
     for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {
-        ngx_int_t rc =
-            ngx_http_stint_make_request(r, limits[i], slcf->log_level, &policies[n], &requests[n]);
-        if (rc == NGX_ERROR) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        ngx_http_stint_policy_t *policy;
+        struct stint_request request;
+        ngx_int_t rc;
+
+        if ((limits[i]->kind == NGX_HTTP_STINT_IN_FLIGHT) != (kind == NGX_HTTP_STINT_IN_FLIGHT)) {
+            continue;
         }
-        if (rc == NGX_OK) {
-            asked[n++] = limits[i];
+        rc = ngx_http_stint_make_request(r, limits[i], slcf->log_level, &policy, &request);
+        if (rc == NGX_DECLINED) {
+            continue;
         }
+        if (rc != NGX_OK || (*ctx == NULL && (*ctx = ngx_http_stint_new_ctx(
+                                                  ngx_http_stint_decided(r), slcf)) == NULL)) {
+            return NGX_ERROR;
+        }
+        (*ctx)->requests[n] = request;
+        (*ctx)->policies[n] = policy;
+        (*ctx)->limits[n++] = limits[i];
     }
-    if (n == 0) {
-        return NGX_DECLINED;
+    if (*ctx != NULL) {
+        (*ctx)->n = n;
     }
-    ctx = ngx_http_stint_new_ctx(decided, n);
-    if (ctx == NULL) {
+    return NGX_OK;
+}
+
+/* Decides by the limits of a kind. */
+static ngx_int_t ngx_http_stint_decide_kind(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
+                                            ngx_uint_t kind) {
+    ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);
+    ngx_uint_t from = ctx == NULL ? 0 : ctx->n;
+
+    if (ngx_http_stint_add_requests(r, slcf, kind, &ctx) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    ngx_memcpy(ctx->requests, requests, n * sizeof(requests[0]));
-    ngx_memcpy(ctx->policies, policies, n * sizeof(policies[0]));
-    ngx_memcpy(ctx->limits, asked, n * sizeof(asked[0]));
-    ctx->log_level = slcf->log_level;
-    ctx->dry_run = slcf->dry_run;
-    ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;
-    ngx_http_set_ctx(decided, ctx, ngx_http_stint_module);
-    return ngx_http_stint_decide(r, slcf, ctx);
+    if (ctx == NULL) {
+        return NGX_DECLINED;
+    }
+    ctx->open = kind == NGX_HTTP_STINT_RATE;
+    return ctx->n == from ? NGX_DECLINED : ngx_http_stint_decide(r, slcf, ctx, from);
+}
+
+/* A request is decided once, where it first meets limits: not again after an internal redirect, nor
+ * in its subrequests. */
+static ngx_int_t ngx_http_stint_rate_handler(ngx_http_request_t *r) {
+    ngx_http_stint_ctx_t *ctx = ngx_http_stint_get_ctx(ngx_http_stint_decided(r));
+
+    if (ctx != NULL) {
+        ctx->open = 0;
+        return NGX_DECLINED;
+    }
+    return ngx_http_stint_decide_kind(r, NULL, NGX_HTTP_STINT_RATE);
+}
+
+static ngx_int_t ngx_http_stint_in_flight_handler(ngx_http_request_t *r) {
+    ngx_http_stint_ctx_t *ctx = ngx_http_stint_get_ctx(ngx_http_stint_decided(r));
+
+    return ctx == NULL || ctx->open ? ngx_http_stint_decide_kind(r, ctx, NGX_HTTP_STINT_IN_FLIGHT)
+                                    : NGX_DECLINED;
 }
 
 /* There was no header, or something is charged late. */
@@ -167,21 +209,50 @@ static ngx_int_t ngx_http_stint_log_handler(ngx_http_request_t *r) {
     return NGX_OK;
 }
 
+/* How many handlers of the preaccess phase nginx runs from limit_conn's on: it runs them from the
+ * last to the first. limit_conn's is found by letting it add one more. 0: nginx is without it. */
+static ngx_uint_t ngx_http_stint_find_limit_conn(ngx_conf_t *cf, ngx_array_t *preaccess) {
+    const ngx_module_t *module = ngx_http_stint_module_of(cf, "ngx_http_limit_conn_module");
+    const ngx_http_module_t *theirs = module == NULL ? NULL : module->ctx;
+    const ngx_http_handler_pt *handlers;
+    ngx_uint_t n = preaccess->nelts, i;
+
+    if (theirs == NULL || theirs->postconfiguration(cf) != NGX_OK || preaccess->nelts == n) {
+        return 0;
+    }
+    handlers = preaccess->elts;
+    for (i = n; i > 0 && handlers[i - 1] != handlers[n]; i--) {
+    }
+    preaccess->nelts = n;
+    return i;
+}
+
+/* Puts a handler in a phase, so that nginx runs `after` of those that are there after it. */
+static ngx_int_t ngx_http_stint_insert(ngx_array_t *phase, ngx_uint_t after,
+                                       ngx_http_handler_pt handler) {
+    ngx_http_handler_pt *handlers;
+
+    if (ngx_array_push(phase) == NULL) {
+        return NGX_ERROR;
+    }
+    handlers = phase->elts;
+    ngx_memmove(&handlers[after + 1], &handlers[after],
+                (phase->nelts - 1 - after) * sizeof(*handlers));
+    handlers[after] = handler;
+    return NGX_OK;
+}
+
 static ngx_int_t ngx_http_stint_init(ngx_conf_t *cf) {
     ngx_http_core_main_conf_t *cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     ngx_array_t *preaccess = &cmcf->phases[NGX_HTTP_PREACCESS_PHASE].handlers;
     ngx_array_t *log = &cmcf->phases[NGX_HTTP_LOG_PHASE].handlers;
     ngx_http_handler_pt *handler;
 
-    /* nginx runs the handlers of a phase from the last to the first. The module is a filter, too,
-     * so it comes late in nginx's list; its handler goes to the front. */
-    if (ngx_array_push(preaccess) == NULL) {
+    if (ngx_http_stint_insert(preaccess, ngx_http_stint_find_limit_conn(cf, preaccess),
+                              ngx_http_stint_rate_handler) != NGX_OK ||
+        ngx_http_stint_insert(preaccess, 0, ngx_http_stint_in_flight_handler) != NGX_OK) {
         return NGX_ERROR;
     }
-    handler = preaccess->elts;
-    ngx_memmove(handler + 1, handler, (preaccess->nelts - 1) * sizeof(*handler));
-    *handler = ngx_http_stint_handler;
-
     handler = ngx_array_push(log);
     if (handler == NULL) {
         return NGX_ERROR;

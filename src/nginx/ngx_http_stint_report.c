@@ -84,10 +84,10 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     ngx_str_t text;
 
     v->not_found = 1;
-    if (ctx == NULL) {
+    if (ctx == NULL || ctx->n == 0) {
         return NGX_OK;
     }
-    told = ctx->told < ctx->n ? ctx->told : stint_tightest(ctx->verdicts, ctx->n);
+    told = ctx->told != NGX_HTTP_STINT_TIGHTEST ? ctx->told : stint_tightest(ctx->verdicts, ctx->n);
     verdict = &ctx->verdicts[told];
     if (((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) ||
         (verdict->policy == UINT32_MAX && which >= VARIABLE_LIMIT)) {

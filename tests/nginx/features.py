@@ -60,7 +60,8 @@ class Order(Case):
             server.edit(("limit_req zone=r;", "")).reload()
             self.assertEqual(server.get().stint, "PASSED p 2/9 7")
 
-    def test_what_limit_conn_refuses_is_not_counted(self):
+    def test_what_limit_conn_refuses_is_counted(self):
+        """As by limit_req, which decides before it."""
         with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=p;"
                         "limit_conn_zone $remote_addr zone=c:1m; limit_conn c 1;"
                         "stint_limit z p $remote_addr;",
@@ -69,13 +70,9 @@ class Order(Case):
             connection = server.connect()
             connection.request("GET", "/long")
             connection.getresponse()
-            self.assertEqual(server.statuses(3), [503] * 3)
-            connection.close()
-            # Each of these is the only one, too, once the one before has ended.
             for used in 2, 3:
-                response = until(lambda: [found for found in [server.get()] if found.status == 200],
-                                 "the end of the one before")[0]
-                self.assertEqual(response.stint, f"PASSED p {used}/9 {9 - used}")
+                self.expect((503, f"PASSED p {used}/9 {9 - used}"), server.get())
+            connection.close()
 
     def test_access_comes_after(self):
         """What deny, auth_basic and auth_request refuse was counted, as with limit_req."""
@@ -417,6 +414,36 @@ class Buckets(Case):
             for i, level, theirs, ours in (0, "error", 2, 1), (1, "warn", 2, 1), (7, "warn", 2, 1):
                 self.assertEqual([len(server.logged(rf"\[{level}\] .*limiting .*{name}{i}\"")) for name in "rp"],
                                  [theirs, ours])
+
+    # Of limit_req and of a rate of stint; of limit_conn and of stint in flight; and how many of 16 requests are
+    # answered at once or later, 12 or 10 at once and the rest once these have left.
+    BOTH = (("5r/s", "burst=20", "5/s burst=1 reserve=20", "delay", 4, "/file", (12, 12)),
+            ("1r/m", "burst=9 nodelay", "1/minute burst=10", "", 3, "/long", (10, 3), (6, 0)))
+
+    def test_rates_come_before_what_is_in_flight(self):
+        """Who waits for a rate holds no place, and what finds no place has used up its rate: by limit_req and
+        limit_conn, by stint, and by one of each, in whatever order they stand."""
+        http, locations, asked = "stint_zone z entries=1k; limit_req_status 429; limit_conn_status 429;", "", []
+        server = Server(module.MODULE, workers=1)
+        (server.www / "long").write_bytes(b"x" * 1000000)
+        for i, (rate, burst, policy, delay, most, file, *answered) in enumerate(self.BOTH):
+            http += f"stint_policy z {policy} name=rate{i}; stint_policy z {most}/1h in-flight name=now{i};"
+            rates = (f"limit_req zone=rXX {burst};", f"stint_limit z rate{i} XX {delay};")
+            for j, pair in enumerate((a, b) for x in rates for y in (f"limit_conn cXX {most};", f"stint_limit z now{i} XX;")
+                                     for a, b in ((x, y), (y, x))):
+                name = f"{i}{j}"
+                http += f"limit_req_zone k zone=r{name}:1m rate={rate}; limit_conn_zone k zone=c{name}:1m;"
+                locations += location(f"= /{name}", *pair, f"alias {server.www}{file};", "limit_rate 2000;").replace("XX", name)
+                asked.append((name, answered))
+        with server.configure(http, locations):
+            for step in 0, 1:
+                begun = [(name, answered[step][1], server.begin(answered[step][0], f"/{name}"))
+                         for name, answered in asked if step < len(answered)]
+                for name, most, connections in begun:
+                    statuses = [connection.getresponse().status for connection in connections]
+                    with self.subTest(name=name, step=step):
+                        self.assertEqual(sorted(statuses), [200] * most + [429] * (len(statuses) - most))
+                close(connection for *_, connections in begun for connection in connections)
 
     # Of a level within one with 5 requests a year and 3 at once: stint's limits, nginx's if it has such, and
     # how many of 9 requests get through at once.

@@ -884,13 +884,13 @@ class InFlight(Upstream):
             connection.close()
 
     def test_beside_another_limit(self):
-        """So many at once and so many a year, all or nothing."""
-        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 4{PER_LONG} name=year;",
+        """So many at once and so many a year: what is refused in flight has used up its rate, as with limit_conn."""
+        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 6{PER_LONG} name=year;",
                          directives="stint_limit z year k;") as server:
             connections = self.begin(server, 2)
             self.assertEqual(server.statuses(3, "/file?user=a"), [429] * 3)
-            self.assertEqual(policy_status(server, "year")["allowed"], 2)
-            self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
+            self.assertEqual(policy_status(server, "year")["allowed"], 5)
+            self.assertEqual(server.statuses(3, "/file?user=b"), [200, 429, 429])
             # What the other refused holds nothing.
             until(lambda: self.held(server, "b") == 0, "nothing to be in flight")
             close(connections)
@@ -952,15 +952,34 @@ class InFlight(Upstream):
             close(connections)
 
     def test_waiting(self):
-        """Who waits for another limit is in flight, and who leaves meanwhile is not."""
+        """Who waits for a rate is not in flight, and is from then on; who leaves before has all back."""
         with self.flying(f"9/{self.LEASE}", http="stint_policy z 1/day reserve=5 name=day;",
                          directives="stint_limit z day $arg_user delay=30d;") as server:
-            self.assertEqual(server.get("/file?user=a").status, 200)
-            connections = server.begin(2, "/file?user=a")
-            self.free(server, 2)
+            first = self.begin(server, 1)
+            connections = server.begin(2, "/long?user=a")
+            until(lambda: status(server)["held"] == 2, "two to wait")
+            self.assertEqual(self.held(server), 1)
+            close(connections)
+            until(lambda: status(server)["held"] == 0, "nobody to wait")
+            self.assertEqual(policy_status(server, "day")["refunded"], 2)
+            close(first)
+        with self.flying(f"2/{self.LEASE}", http="stint_policy z 5/s burst=1 reserve=5 name=slow;",
+                         directives="stint_limit z slow $arg_user delay;", workers=1) as server:
+            connections = server.begin(3, "/long?user=a")
+            self.assertEqual([connection.getresponse().status for connection in connections], [200, 200, 429])
+            self.assertEqual(self.held(server), 2)
             close(connections)
             self.free(server)
-            until(lambda: status(server)["held"] == 0, "nobody to wait")
+
+    def test_beside_a_charge(self):
+        """What is refused in flight costs nothing: there is no response that failed."""
+        with self.flying(f"1/{self.LEASE}", http=f"stint_policy z 3{PER_LONG} name=tries;",
+                         directives="stint_limit z tries $arg_user charge=$arg_failed;") as server:
+            [connection] = self.begin(server, 1, "/long?user=a&failed=1")
+            self.assertEqual(server.statuses(6, "/file?user=a&failed=1"), [429] * 6)
+            tries = policy_status(server, "tries")
+            self.assertEqual((tries["allowed"], tries["refunded"]), (7, 6))
+            connection.close()
 
     def test_plans(self):
         """A variable names policies of one kind, which its default tells, or `charge`, or the names."""
