@@ -43,8 +43,8 @@ static u_char *ngx_http_stint_network(u_char text[NGX_HTTP_STINT_NETWORK], struc
 
 ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
                                   u_char text[NGX_HTTP_STINT_NETWORK], ngx_str_t *name) {
-    ngx_addr_t address = {r->connection->sockaddr, r->connection->socklen, ngx_null_string};
-    u_char *end;
+    ngx_addr_t address = {.sockaddr = r->connection->sockaddr};
+    u_char *end = NULL;
 
     *name = r->connection->addr_text;
     if (limit->key_kind != NGX_HTTP_STINT_KEY_CLIENT &&
@@ -52,13 +52,16 @@ ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_li
         ngx_http_complex_value(r, limit->key, name) != NGX_OK) {
         return NGX_ERROR;
     }
+    if (limit->key_kind == NGX_HTTP_STINT_KEY_ADDRESS &&
+        ngx_parse_addr_port(r->pool, &address, name->data, name->len) != NGX_OK) {
+        address.sockaddr = r->connection->sockaddr;
+    }
     if (limit->key_kind == NGX_HTTP_STINT_KEY_CLIENT ||
-        (limit->key_kind == NGX_HTTP_STINT_KEY_ADDRESS &&
-         ngx_parse_addr(r->pool, &address, name->data, name->len) == NGX_OK)) {
+        limit->key_kind == NGX_HTTP_STINT_KEY_ADDRESS) {
         end = ngx_http_stint_network(text, address.sockaddr, limit->prefix4, limit->prefix6);
-        if (end != NULL) {
-            *name = (ngx_str_t){(size_t)(end - text), text};
-        }
+    }
+    if (end != NULL) {
+        *name = (ngx_str_t){(size_t)(end - text), text};
     }
     return NGX_OK;
 }

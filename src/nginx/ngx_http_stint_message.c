@@ -39,7 +39,7 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_STRIPES] =
         {"policy", "has \"stripes=\", which \"limit=\" does not go with, so its own "
                    "limit is taken"},
-    [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
+    [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, that of the connection is taken"},
 };
 
 void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,

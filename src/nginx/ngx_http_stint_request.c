@@ -74,8 +74,7 @@ static ngx_int_t ngx_http_stint_find_policy(ngx_http_request_t *r,
 static ngx_int_t ngx_http_stint_make_key(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                                          const ngx_http_stint_limit_t *limit, ngx_uint_t log_level,
                                          stint_key *key) {
-    static struct sockaddr nowhere; /* of no family */
-    ngx_addr_t address;
+    ngx_addr_t address = {.sockaddr = r->connection->sockaddr};
     ngx_str_t text;
 
     if (limit->key_kind == NGX_HTTP_STINT_KEY_CLIENT) {
@@ -93,10 +92,9 @@ static ngx_int_t ngx_http_stint_make_key(ngx_http_request_t *r, ngx_http_stint_z
         *key = stint_key_of(zone->limiter, text.data, text.len);
         return NGX_OK;
     }
-    address.sockaddr = &nowhere;
-    if (ngx_parse_addr(r->pool, &address, text.data, text.len) != NGX_OK) {
+    if (ngx_parse_addr_port(r->pool, &address, text.data, text.len) != NGX_OK) {
         ngx_http_stint_log_value(r, zone, NGX_HTTP_STINT_LOG_ADDRESS, log_level, &text);
-        address.sockaddr = &nowhere;
+        address.sockaddr = r->connection->sockaddr;
     }
     *key = stint_key_address(zone->limiter, address.sockaddr, limit->prefix4, limit->prefix6);
     return NGX_OK;

@@ -219,17 +219,20 @@ class Prefixes(Case):
 
     def test_of_a_text(self):
         with self.limited(f"2{PER_LONG}", key="$http_a", options="prefix=24") as server:
-            def ask(address):
-                return server.get(headers={"A": address}).status
-            self.assertEqual([ask(f"192.0.2.{i}") for i in (1, 77, 255)], [200, 200, 429])
+            def ask(address, source="127.0.0.1"):
+                return server.get(headers={"A": address}, source=source).status
+            self.assertEqual([ask(f"192.0.2.{i}") for i in ("1", "77:4711", "255:1")], [200, 200, 429])
             self.assertEqual([ask(a) for a in ("::ffff:192.0.2.9", "192.0.3.9")], [429, 200])
             self.assertEqual([ask(f"2001:db8::{i}") for i in (1, 77, 255)], [200, 200, 429])
             self.assertEqual(ask("2001:db8:0:1::1"), 200)  # /64 if not said
-            # What is no address is one key for all, and told once. No text: no limit.
-            self.assertEqual([ask(a) for a in ("x", "1.2.3.4, 5.6.7.8", "\"\\")], [200, 200, 429])
+            self.assertEqual(ask("[2001:db8::9]:443"), 429)
+            # What is no address is that of the connection, and told once. No text: no limit.
+            self.assertEqual([ask(a) for a in ("x", "1.2.3.4, 5.6.7.8", "\"\\", "127.0.0.9", "1.2.3.4:x", "[::1", "[::1]:0",
+                                               "1.2.3.4:65536")], [200, 200] + [429] * 6)
+            self.assertEqual([ask("x", "127.0.1.1"), ask("127.0.1.7"), ask("127.0.1.7")], [200, 200, 429])
             self.assertEqual([ask("") for _ in range(4)], [200] * 4)
-            self.assertLessEqual(len(server.logged('stint key ".*?" is no address, all such share one '
-                                                   "key")), server.WORKERS)
+            self.assertIn(len(server.logged('stint key ".*?" is no address, that of the connection is taken')),
+                          range(1, server.WORKERS + 1))
 
     def test_a_ladder(self):
         """Host, network and provider in one location, all or nothing."""
@@ -1240,7 +1243,7 @@ class Pages(Case):
                     ("/other", 'q"\\ \u00e9', 'q"\\ \u00e9'), ("/other", "x" * 50, "x" * 40),
                     ("/client", "", "127.0.0.1"), ("/net", "", "127.0.0.0/24"),
                     ("/a", "192.255.2.1", "192.128.0.0/9"), ("/a", "2001:dbf::1", "2001:dbe::/31"),
-                    ("/a", "::ffff:10.200.0.1", "10.128.0.0/9"), ("/a", "nobody", "nobody")):
+                    ("/a", "::ffff:10.200.0.1", "10.128.0.0/9"), ("/a", "nobody", "127.0.0.0/9")):
                 headers = {"Key": key.encode("latin-1")} if key else {}
                 server.statuses(3, path, headers=headers)
                 self.assertEqual(found()[name, "once"]["refused_windows"], 1, name)
