@@ -132,7 +132,8 @@ typedef struct {
     ngx_http_stint_number_t limit;    /* in place of the policy's; 0: the policy's */
     ngx_http_complex_value_t *charge; /* NULL: it is not charged by the response */
     ngx_uint_t late;                  /* unsigned late:1; nothing is taken before the charge */
-    ngx_msec_t max_delay;             /* ms that a request may be held; 0: it is not held */
+    ngx_msec_t max_delay; /* ms that a request may be held, or this; 0: it is not held */
+#define NGX_HTTP_STINT_DELAY_ELSE ((ngx_msec_t)-1)
 } ngx_http_stint_limit_t;
 
 /* Else enum stint_headers_style. */

@@ -3,6 +3,7 @@
 #include "ngx_http_stint.h"
 
 #define MILLISECOND UINT64_C(1000000) /* ns */
+#define MAX_DELAY   60000             /* ms; of a "delay" that does not say how long */
 
 /* Its tokens are there, or something else happened to its connection. */
 static void ngx_http_stint_resume(ngx_http_request_t *r) {
@@ -29,6 +30,15 @@ static void ngx_http_stint_resume(ngx_http_request_t *r) {
     ngx_http_core_run_phases(r);
 }
 
+/* How long a request may be held, in ms. By a bucket that is as long as its reserve takes, as in
+ * limit_req, unless it is said. */
+static ngx_msec_t ngx_http_stint_max_delay(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
+    ngx_msec_t said = ctx->limits[i]->max_delay;
+
+    return said != NGX_HTTP_STINT_DELAY_ELSE || ctx->policies[i]->policy.burst != 0 ? said
+                                                                                    : MAX_DELAY;
+}
+
 /* Refuses a request that was granted: verdict `which` is said to have refused it. */
 static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_t which) {
     ngx_http_stint_give_back(ctx, 0, ctx->n);
@@ -52,7 +62,7 @@ static void ngx_http_stint_hold_log_delay(ngx_http_request_t *r, const ngx_http_
         ngx_log_error(ctx->log_level, r->connection->log, 0,
                       "limiting requests%s, a wait of %uL ms is longer than the delay of %M ms, by "
                       "policy \"%V\" in zone \"%V\" (told once a minute)",
-                      dry_run ? ", dry run" : "", wait, ctx->limits[which]->max_delay,
+                      dry_run ? ", dry run" : "", wait, ngx_http_stint_max_delay(ctx, which),
                       &ctx->policies[which]->name, &zone->name);
         ngx_http_stint_hold_label(r, ctx, which);
     }
@@ -72,7 +82,7 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, 
             verdict->retry_after == 0) {
             continue;
         }
-        if (wait > ctx->limits[i]->max_delay) {
+        if (wait > ngx_http_stint_max_delay(ctx, i)) {
             ngx_http_stint_hold_log_delay(r, ctx, i, wait, dry_run);
             return ngx_http_stint_hold_refuse(ctx, i);
         }

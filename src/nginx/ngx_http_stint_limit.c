@@ -4,8 +4,6 @@
 
 #include "ngx_http_stint.h"
 
-#define MAX_DELAY 60000 /* ms; of a "delay" that does not say how long */
-
 /* stint_limit's parameters after its key, by what they begin with. */
 typedef enum {
     PARAMETER_COST,
@@ -228,7 +226,7 @@ static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_
         limit->late = 1;
         return NGX_CONF_OK;
     default:
-        limit->max_delay = MAX_DELAY;
+        limit->max_delay = NGX_HTTP_STINT_DELAY_ELSE;
         return NGX_CONF_OK;
     }
 }

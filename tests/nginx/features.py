@@ -418,6 +418,18 @@ class Buckets(Case):
                 self.assertEqual([len(server.logged(rf"\[{level}\] .*limiting .*{name}{i}\"")) for name in "rp"],
                                  [theirs, ours])
 
+    def test_a_slow_queue(self):
+        """It holds as long as limit_req's does, for minutes."""
+        with self.beside("1r/m", 2, "1/minute burst=1 reserve=2", "delay", "") as server:
+            for path in "/req", "/bucket":
+                self.assertEqual(server.get(path).status, 200)
+                sent = {connection.sock: connection for connection in server.begin(3, path)}
+                [refused] = select.select(list(sent), [], [], PATIENCE)[0]
+                self.assertEqual(sent[refused].getresponse().status, 429)
+                self.assertEqual(select.select(sent.keys() - {refused}, [], [], 0.2)[0], [], path)
+                close(sent.values())
+            self.assertEqual(server.logged("is longer than the delay"), [])
+
     # Of limit_req and of a rate of stint; of limit_conn and of stint in flight; and how many of 16 requests are
     # answered at once or later, 12 or 10 at once and the rest once these have left.
     BOTH = (("5r/s", "burst=20", "5/s burst=1 reserve=20", "delay", 4, "/file", (12, 12)),
