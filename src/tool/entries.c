@@ -32,6 +32,7 @@ struct listing {
     uint64_t least;   /* of top: the rank below which an entry is not among the first */
     bool bans;        /* of overrides and bans, which are meant */
     uint64_t unnamed; /* of those: keys without a name, of which --prefix tells nothing */
+    uint64_t *others; /* of those: how many each policy has that was not chosen */
 };
 
 static int listing_begin(struct listing *listing, const struct arguments *arguments,
@@ -53,6 +54,7 @@ static int listing_begin(struct listing *listing, const struct arguments *argume
         }
     }
     policies_read(&listing->policies, listing->limiter);
+    listing->others = must_have(calloc(listing->policies.count + 1, sizeof(*listing->others)));
     for (uint32_t id = 0; id < listing->policies.count; id++) {
         const struct stint_policy *policy = policies_at(&listing->policies, id);
         listing->overrides |= policy != NULL && (policy->flags & STINT_OVERRIDES) != 0;
@@ -64,6 +66,7 @@ static void listing_end(struct listing *listing) {
     policies_free(&listing->policies);
     stint_close(listing->limiter);
     free(listing->kept);
+    free(listing->others);
 }
 
 static bool wanted(const struct listing *listing, const struct stint_entry *entry) {
@@ -490,14 +493,18 @@ static bool limit_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
     const struct arguments *arguments = listing->arguments;
 
-    if (!wanted(listing, entry) || (entry->flags & STINT_ENTRY_OVERRIDE) == 0 ||
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0 ||
         ((entry->flags & STINT_ENTRY_BAN) != 0) != listing->bans)
         return true;
-    if (arguments->network.text != NULL && entry->label == NULL)
-        listing->unnamed++;
-    else if (arguments->network.text == NULL ||
-             in_network(&arguments->network, entry->label, entry->label_length))
+    const bool meant = arguments->network.text == NULL ||
+                       (entry->label != NULL &&
+                        in_network(&arguments->network, entry->label, entry->label_length));
+    if (meant && wanted(listing, entry))
         keep(listing, entry, entry->end);
+    else if (meant && entry->policy < listing->policies.count)
+        listing->others[entry->policy]++;
+    else if (!meant && wanted(listing, entry) && entry->label == NULL)
+        listing->unnamed++;
     return true;
 }
 
@@ -559,9 +566,32 @@ static void print_unnamed(struct report *report, const struct listing *listing) 
                 grouped(count, listing->unnamed));
 }
 
+/* That there is none; and what others have of policies, if one was chosen. To be freed. */
+static char *none_said(const struct listing *listing) {
+    const char *between = "; ", *chosen = listing->arguments->only_policy;
+    char count[32], name[4 * STINT_NAME_SIZE], *said;
+    size_t size;
+    FILE *out = must_have(open_memstream(&said, &size));
+
+    fputs(listing->bans ? "no key is banned" : "no key has a limit of its own", out);
+    if (chosen != NULL)
+        fprintf(out, " by '%s'", printable(name, sizeof(name), chosen, strlen(chosen)));
+    for (uint32_t id = 0; id < listing->policies.count; id++) {
+        const struct stint_policy *policy = policies_at(&listing->policies, id);
+        if (listing->others[id] == 0 || policy == NULL)
+            continue;
+        fprintf(out, "%s%s by '%s'", between, grouped(count, listing->others[id]),
+                printable(name, sizeof(name), policy->name, strlen(policy->name)));
+        between = ", ";
+    }
+    fclose(out);
+    return said;
+}
+
 static int limits(const struct arguments *arguments, bool bans) {
     struct listing listing;
     struct report report;
+    char *said;
     int code = listing_begin(&listing, arguments, STINT_READ_ONLY);
 
     if (code != EXIT_GOOD)
@@ -571,8 +601,10 @@ static int limits(const struct arguments *arguments, bool bans) {
     if (code == EXIT_GOOD) {
         report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
         print_limits(&report, &listing);
-        if (listing.count == 0 && !arguments->json)
-            puts(bans ? "no key is banned" : "no key has a limit of its own");
+        if (listing.count == 0 && !arguments->json) {
+            puts(said = none_said(&listing));
+            free(said);
+        }
         print_unnamed(&report, &listing);
         report_end(&report);
         if (!all_written())
@@ -587,7 +619,7 @@ int reset_banned(const struct arguments *arguments) {
     struct listing listing;
     struct report report;
     uint64_t count = 0;
-    char bans[64];
+    char bans[64], *said;
     int code;
 
     if (arguments->hex || arguments->hash || arguments->address || arguments->id || arguments->name)
@@ -601,8 +633,10 @@ int reset_banned(const struct arguments *arguments) {
     for (size_t i = 0; i < listing.count; i++)
         count +=
             stint_reset(listing.limiter, listing.kept[i].entry.policy, listing.kept[i].entry.key);
-    if (code == EXIT_GOOD && count == 0)
-        code = failure(arguments, "no key is banned");
+    if (code == EXIT_GOOD && count == 0) {
+        code = failure(arguments, "%s", said = none_said(&listing));
+        free(said);
+    }
     snprintf(bans, sizeof(bans), "banned: %" PRIu64 " keys", count);
     if (count != 0)
         trail(arguments, arguments->only_policy, bans, NULL);

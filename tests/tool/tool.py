@@ -1409,7 +1409,11 @@ class Many(Tool):
         self.good("take", self.table, "login", "192.0.2.8", code=1)
         self.assertRegex(self.good("reset", self.table, "--banned", "--policy", "login"), r"^Bans lifted +8\n$")
         self.assertEqual(self.names("bans")[0], [("other", "bob")])
-        self.fails(1, "no key is banned", "reset", "--banned", "--policy=login", self.table)
+        self.assertEqual(self.good("bans", "--policy=login", self.table), "no key is banned by 'login'; 1 by 'other'\n")
+        self.assertEqual(self.good("bans", "--policy=login", "--prefix=::/0", self.table), "no key is banned by 'login'\n")
+        self.assertEqual(self.good("overrides", "--policy=login", self.table),
+                         "no key has a limit of its own by 'login'; 3 by 'other'\n")
+        self.fails(1, "no key is banned by 'login'; 1 by 'other'", "reset", "--banned", "--policy=login", self.table)
         self.assertEqual(self.good("reset", "-q", "--banned", self.table), "")
         self.assertEqual(self.names("bans")[0], [])
         self.assertEqual(len(self.names("overrides")[0]), 3) # what was set by hand stays
