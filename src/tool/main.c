@@ -181,7 +181,7 @@ static void print_help(FILE *out) {
     fputs("Usage: stint COMMAND [OPTIONS] FILE ...\n\n", out);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-9s  %s\n", commands[i].name, commands[i].summary);
-    fputs("\nstint COMMAND --help lists the options of a command; stint(1) has examples.\n", out);
+    fputs("\nstint help COMMAND lists the options of a command; stint(1) has examples.\n", out);
 }
 
 static int run(const struct command *command, int argc, char **argv) {
@@ -196,11 +196,19 @@ static int run(const struct command *command, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    static char option[] = "--help";
+
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (argc > 2 && strcmp(argv[1], "help") == 0) {
+        argv[1] = argv[2];
+        argv[2] = option;
+        argc = 3;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_help(stdout);
         return EXIT_GOOD;
     }

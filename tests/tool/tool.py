@@ -146,6 +146,9 @@ class Usage(Tool):
                 self.assertIn(f"Usage: stint {command} ", out)
                 self.assertLessEqual(max(map(len, out.splitlines())), 100, command)
                 self.assertIn("Exit codes: 0 ", out)
+            self.assertEqual(self.good("help", command), out)
+        self.assertEqual(self.good("help"), self.good("--help"))
+        self.assertEqual(stint("help", "reply"), stint("reply"))
 
     def test_operands(self):
         self.make("9/d name=p")
