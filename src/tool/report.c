@@ -110,7 +110,7 @@ static size_t *widths_of(struct report *report) {
             widths[column] = length > widths[column] ? length : widths[column];
         }
         const size_t name = strlen(report->names[column]);
-        if (widths[column] != 0 && widths[column] < name)
+        if ((column == 0 || widths[column] != 0) && widths[column] < name)
             widths[column] = name;
     }
     return widths;
@@ -147,7 +147,8 @@ static void lay_out(struct report *report) {
         const size_t from = to;
         size_t width = widths[0];
         while (to < report->columns &&
-               (report->room == 0 || to == from || width + 2 + widths[to] <= report->room)) {
+               (report->room == 0 || widths[to] == 0 || width == widths[0] ||
+                width + 2 + widths[to] <= report->room)) {
             width += widths[to] == 0 ? 0 : 2 + widths[to];
             to++;
         }

@@ -928,11 +928,11 @@ class Looking(Tool):
             server.ask("take", "p", f"{number:016x}", 1)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Reach +\[#{20,24}\.*\] ")
-        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes", out)
+        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes", " ".join(out.split()))
         for number in range(85, 130):
             server.ask("take", "p", f"{number:016x}", 1)
         self.assertIn("some keys found no slot, in a table that is nearly empty: they are no hashes",
-                      self.good("status", "--interval=0", self.table))
+                      " ".join(self.good("status", "--interval=0", self.table).split()))
 
     def test_sizing_with_bans(self):
         """An override takes an entry, and so does a ban."""
@@ -1582,8 +1582,8 @@ class Changing(Tool):
         self.assertEqual([change[:2] for change in self.changes("--dry-run", self.table, text)],
                          [("added", "login"), ("added", "api"), ("added", "with # inside")])
         self.assertEqual(self.policies(), {})
-        self.assertEqual(self.good("apply", self.table, text).split()[:6],
-                         ["name", "change", "id", "decided", "policy", "was"])
+        self.assertEqual(self.good("apply", self.table, text).splitlines()[0].split(),
+                         ["name", "change", "id", "decided", "policy"])
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
         self.assertEqual(self.good("apply", self.table, text), "nothing changes\n")
         self.assertEqual({change[0] for change in self.changes(self.table, text)}, {"unchanged"})
