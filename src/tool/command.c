@@ -62,7 +62,7 @@ static const struct {
     [OPTION_POLICIES] = {"policies", "FILE", 0, "apply these, one a line; - is the standard input"},
     [OPTION_DRY_RUN] = {"dry-run", NULL, 0, "say what would change, and change nothing"},
     [OPTION_PRUNE] = {"prune", NULL, 0, "remove policies that are not among them"},
-    [OPTION_FOR] = {"for", "TIME", 0, "how long: 90s, 10m, 1h, 7d"},
+    [OPTION_FOR] = {"for", "TIME", 0, "how long: 90s, 10m, 1h30m, 7d"},
     [OPTION_UNTIL] = {"until", "TIME", 0, "UTC: 2026-12-31, 2026-12-31T18:00, or @seconds"},
     [OPTION_CLEAR] = {"clear", NULL, 0, "end it"},
     [OPTION_REPLACE] = {"replace", NULL, 0, "in place of another limit that was set by hand"},
@@ -174,19 +174,23 @@ static bool read_seconds(const char *text, uint64_t *ns) {
     return true;
 }
 
-/* A number and a unit, as windows have them in the notation of policies. */
+/* Numbers and units, as windows have them in the notation of policies: 90s, 1h30m. */
 static bool read_span(const char *text, uint64_t *ns) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    char rate[32];
+    *ns = 0;
+    do {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        char rate[32];
+        const size_t digits = strspn(text, "0123456789");
+        const size_t length = digits + strspn(text + digits, "abcdefghijklmnopqrstuvwxyz");
 
-    const size_t digits = strspn(text, "0123456789");
-
-    if (digits == 0 || text[digits + strspn(text + digits, "abcdefghijklmnopqrstuvwxyz")] != '\0' ||
-        snprintf(rate, sizeof(rate), "1/%s", text) >= (int)sizeof(rate) ||
-        stint_policy_parse(rate, &policy, NULL) != 0)
-        return false;
-    *ns = policy.window;
-    return *ns != 0;
+        if (digits == 0 ||
+            snprintf(rate, sizeof(rate), "1/%.*s", (int)length, text) >= (int)sizeof(rate) ||
+            stint_policy_parse(rate, &policy, NULL) != 0 || policy.calendar != 0)
+            return false;
+        *ns += policy.window;
+        text += length;
+    } while (*text != '\0' && *ns <= STINT_WINDOW_MAX);
+    return *ns <= STINT_WINDOW_MAX;
 }
 
 /* A time of the calendar in this form. There is no other text of it: what is no day of its month, a
@@ -352,9 +356,8 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         arguments->prune = true;
         return NULL;
     case OPTION_FOR:
-        return read_span(value, &arguments->span)
-                   ? NULL
-                   : "a time of up to 366d, such as 90s, 10m, 1h, 7d";
+        return read_span(value, &arguments->span) ? NULL
+                                                  : "a time of up to 366d, such as 90s, 1h30m, 7d";
     case OPTION_UNTIL:
         return read_until(value, &arguments->until)
                    ? NULL
@@ -494,8 +497,10 @@ static int read_limit(struct arguments *arguments, int *argc, char **argv) {
         char shown[80], *value = argv[optind + left - 1];
         if (left < 2)
             return usage_error(name, "LIMIT is missing");
-        if (!read_count(value, 0, STINT_LIMIT_MAX, &arguments->limit))
-            return usage_error(name, "LIMIT '%s': not 0 to 268435456",
+        if (strcmp(value, "unlimited") == 0)
+            arguments->limit = STINT_LIMIT_MAX;
+        else if (!read_count(value, 0, STINT_LIMIT_MAX, &arguments->limit))
+            return usage_error(name, "LIMIT '%s': not 0 to 268435456, or unlimited",
                                printable(shown, sizeof(shown), value, strlen(value)));
         left--;
     }

@@ -83,8 +83,10 @@ static void print_text(const struct decision *decision) {
                verdict->allowed ? "allowed" : "refused");
         return;
     }
-    printf("%s: %s of %s %s", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
-           grouped(b, verdict->capacity), in_flight(decision) ? "held" : "used");
+    const bool unlimited = verdict->capacity == STINT_LIMIT_MAX;
+    printf("%s: %s%s%s %s%s", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
+           unlimited ? "" : " of ", unlimited ? "" : grouped(b, verdict->capacity),
+           in_flight(decision) ? "held" : "used", unlimited ? ", unlimited" : "");
     if ((verdict->flags & STINT_SHADOWED) != 0)
         printf(", the policy is a shadow and would have refused it");
     if ((verdict->flags & STINT_BANNED) != 0)

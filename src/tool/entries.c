@@ -85,7 +85,7 @@ static void print_override(struct report *report, const struct listing *listing,
     uint64_t until;
 
     if (stint_override_get(listing->limiter, entry->policy, entry->key, &limit, &until) == 0) {
-        report_count(report, "own_limit", limit);
+        report_limit(report, "own_limit", limit);
         report_time(report, "until", until);
     } else {
         print_no_override(report);
@@ -530,7 +530,7 @@ static void print_limits(struct report *report, struct listing *listing) {
         if (listing->bans)
             report_time(report, "since", entry->since);
         else
-            report_count(report, "limit", entry->limit);
+            report_limit(report, "limit", entry->limit);
         report_time(report, "until", entry->end);
         if (!report_is_text(report))
             report_truth(report, "refused", refused(entry));

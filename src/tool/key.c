@@ -81,11 +81,14 @@ static void print_policy(struct report *report, const struct asked *asked, uint3
     char text[40], said[60];
     print_word(report, "policy", here->policy.name);
     print_word(report, "notation", here->notation);
-    report_count(report, "limit", verdict.capacity);
+    report_limit(report, "limit", verdict.capacity);
     print_word(report, "limit_by", of->limit.end == 0 ? "policy" : entry_kind(&of->limit));
     print_time(report, "until", of->limit.end);
     report_count(report, "used", verdict.used);
-    report_count(report, "remaining", verdict.remaining);
+    if (report_is_text(report) && verdict.capacity == STINT_LIMIT_MAX)
+        report_limit(report, "remaining", verdict.capacity);
+    else
+        report_count(report, "remaining", verdict.remaining);
     if (report_is_text(report)) {
         snprintf(said, sizeof(said), "%s%s%s", shadowed ? "would be" : "",
                  shadowed && since != 0 ? ", " : "",

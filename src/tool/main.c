@@ -88,7 +88,7 @@ static const struct command commands[] = {
      .summary = "give a key another limit for a while, or ban it",
      .about =
          "Gives a key a limit of its own, for a time or until one; 0 refuses everything,\n"
-         "268435456 never refuses. --clear ends it, and a ban; LIMIT is then left out. The\n"
+         "unlimited (268435456) nothing. --clear ends it, and a ban; LIMIT is then left out. The\n"
          "policy needs the option `overrides`. --for, --until and --clear may also stand behind\n"
          "LIMIT, and --replace and --reason behind such a time."},
     {.name = "top",

@@ -43,7 +43,7 @@ static const char *own_said(char said[SAID_SIZE], const struct own *own) {
     snprintf(said, SAID_SIZE, "%s until %s",
              own->ban                        ? "banned"
              : own->limit == 0               ? "refused everything"
-             : own->limit == STINT_LIMIT_MAX ? "never refused"
+             : own->limit == STINT_LIMIT_MAX ? "unlimited"
                                              : grouped(count, own->limit),
              time_text(text, own->until, ' ', " UTC"));
     return said;

@@ -265,6 +265,13 @@ void report_count(struct report *report, const char *name, uint64_t count) {
     put_number(report, count);
 }
 
+void report_limit(struct report *report, const char *name, uint64_t limit) {
+    if (report_is_text(report) && limit == STINT_LIMIT_MAX)
+        put_text(report, name, "unlimited", true);
+    else
+        report_count(report, name, limit);
+}
+
 void report_bytes(struct report *report, const char *name, uint64_t bytes) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     char buffer[32];

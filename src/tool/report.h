@@ -58,6 +58,7 @@ void report_item(struct report *report, const char *word); /* instead of rows; i
 
 /* A value by its name, which is the field of JSON; '_' is a blank for people. Times are ns. */
 void report_count(struct report *report, const char *name, uint64_t count);
+void report_limit(struct report *report, const char *name, uint64_t limit); /* 2^28: unlimited */
 void report_bytes(struct report *report, const char *name, uint64_t bytes);
 void report_span(struct report *report, const char *name, uint64_t ns); /* UINT64_MAX: never */
 void report_time(struct report *report, const char *name, uint64_t ns);

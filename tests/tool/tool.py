@@ -197,7 +197,8 @@ class Usage(Tool):
                 ("--labels '0': not 1 to 16777216", "resize", "--labels=0", self.table),
                 ("--for '1h\\x09overrides': not a time", "override", "--for=1h\toverrides", self.table, "p", "k", "1"),
                 ("--for '367d': not a time of up to 366d", "override", "--for=367d", self.table, "p", "k", "1"),
-                ("--for '1h=': not a time", "override", "--for=1h=", self.table, "p", "k", "1"),
+                *((f"--for '{wrong}': not a time", "override", f"--for={wrong}", self.table, "p", "k", "1")
+                  for wrong in ("1h=", "1h30", "1h 30m", "h30m", "366d1s", "1h-3m")),
                 *((f"--until '{text}': not a time", "override", f"--until={text}", self.table, "p", "k", "1")
                   for text in ("2026-11-31", "2027-02-29", "2026-13-01", "2026-00-10", "2026-12-00", "2026-1-1",
                                " 2026-12-31", "2026-12-31 ", "2026-12-31T24:00", "2026-12-31T23:60",
@@ -644,7 +645,13 @@ class Deciding(Tool):
                      time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
             told = self.json("override", "--replace", "--until", text, self.table, "p", "k", "268435456")
             self.assertEqual(told["until"], day * 10**9)
-        self.assertIn("never refused", self.good("override", "--for=10m", self.table, "p", "k", "268435456"))
+        told = self.json("override", self.table, "p", "k", "unlimited", "--for", "1h30m")
+        self.assertLess(abs(told["until"] / 1e9 - time.time() - 5400), 60)
+        self.assertRegex(self.good("override", self.table, "p", "k", "unlimited", "--for", "9h"), "^unlimited until ")
+        for command in ["key", self.table, "k"], ["overrides", self.table], ["top", self.table]:
+            self.assertRegex(self.good(*command), r" unlimited\b", command)
+        self.assertEqual(self.good("peek", self.table, "p", "k").split(", by ")[0], "allowed: 5 used, unlimited")
+        self.assertEqual(self.json("key", self.table, "k")["policies"][0]["limit"], 268435456)
         [top] = self.json("top", self.table)["top"]
         self.assertEqual((top["used"], top["own_limit"]), (5, 268435456))
         self.assertEqual(len(self.good("dump", self.table).splitlines()), 2)
@@ -1920,7 +1927,7 @@ class Incidents(Tool):
         for _ in range(7):
             self.good("take", "-q", "--address=24", self.table, "permin", "198.51.100.66")
         self.good("override", "-q", "--for=8h", "--address=24", self.table, "permin",
-                  "198.51.100.66", "268435456")
+                  "198.51.100.66", "unlimited")
 
     def a_wrong_limit_or_ban_was_rolled_out(self):
         self.write("limits.conf", "9/h name=login ban=1h\n")
