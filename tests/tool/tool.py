@@ -1009,6 +1009,16 @@ class Looking(Tool):
         self.assertEqual(head.split()[-1], "label")
         self.assertEqual((first.split()[2], first.split()[-1]), ("9", "nine"))
 
+    def test_columns_that_are_empty(self):
+        """They take no room: what is as wide as a terminal is one table."""
+        for length in range(16, 23):
+            name = "p" * length
+            self.make(f"2/{YEAR} name={name} overrides")
+            self.good("override", "-q", "--for=1h", self.table, name, "k", "1")
+            lines = self.good("overrides", "--policy", name, self.table).splitlines()
+            self.assertEqual(("label" in lines[0], len(lines)), (False, 2 if len(lines[1]) > 60 else 5), lines)
+            self.assertLessEqual(max(map(len, lines)), 80)
+
     def test_top_by_refused(self):
         """The policy that refused is named, as long as it is known; each key is there once."""
         self.make(f"2/{YEAR} name=few", f"1000/{YEAR} name=many", "1/100ms name=often",
