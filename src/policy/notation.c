@@ -188,38 +188,11 @@ static bool refuse_value(struct reader *reader, const char *wrong, enum option o
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
-    const struct policy_option *its = &stint_policy_options[option];
-    const enum kind kind = its->kind;
-    const char *start = reader->at;
-    if (!is_digit(*start))
-        return option == OPTION_LIMIT ? refuse(reader, start, "expected a number of tokens")
-                                      : refuse_value(reader, start, option, start);
-    uint64_t number = read_digits(reader);
-    if (kind == KIND_PERCENT) {
-        if (*reader->at != '%')
-            return refuse_value(reader, reader->at, option, start);
-        reader->at++;
-    } else if (skip_word(reader, "k")) {
-        number *= 1000;
-    } else if (*reader->at == 'M') { /* a small m would be taken for minutes */
-        number *= 1000000;
-        reader->at++;
-    }
-    if (number == 0 || number > its->most)
-        return refuse(reader, start, "%s", its->range);
-    void *field = (char *)policy + its->field;
-    *(uint32_t *)field = (uint32_t)number;
-    return true;
-}
-
 static bool read_per(struct reader *reader) {
     if (reader->at[0] == 'r' && reader->at[1] == '/') /* nginx writes requests as 10r/s */
         reader->at++;
     skip_spaces(reader);
     const char *start = reader->at;
-    if (*start == '.')
-        return refuse(reader, start, "a limit is a whole number of tokens: 3/2s for 1.5/s");
     if (!skip_word(reader, "/") && (!skip_word(reader, "per") || !is_space(*reader->at)))
         return refuse(reader, start, "expected '/' or 'per' and a time");
     skip_spaces(reader);
@@ -242,6 +215,104 @@ static const struct unit *read_unit(struct reader *reader) {
     return NULL;
 }
 
+/* The longest unit that divides a time. */
+static const struct unit *unit_of(uint64_t ns) {
+    const struct unit *unit = units;
+    while (ns % unit->ns != 0)
+        unit++; /* ends: the time is a multiple of a millisecond */
+    return unit;
+}
+
+/* Reads a number that begins at `start` and has a point here: so many parts of a whole. */
+static bool read_fraction(struct reader *reader, const char *start, uint64_t *number,
+                          uint64_t *parts) {
+    const size_t digits = strspn(reader->at + 1, "0123456789");
+
+    reader->at = start;
+    *number = read_digits(reader);
+    for (*parts = 1, reader->at++; is_digit(*reader->at) && digits <= 6; *parts *= 10)
+        *number = 10 * *number + (uint64_t)(*reader->at++ - '0');
+    for (uint64_t by = 2; by <= 5; by += 3)
+        for (; *parts % by == 0 && *number % by == 0; *parts /= by)
+            *number /= by;
+    return digits > 0 && digits <= 6 && *number > 0; /* of more digits 2^40 are too many */
+}
+
+/* Refuses a number with a point, of tokens or of a time. Tells how it is written without, if that
+ * can be: 1/10s for 0.1/s, 90m for 1.5h. */
+static bool refuse_fraction(struct reader *reader, const char *start, bool tokens) {
+    const char *point = reader->at, *what = tokens ? "a limit is a whole number of tokens"
+                                                   : "a time is a whole number of units";
+    const struct unit *unit = NULL;
+    uint64_t number, parts;
+    char written[48] = "";
+
+    if (read_fraction(reader, start, &number, &parts) && (!tokens || read_per(reader))) {
+        parts *= tokens && is_digit(*reader->at) ? read_digits(reader) : 1;
+        skip_spaces(reader);
+        unit = read_unit(reader);
+    }
+    if (unit == NULL || unit->calendar != 0)
+        return refuse(reader, point, "%s", what);
+    if (tokens && number <= STINT_LIMIT_MAX && parts <= STINT_WINDOW_MAX / unit->ns)
+        (void)snprintf(written, sizeof(written), "%llu/%llu%s", (unsigned long long)number,
+                       (unsigned long long)parts, unit->spellings[1]);
+    else if (!tokens && !__builtin_mul_overflow(number, unit->ns, &number) &&
+             number % (parts * STINT_TICK_NS) == 0)
+        (void)snprintf(written, sizeof(written), "%llu%s",
+                       (unsigned long long)(number / parts / unit_of(number / parts)->ns),
+                       unit_of(number / parts)->spellings[1]);
+    return *written == '\0' ? refuse(reader, point, "%s", what)
+                            : refuse(reader, point, "%s: %s for %.*s", what, written,
+                                     (int)(reader->at - start), start);
+}
+
+/* Refuses a number before a month or a year, if one stands here. */
+static bool refuse_calendar(struct reader *reader, const char *start, uint64_t number,
+                            uint32_t limit) {
+    static const char why[] = "a month or a year has no number before it";
+    const bool year = skip_word(reader, "year");
+    const uint64_t months = number * (year ? 12 : 1);
+
+    if (!year && !skip_word(reader, "month"))
+        return false;
+    if (number == 1 || months == 12)
+        (void)refuse(reader, start, "%s: %u/%s was probably meant", why, limit,
+                     months == 12 ? "year" : "month");
+    else if (months > 0 && months < 12)
+        (void)refuse(reader, start, "%s: write %u/%ud", why, limit, 30 * (unsigned)months);
+    else
+        (void)refuse(reader, start, "%s", why);
+    return true;
+}
+
+static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
+    const struct policy_option *its = &stint_policy_options[option];
+    const enum kind kind = its->kind;
+    const char *start = reader->at;
+    if (!is_digit(*start))
+        return option == OPTION_LIMIT ? refuse(reader, start, "expected a number of tokens")
+                                      : refuse_value(reader, start, option, start);
+    uint64_t number = read_digits(reader);
+    if (option == OPTION_LIMIT && *reader->at == '.')
+        return refuse_fraction(reader, start, true);
+    if (kind == KIND_PERCENT) {
+        if (*reader->at != '%')
+            return refuse_value(reader, reader->at, option, start);
+        reader->at++;
+    } else if (skip_word(reader, "k")) {
+        number *= 1000;
+    } else if (*reader->at == 'M') { /* a small m would be taken for minutes */
+        number *= 1000000;
+        reader->at++;
+    }
+    if (number == 0 || number > its->most)
+        return refuse(reader, start, "%s", its->range);
+    void *field = (char *)policy + its->field;
+    *(uint32_t *)field = (uint32_t)number;
+    return true;
+}
+
 /* Reads [N] UNIT as a window, or NUNIT as another time. */
 static bool read_time(struct reader *reader, enum option option, struct stint_policy *policy) {
     const struct policy_option *its = &stint_policy_options[option];
@@ -252,8 +323,12 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
     if (!window && !numbered)
         return refuse_value(reader, start, option, start);
     const uint64_t number = numbered ? read_digits(reader) : 1;
+    if (numbered && *reader->at == '.')
+        return refuse_fraction(reader, start, false);
     if (window)
         skip_spaces(reader);
+    if (numbered && refuse_calendar(reader, start, window ? number : 0, policy->limit))
+        return false;
     /* In other notations M is months. */
     if (reader->at[0] == 'M' && !is_letter(reader->at[1]))
         return numbered ? refuse(reader, reader->at,
@@ -267,7 +342,7 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
         return false;
     if (unit->calendar != 0) {
         policy->calendar = unit->calendar;
-        return !numbered || refuse(reader, start, "a month or a year has no number before it");
+        return true;
     }
     if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
         return refuse(reader, start, "%s", its->range);
@@ -482,14 +557,6 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     else if (wrong != NULL)
         *wrong = reader.wrong;
     return error;
-}
-
-/* The longest unit that divides a time. */
-static const struct unit *unit_of(uint64_t ns) {
-    const struct unit *unit = units;
-    while (ns % unit->ns != 0)
-        unit++; /* ends: the time is a multiple of a millisecond */
-    return unit;
 }
 
 int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size) {

@@ -417,6 +417,23 @@ TEST(test_reasons) {
         {"10/^minu", "'minu' is no unit: minute was probably meant"},
         {"9/s ban=5^dasy", "'dasy' is no unit: day was probably meant"},
         {"1^.5/s", "a limit is a whole number of tokens: 3/2s for 1.5/s"},
+        {"0^.1/s", "a limit is a whole number of tokens: 1/10s for 0.1/s"},
+        {"2^.50r/ 10 Minutes", "a limit is a whole number of tokens: 5/20m for 2.50r/ 10 Minutes"},
+        {"0^.0/s", "a limit is a whole number of tokens"},
+        {"1^.5/month", "a limit is a whole number of tokens"},
+        {"0^.5/300d", "a limit is a whole number of tokens"},
+        {"10/1^.5h", "a time is a whole number of units: 90m for 1.5h"},
+        {"10/0^.25 s", "a time is a whole number of units: 250ms for 0.25 s"},
+        {"10/0^.001s", "a time is a whole number of units"},
+        {"10/99999999999^.5w", "a time is a whole number of units"},
+        {"9/s ban=2^.5d", "a time is a whole number of units: 60h for 2.5d"},
+        {"2/^3 months", "a month or a year has no number before it: write 2/90d"},
+        {"2/^12months", "a month or a year has no number before it: 2/year was probably meant"},
+        {"9 per ^1 Month", "a month or a year has no number before it: 9/month was probably meant"},
+        {"2/^0years", "a month or a year has no number before it"},
+        {"2/s ban=^1month", "a month or a year has no number before it"},
+        {"2/s ban=^1year", "a month or a year has no number before it"},
+        {"2/^2 years", "a month or a year has no number before it"},
         {"10/^yrs", "'yrs' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
                     "or year"},
         {"10/^\x01", "expected ms, s, m, h, d, w or a longer form of these, month or year"},
@@ -664,7 +681,7 @@ TEST(test_calendar) {
                       cases[i].written);
     static const char *const wrong[] = {
         /* Words. */
-        "2 ^months", "^months", "^mon", "^2 month", "^1year", "^yearly",
+        "^2 months", "^months", "^mon", "^2 month", "^1year", "^yearly",
         /* Starts. */
         "month start=2024-02-^30", "month ^start=2024-01-29", "year ^start=2024-02-29",
         "month ^start=2024-01-31T23:00:00-02:00", "month ^start=2024-01-01T00:00:00+14:01",
