@@ -22,10 +22,11 @@ static const char head[] = ADVISE_PAGE_BEGIN
     "<title>Which limit do these clients need?</title>\n"
     "<style>\n"
     ":root{--page:#f4f5f7;--card:#fff;--ink:#1c2430;--soft:#5b6675;--rule:#dde2e8;--code:#eef1f5;\n"
-    "--clients:#1857c4;--requests:#b8480a;--strict:#f0b48a;--mark:#0b7a4b}\n"
+    "--clients:#1857c4;--requests:#b8480a;--mark:#0b7a4b;\n" /* 3:1 beside the card, each other: */
+    "--grid:#8a94a1;--strict:#dd7a35;--refused:#7a2e06}\n"
     "@media(prefers-color-scheme:dark){:root{--page:#12161c;--card:#1b2129;--ink:#e6eaf0;\n"
     "--soft:#9aa6b5;--rule:#323b47;--code:#262e39;--clients:#7db3ff;--requests:#ff9d5c;\n"
-    "--strict:#8a4f27;--mark:#4fd096}}\n"
+    "--mark:#4fd096;--grid:#66707e;--strict:#a9632f;--refused:#ffd9b8}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,\"Segoe UI\",\n"
     "Roboto,\"DejaVu Sans\",sans-serif}\n"
@@ -50,14 +51,14 @@ static const char head[] = ADVISE_PAGE_BEGIN
     "overflow-wrap:anywhere}\n"
     "svg{display:block;width:100%;height:auto;overflow:visible}svg text{fill:var(--soft);\n"
     "font:12px system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\n"
-    ".axis{stroke:var(--rule);stroke-width:1}.line{fill:none;stroke-width:2}\n"
+    ".axis{stroke:var(--grid);vector-effect:non-scaling-stroke}.line{fill:none;stroke-width:2}\n"
     ".bucket{stroke-dasharray:5 4}.clients{stroke:var(--clients)}.requests{stroke:"
     "var(--requests)}\n"
     "circle.clients{fill:var(--clients)}circle.requests{fill:var(--requests)}\n"
     "circle.bucket{fill:var(--card);stroke-dasharray:none;stroke-width:1.5}\n"
     ".mark{stroke:var(--mark);stroke-width:1.5}svg text.marked{fill:var(--mark);"
     "font-weight:600}\n"
-    ".refused{fill:var(--requests)}.strict{fill:var(--strict)}\n"
+    ".refused{fill:var(--refused)}.strict{fill:var(--strict)}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:2px 16px;font-size:13px;color:var(--soft);\n"
     "margin:0 0 6px}.legend svg{width:26px;height:10px;display:inline-block;margin-right:6px}\n"
     ".stack{display:grid;gap:16px;align-content:start;min-width:0}\n"
@@ -378,6 +379,30 @@ static void put_bars(FILE *out, const struct advice *advice, const struct advise
             BARS - 4, time_text(time, advice->requests.last_ns, ' ', ""));
 }
 
+/* The bars, of those steps that have some. */
+static void put_steps(FILE *out, const struct advice *advice, const struct advise_unit *unit) {
+    const struct advise_limit *strict = &unit->strict, *suggested = &unit->suggested;
+    const bool both = strict->limit != suggested->limit;
+    char number[32], time[40];
+
+    fputs("<details><summary>The bars as a table</summary><div class=\"wide\"><table>\n"
+          "<tr><th>from (UTC)</th>",
+          out);
+    if (both)
+        fprintf(out, "<th>%s refuses</th>", strict->notation);
+    fprintf(out, "<th>%s refuses</th></tr>\n", suggested->notation);
+    for (size_t i = 0; i < advice->step_count; i++) {
+        if (strict->steps[i] == 0 && suggested->steps[i] == 0)
+            continue;
+        fprintf(out, "<tr><td>%s</td>",
+                time_text(time, advice->requests.first_ns + i * advice->step_ns, ' ', ""));
+        if (both)
+            fprintf(out, "<td>%s</td>", grouped(number, strict->steps[i]));
+        fprintf(out, "<td>%s</td></tr>\n", grouped(number, suggested->steps[i]));
+    }
+    fputs("</table></div></details>\n", out);
+}
+
 static void put_over_time(FILE *out, const struct advice *advice, const struct advise_unit *unit) {
     const struct advise_limit *strict = &unit->strict, *suggested = &unit->suggested;
     uint64_t most = 0;
@@ -409,8 +434,10 @@ static void put_over_time(FILE *out, const struct advice *advice, const struct a
             WIDTH);
     put_bars(out, advice, strict, "strict", most);
     put_bars(out, advice, suggested, "refused", most);
-    fprintf(out, "</svg>\n<p class=\"soft\">Each bar is %s.</p>\n</section>\n",
+    fprintf(out, "</svg>\n<p class=\"soft\">Each bar is %s.</p>\n",
             span_text(span, advice->step_ns));
+    put_steps(out, advice, unit);
+    fputs("</section>\n", out);
 }
 
 /* ---- Clients -------------------------------------------------------------------------------- */
@@ -458,11 +485,10 @@ static void put_unit(FILE *out, const struct advice *advice, const struct advise
     }
     fputs(".</p>\n<div class=\"grid\">\n<div class=\"stack\">\n", out);
     put_curves(out, advice, unit);
-    fputs("</div>\n<div class=\"stack\">\n", out);
     put_over_time(out, advice, unit);
+    fputs("</div>\n<div class=\"stack\">\n", out);
     put_clients(out, advice, unit);
-    fputs("</div>\n", out);
-    fputs("</div>\n", out);
+    fputs("</div>\n</div>\n", out);
 }
 
 bool advise_print_page(FILE *out, const struct advice *advice) {

@@ -411,7 +411,7 @@ class Page(HTMLParser):
 @unittest.skipUnless(browser.CHROMIUM, "skipped: there is no chromium (Debian package chromium)")
 class Browser(Case):
     """The page as a reader sees it."""
-    WIDTHS = 400, 1400
+    WIDTHS = 390, 1400
 
     def page(self, *logs):
         path = self.directory / "page.html"
@@ -438,6 +438,18 @@ class Browser(Case):
             if one[0] == other[0]:
                 apart = one[3] <= other[2] or other[3] <= one[2] or one[5] <= other[4] + 3 or other[5] <= one[4] + 3
                 self.assertTrue(apart, (width, one, other))
+
+    def check_contrast(self, page):
+        """Lines and bars stand out from what they lie on, and the bars from each other."""
+        def light(selector, name):
+            colour = page.value(f"getComputedStyle(document.querySelector('{selector}')).{name}")
+            red, green, blue = ((share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4) for share in
+                                (int(part) / 255 for part in re.findall(r"\d+", colour)[:3]))
+            return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05
+        seen = [light(*of) for of in ((".card", "backgroundColor"), (".axis", "stroke"), ("rect.strict", "fill"),
+                                      ("rect.refused", "fill"))]
+        for one, other in (0, 1), (0, 2), (0, 3), (2, 3):
+            self.assertGreaterEqual(max(seen[one], seen[other]) / min(seen[one], seen[other]), 3, (one, other))
 
     def check_points(self, page, report):
         """Each curve falls, and its points stand where their numbers belong."""
@@ -478,6 +490,7 @@ class Browser(Case):
                                    ("color", "backgroundColor"))
                     light = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (ink, ground)]
                     self.assertEqual(light[0] > light[1], dark, (ink, ground))
+                    self.check_contrast(page)
                     if "STINT_TEST_PICTURES" in os.environ:
                         page.picture(f"{os.environ['STINT_TEST_PICTURES']}/{width}{'-dark' if dark else ''}.png")
                 self.check_points(page, report)
@@ -500,10 +513,16 @@ class Browser(Case):
             page.show(1400)
             bars = self.shown(page, "svg.over-time rect", "[e.getAttribute('class'), +e.dataset.count, "
                               "e.getBoundingClientRect().height]")
+            rows = self.shown(page, "svg.over-time ~ details td", "e.textContent.replace(',', '')")
         expected = [[name, step["refused"]] for unit in report["units"]
                     for name, which in (("strict", "strict"), ("refused", "suggested"))
                     for step in unit[which]["over_time"] if step["refused"]]
         self.assertEqual([bar[:2] for bar in bars], expected)
+        self.assertEqual(rows, [cell for unit in report["units"]
+                                for step, strict in zip(unit["suggested"]["over_time"], unit["strict"]["over_time"])
+                                if step["refused"] or strict["refused"]
+                                for cell in (step["start"].replace("T", " ").rstrip("Z"), str(strict["refused"]),
+                                             str(step["refused"]))])
         self.assertTrue(all(height > 0.5 for *_, height in bars))
 
     def test_names_are_no_markup(self):
