@@ -360,6 +360,7 @@ static int parse_options(struct call *call, int argc, char **argv) {
             break;
         case HTML:
             call->page = optarg;
+            call->log.agents = true;
             break;
         case FORMAT:
             call->print = prints[parse_word(optarg, formats, 2)];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "report.h"
 
 static const char head[] = ADVISE_PAGE_BEGIN
     "\n"
@@ -48,7 +49,7 @@ static const char head[] = ADVISE_PAGE_BEGIN
     "border-bottom:1px solid var(--rule);vertical-align:top}th{color:var(--soft);\n"
     "font-weight:600}th:first-child,td:first-child{text-align:left;padding-left:0;\n"
     "min-width:4.5em}tr:last-child td{border-bottom:0}.names td:first-child{min-width:9.5em;\n"
-    "overflow-wrap:anywhere}\n"
+    "overflow-wrap:anywhere}tr.with td{border-bottom:0}td[colspan]{padding-top:0}\n"
     "svg{display:block;width:100%;height:auto;overflow:visible}svg text{fill:var(--soft);\n"
     "font:12px system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\n"
     ".axis{stroke:var(--grid);vector-effect:non-scaling-stroke}.line{fill:none;stroke-width:2}\n"
@@ -74,17 +75,23 @@ static const char head[] = ADVISE_PAGE_BEGIN
 
 /* ---- Text ----------------------------------------------------------------------------------- */
 
-/* Bytes of a log, which anybody may have written: nothing of them is taken for markup. */
-static void put_bytes(FILE *out, const char *bytes, size_t length) {
-    enum { SHOWN = 72 };
-    char shown[SHOWN];
+/* Bytes of a log, which anybody may have written: nothing of them is taken for markup. What is
+ * longer is cut. */
+static void put_cut(FILE *out, const char *bytes, size_t length, size_t columns) {
+    char shown[1024];
 
-    for (const char *at = printable(shown, sizeof(shown), bytes, length); *at != '\0'; at++) {
+    printable(shown, sizeof(shown), bytes, length);
+    report_cut(shown, columns);
+    for (const char *at = shown; *at != '\0'; at++) {
         if (strchr("<>&\"'", *at) != NULL)
             fprintf(out, "&#%d;", *at);
         else
             fputc(*at, out);
     }
+}
+
+static void put_bytes(FILE *out, const char *bytes, size_t length) {
+    put_cut(out, bytes, length, 72);
 }
 
 static double percent(uint64_t count, uint64_t of) {
@@ -449,7 +456,7 @@ static void put_clients(FILE *out, const struct advice *advice, const struct adv
     fprintf(
         out,
         "<section class=\"card\">\n<h3>Whom it would hit first</h3>\n<div class=\"wide\"><table "
-        "class=\"names\">\n<tr><th>client</th><th>most in a%s %s</th><th "
+        "class=\"names\">\n<tr><th>client, and its first agent</th><th>most in a%s %s</th><th "
         "class=\"spare\">requests</th>",
         unit->name[0] == 'h' ? "n" : "", unit->name);
     if (both)
@@ -458,13 +465,19 @@ static void put_clients(FILE *out, const struct advice *advice, const struct adv
     for (size_t i = 0; i < unit->top_count; i++) {
         const struct advise_client *client = &unit->top[i];
         const struct text name = log_key_name(&advice->requests.keys, client->key);
-        fputs("<tr><td>", out);
+        const struct text agent = requests_agent(&advice->requests, client->key);
+        fputs(agent.length == 0 ? "<tr><td>" : "<tr class=\"with\"><td>", out);
         put_bytes(out, name.bytes, name.length);
         fprintf(out, "</td><td>%s</td>", grouped(number, client->peak));
         fprintf(out, "<td class=\"spare\">%s</td>", grouped(number, client->requests));
         if (both)
             fprintf(out, "<td>%s</td>", grouped(number, client->refused_strictly));
         fprintf(out, "<td>%s</td></tr>\n", grouped(number, client->refused));
+        if (agent.length == 0)
+            continue;
+        fputs("<tr><td class=\"soft\" colspan=\"5\">", out);
+        put_cut(out, agent.bytes, agent.length, 120);
+        fputs("</td></tr>\n", out);
     }
     fputs("</table></div>\n</section>\n", out);
 }

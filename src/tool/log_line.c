@@ -293,7 +293,11 @@ static const char *const time_names[] = {
     "ts",         "StartUTC", "StartLocal", "msec",       "time_iso8601",
     "time_local", "time",     "start_time", "@timestamp", "timestamp",
 };
+static const char *const agent_names[] = {
+    "request.headers.User-Agent", "request_User-Agent", "http_user_agent", "user_agent", "agent",
+};
 enum {
+    AGENTS = sizeof(agent_names) / sizeof(agent_names[0]),
     CLIENTS = sizeof(client_names) / sizeof(client_names[0]),
     TIMES = sizeof(time_names) / sizeof(time_names[0]),
     WORDS_MAX = 24, /* before the time, a prefix among them */
@@ -302,25 +306,28 @@ enum {
 /* What the lines of a sample are. */
 struct votes {
     size_t of[LOG_UNKNOWN];
-    size_t clients[CLIENTS], times[TIMES]; /* JSON that has the field */
+    size_t clients[CLIENTS], times[TIMES], agents[AGENTS]; /* JSON that has the field */
     size_t words[WORDS_MAX + 1]; /* brackets: which word is the client's address; 0: not known */
     size_t lost;                 /* brackets with so many words that the client is not the first */
     size_t quoted;               /* brackets with two quoted fields behind the request */
 };
 
 static void vote_json(struct votes *votes, struct text line) {
-    const char *names[CLIENTS + TIMES], *why;
-    struct json_part values[CLIENTS + TIMES];
+    const char *names[CLIENTS + TIMES + AGENTS], *why;
+    struct json_part values[CLIENTS + TIMES + AGENTS];
     uint64_t time_ns;
 
     for (size_t i = 0; i < CLIENTS; i++)
         names[i] = client_names[i].name;
     memcpy(names + CLIENTS, time_names, sizeof(time_names));
-    if (!json_line_find(line, names, values, CLIENTS + TIMES, &why))
+    memcpy(names + CLIENTS + TIMES, agent_names, sizeof(agent_names));
+    if (!json_line_find(line, names, values, CLIENTS + TIMES + AGENTS, &why))
         return;
     votes->of[LOG_JSON]++;
     for (size_t i = 0; i < CLIENTS; i++)
         votes->clients[i] += values[i].found && values[i].raw.length > 0;
+    for (size_t i = 0; i < AGENTS; i++)
+        votes->agents[i] += values[CLIENTS + TIMES + i].found;
     for (size_t i = 0; i < TIMES; i++)
         votes->times[i] += values[CLIENTS + i].found && !values[CLIENTS + i].escaped &&
                            log_time_value(values[CLIENTS + i].raw, &time_ns) == NULL;
@@ -409,9 +416,11 @@ struct log_form log_form_find(const struct text *lines, size_t count) {
         form.name = "HAProxy's httplog";
     } else if (form.kind == LOG_JSON) {
         size_t client = first_of(votes.clients, CLIENTS), time = first_of(votes.times, TIMES);
+        size_t agent = first_of(votes.agents, AGENTS);
         form.name = client == CLIENTS ? "JSON" : client_names[client].form;
         form.client_name = client == CLIENTS ? NULL : client_names[client].name;
         form.time_name = time == TIMES ? NULL : time_names[time];
+        form.agent_name = agent == AGENTS ? NULL : agent_names[agent];
     }
     return form;
 }

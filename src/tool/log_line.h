@@ -28,6 +28,7 @@ struct log_form {
     unsigned client;         /* LOG_BRACKETS: which word is the client's address; 0: not known */
     const char *client_name; /* LOG_JSON: the field that has it; NULL: none is known */
     const char *time_name;   /* LOG_JSON */
+    const char *agent_name;  /* LOG_JSON; NULL: none is known */
 };
 
 /* What a key is made of. */

@@ -231,6 +231,29 @@ static void request_add(struct requests *requests, uint64_t time_ns, uint32_t ke
     requests->count++;
 }
 
+/* Notes the agent of a key that is new. */
+static void note_agent(struct requests *requests, const struct log_form *form, struct text line,
+                       uint32_t key) {
+    const struct log_part part = {form->kind == LOG_JSON ? PART_NAME : PART_AGENT, 0,
+                                  form->agent_name};
+    static struct buffer buffer;
+    struct json_part agent = {.found = false};
+    uint64_t time_ns;
+
+    if (key == requests->agent_room) {
+        requests->agent_room = 2 * requests->agent_room + 1024;
+        requests->agent_of = must_have(
+            realloc(requests->agent_of, requests->agent_room * sizeof(*requests->agent_of)));
+    }
+    if (log_line_read(form, line, &part, 1, &time_ns, &agent) != NULL)
+        agent = (struct json_part){.found = false};
+    char *to = buffer_room(&buffer, agent.raw.length + 1);
+    size_t length = agent.found ? json_part_copy(&agent, to) : 0;
+    if (length == 1 && *to == '-')
+        length = 0;
+    requests->agent_of[key] = log_key_named(&requests->agents, (struct text){to, length});
+}
+
 static void read_line(struct requests *requests, struct log_file *file, struct text line) {
     const struct log_options *options = requests->options;
     struct json_part values[LOG_PARTS_MAX];
@@ -247,7 +270,10 @@ static void read_line(struct requests *requests, struct log_file *file, struct t
     if (why == NULL && requests->count == UINT32_MAX)
         why = "there are 4,294,967,295 requests before it";
     if (why == NULL) {
-        request_add(requests, time_ns, log_key_named(&requests->keys, name));
+        const uint32_t known = requests->keys.count, key = log_key_named(&requests->keys, name);
+        if (options->agents && key == known)
+            note_agent(requests, &file->form, line, key);
+        request_add(requests, time_ns, key);
         file->readable++;
     } else if (requests->lines - requests->count < UNREADABLE_MAX) {
         requests->unreadable[requests->lines - requests->count] =
@@ -562,8 +588,14 @@ uint64_t requests_step(const struct requests *requests, uint64_t parts) {
     return (length + unit - 1) / unit * unit;
 }
 
+struct text requests_agent(const struct requests *requests, uint32_t key) {
+    return log_key_name(&requests->agents, requests->agent_of[key]);
+}
+
 void requests_free(struct requests *requests) {
     log_keys_free(&requests->keys);
+    log_keys_free(&requests->agents);
+    free(requests->agent_of);
     free(requests->all);
     free(requests->files);
 }

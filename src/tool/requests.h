@@ -28,6 +28,7 @@ struct log_options {
     struct log_part parts[LOG_PARTS_MAX];
     size_t part_count;
     enum log_kind time; /* LOG_UNKNOWN: it is recognised */
+    bool agents;        /* the first agent of each key is wanted, too */
     bool address;       /* the first part is an address, of which these bits count */
     unsigned prefix4, prefix6;
 };
@@ -64,6 +65,9 @@ struct requests {
     struct request *all;
     size_t count, room;
     struct log_keys keys;
+    struct log_keys agents; /* each once; an empty one is none */
+    uint32_t *agent_of;     /* of each key */
+    size_t agent_room;
     uint64_t lines; /* of all files; lines - count of them are unreadable */
     uint64_t late;  /* requests that stood behind one with a later time */
     uint64_t first_ns, last_ns;
@@ -83,6 +87,9 @@ int requests_read(const struct log_options *options, struct requests *requests);
 /* How long a step is: the span of the logs in so many parts, rounded up to a unit that fits the
  * times; in short logs there are then fewer steps. */
 uint64_t requests_step(const struct requests *requests, uint64_t parts);
+
+/* What a key called itself when it came first; empty if that is not known. */
+struct text requests_agent(const struct requests *requests, uint32_t key);
 
 void requests_free(struct requests *requests);
 

@@ -504,7 +504,7 @@ class Browser(Case):
                       "75/minute hits 1 (0.06%) of the clients and refuses 42 (0.42%) of the requests",
                       "clients hit by a window", "requests refused by a bucket", "limit, requests a day",
                       "75/minute: 42 refused", "33/minute: 346 refused", "Each bar is 1 h 23 min.",
-                      "Whom it would hit first", "75.97.9.59", "130.237.218.86"):
+                      "Whom it would hit first", "75.97.9.59", "\nmsnbot/2.0b (+http://search.msn.com/msnbot.htm)\n", "130.237.218.86"):
             self.assertIn(words, text)
 
     def test_bars_are_what_was_refused(self):
@@ -529,7 +529,8 @@ class Browser(Case):
         """What a client calls itself is shown as it is, and does nothing."""
         names = ["<script>console.log(1)</script>", "&lt;b&gt;", "a\"'b", "<!--", "</table>", "\x1b[31m", "ü" * 40,
                  "x" * 500]
-        text = "".join(json.dumps({"ts": START // SECOND + n % 70, "client": name}) + "\n"
+        text = "".join(json.dumps({"ts": START // SECOND + n % 70, "client": name, "request": {"headers": {
+            "User-Agent": [f"<b>{name}" if n == 0 else "later"]}}}) + "\n"
                        for n in range(100) for name in names)
         log = self.write("<b>&.log", text)
         path, _ = self.page(log)
@@ -544,7 +545,9 @@ class Browser(Case):
         for name in names[:5]:
             self.assertIn(name, rows)
         self.assertIn(r"\x1b[31m", rows)
-        self.assertIn("x" * 68 + "...", rows)
+        self.assertIn("x" * 36 + "~" + "x" * 35, rows)
+        for name in names[:4]:  # and what it sent with its first request
+            self.assertEqual(rows[rows.index(name) + 1], "<b>" + name)
 
     def test_logs_of_all_kinds(self):
         """Few clients, one client, large numbers, nothing refused: each page can be read."""
