@@ -109,10 +109,10 @@ static void put_share(FILE *out, uint64_t count, uint64_t of) {
 static void put_summary(FILE *out, const struct advice *advice) {
     const struct requests *requests = &advice->requests;
     uint64_t unreadable = requests->lines - requests->count;
-    char a[40], b[40];
+    char a[48], b[48];
 
-    fprintf(out, "<p>%s requests of ", grouped(a, requests->count));
-    fprintf(out, "%s clients, ", grouped(a, requests->keys.count));
+    fprintf(out, "<p>%s of %s, ", counted(a, requests->count, "request"),
+            counted(b, requests->keys.count, "client"));
     fprintf(out, "%s to %s UTC", time_text(a, requests->first_ns, ' ', ""),
             time_text(b, requests->last_ns, ' ', ""));
     fprintf(out, " (%s).</p>\n<p class=\"soft\">Read from ",
@@ -133,8 +133,8 @@ static void put_summary(FILE *out, const struct advice *advice) {
     if (requests->options->address)
         fprintf(out, ", of which %u bits of IPv4 and %u of IPv6 count", requests->options->prefix4,
                 requests->options->prefix6);
-    fprintf(out, ". %s of %s lines could not be read.</p>\n", grouped(a, unreadable),
-            grouped(b, requests->lines));
+    fprintf(out, ". %s of %s could not be read.</p>\n", grouped(a, unreadable),
+            counted(b, requests->lines, "line"));
 }
 
 static void put_lines(FILE *out, const struct advice *advice) {
@@ -205,13 +205,13 @@ static double y_of(const struct scale *scale, double share) {
 
 /* A form of limit and what it does: one curve. */
 static const struct curve {
-    const char *form, *what, *label;
+    const char *form, *what, *one, *done;
     bool bucket, requests;
 } curves[] = {
-    {"window", "clients", "clients hit by a window", false, false},
-    {"window", "requests", "requests refused by a window", false, true},
-    {"bucket", "clients", "clients hit by a bucket", true, false},
-    {"bucket", "requests", "requests refused by a bucket", true, true},
+    {"window", "clients", "client", "hit by a window", false, false},
+    {"window", "requests", "request", "refused by a window", false, true},
+    {"bucket", "clients", "client", "hit by a bucket", true, false},
+    {"bucket", "requests", "request", "refused by a bucket", true, true},
 };
 enum { CURVES = sizeof(curves) / sizeof(curves[0]) };
 
@@ -274,7 +274,7 @@ static void put_axes(FILE *out, const struct scale *scale, const char *unit) {
 
 static void put_curve(FILE *out, const struct advice *advice, const struct advise_unit *unit,
                       const struct scale *scale, const struct curve *curve) {
-    char number[32];
+    char number[48];
 
     fprintf(out, "<polyline class=\"line %s %s\" points=\"", curve->form, curve->what);
     for (size_t i = 0; i < unit->point_count; i++)
@@ -292,8 +292,8 @@ static void put_curve(FILE *out, const struct advice *advice, const struct advis
                 unit->name);
         if (curve->bucket)
             fprintf(out, " burst=%" PRIu64, point->limit);
-        fprintf(out, ": %s %s (%.2f%%)</title></circle>\n", grouped(number, count), curve->label,
-                share_of(advice, curve, point));
+        fprintf(out, ": %s %s (%.2f%%)</title></circle>\n", counted(number, count, curve->one),
+                curve->done, share_of(advice, curve, point));
     }
 }
 
@@ -336,12 +336,12 @@ static void put_curves(FILE *out, const struct advice *advice, const struct advi
     for (size_t i = 0; i < CURVES; i++)
         fprintf(out,
                 "<span><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\"><path class=\"line %s %s\" "
-                "d=\"M0 5H26\"/></svg>%s</span>",
-                curves[i].form, curves[i].what, curves[i].label);
+                "d=\"M0 5H26\"/></svg>%s %s</span>",
+                curves[i].form, curves[i].what, curves[i].what, curves[i].done);
     fprintf(out,
             "</div>\n<svg class=\"curves\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Limits "
-            "for a %s: clients hit and requests refused\">\n",
-            WIDTH, HEIGHT, unit->name);
+            "for a%s %s: clients hit and requests refused\">\n",
+            WIDTH, HEIGHT, unit->name[0] == 'h' ? "n" : "", unit->name);
     put_axes(out, &scale, unit->name);
     put_mark(out, &scale, &unit->suggested, 0);
     if (unit->strict.limit != unit->suggested.limit)
@@ -412,6 +412,7 @@ static void put_steps(FILE *out, const struct advice *advice, const struct advis
 
 static void put_over_time(FILE *out, const struct advice *advice, const struct advise_unit *unit) {
     const struct advise_limit *strict = &unit->strict, *suggested = &unit->suggested;
+    const char *whole = NULL;
     uint64_t most = 0;
     char span[40], number[32];
 
@@ -441,8 +442,14 @@ static void put_over_time(FILE *out, const struct advice *advice, const struct a
             WIDTH);
     put_bars(out, advice, strict, "strict", most);
     put_bars(out, advice, suggested, "refused", most);
-    fprintf(out, "</svg>\n<p class=\"soft\">Each bar is %s.</p>\n",
-            span_text(span, advice->step_ns));
+    for (size_t i = 0; i < ADVISE_UNITS; i++)
+        if (advice->units[i].ns == advice->step_ns)
+            whole = advice->units[i].name;
+    fprintf(out, "</svg>\n<p class=\"soft\">Each bar is %s%s.</p>\n",
+            whole == NULL     ? ""
+            : whole[0] == 'h' ? "an "
+                              : "a ",
+            whole == NULL ? span_text(span, advice->step_ns) : whole);
     put_steps(out, advice, unit);
     fputs("</section>\n", out);
 }

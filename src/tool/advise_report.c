@@ -57,7 +57,7 @@ static void print_limits(FILE *out, const struct advice *advice) {
 }
 
 static void print_lines(FILE *out, const struct advice *advice) {
-    char a[32], b[32], line[ADVISE_NOTATION];
+    char a[32], b[48], line[ADVISE_NOTATION];
 
     fputs("\nTo copy into a file for stint apply: they hit at most 1 of 1,000 clients, and refuse\n"
           "nothing until you take `shadow` away\n",
@@ -72,8 +72,9 @@ static void print_lines(FILE *out, const struct advice *advice) {
         if (tally.clients == 0)
             fputs("hits nobody\n", out);
         else
-            fprintf(out, "hits %s of %s clients, %s requests\n", grouped(a, tally.clients),
-                    grouped(line, advice->requests.keys.count), grouped(b, tally.requests));
+            fprintf(out, "hits %s of %s, %s\n", grouped(a, tally.clients),
+                    counted(line, advice->requests.keys.count, "client"),
+                    counted(b, tally.requests, "request"));
     }
 }
 

@@ -284,6 +284,13 @@ const char *grouped(char buffer[32], uint64_t number) {
     return at;
 }
 
+const char *counted(char buffer[48], uint64_t number, const char *noun) {
+    char digits[32];
+
+    snprintf(buffer, 48, "%s %s%s", grouped(digits, number), noun, number == 1 ? "" : "s");
+    return buffer;
+}
+
 const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone) {
     time_t seconds = (time_t)(time_ns / 1000000000u);
     unsigned ns = (unsigned)(time_ns % 1000000000u);

@@ -65,6 +65,9 @@ char *printable(char *buffer, size_t size, const char *bytes, size_t length);
 /* 1234567 -> 1,234,567. Returns where in the buffer it begins. */
 const char *grouped(char buffer[32], uint64_t number);
 
+/* 1 client, 1,234 clients. Returns `buffer`. */
+const char *counted(char buffer[48], uint64_t number, const char *noun);
+
 /* A time in UTC, ns since the epoch, with as many decimals as it needs, by threes. Returns
  * `buffer`. */
 const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone);

@@ -619,7 +619,7 @@ int reset_banned(const struct arguments *arguments) {
     struct listing listing;
     struct report report;
     uint64_t count = 0;
-    char bans[64], *said;
+    char bans[64], keys[48], *said;
     int code;
 
     if (arguments->hex || arguments->hash || arguments->address || arguments->id || arguments->name)
@@ -637,7 +637,7 @@ int reset_banned(const struct arguments *arguments) {
         code = failure(arguments, "%s", said = none_said(&listing));
         free(said);
     }
-    snprintf(bans, sizeof(bans), "banned: %" PRIu64 " keys", count);
+    snprintf(bans, sizeof(bans), "banned: %s", counted(keys, count, "key"));
     if (count != 0)
         trail(arguments, arguments->only_policy, bans, NULL);
     if (code == EXIT_GOOD && !arguments->quiet) {

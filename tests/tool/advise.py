@@ -284,6 +284,19 @@ class Figures(Case):
             self.check(self.advise("--html", page, self.write("a.log", text)), requests)
             Page(page.read_text())
 
+    def test_one_is_not_several(self):
+        page = self.directory / "page.html"
+        self.advise("--html", page, self.write("a.log", combined("192.0.2.1", START)))
+        for words in "<p>1 request of 1 client, ", ". 0 of 1 line could not be read.":
+            self.assertIn(words, page.read_text())
+        for span, words in (60, "a second"), (3600, "a minute"), (216000, "an hour"):  # in 60 bars
+            text = "".join(combined(f"192.0.2.{n % 150}", START + at * SECOND) for n in range(150)
+                           for at in [0] * (1 + 9 * (n == 0)) + [span - 1] * (n == 0))
+            self.advise("--html", page, self.write("a.log", text))
+            for words in f"Each bar is {words}.", ": 1 client hit by a window (", "Limits for a second: clients":
+                self.assertIn(words, page.read_text())
+        self.assertIn("Limits for an hour: clients", page.read_text())
+
     def test_table(self):
         code, out, err = stint("advise", REAL_LOG)
         self.assertEqual((code, err), (0, ""))

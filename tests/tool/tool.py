@@ -720,7 +720,7 @@ class Deciding(Tool):
         for code in 0, 1:
             self.assertEqual(logged("take", self.table, "b", "k", code=code), [])
         self.assertEqual(logged("reset", "--banned", "--policy=b", "--reason=r", self.table),
-                         ['reset: policy="b" was="banned: 1 keys" reason="r"'])
+                         ['reset: policy="b" was="banned: 1 key" reason="r"'])
         self.assertEqual(logged("take", "--add", self.table, f"5/{YEAR}", "k"), ['take: policy="5/366 days" is="5/366d"'])
         self.assertEqual(logged("take", "--add", self.table, f"5/{YEAR}", "k"), [])
         for options, lines in ((["--dry-run"], []), ([], [f'apply: policy="b" was="{notation[1]}"',
