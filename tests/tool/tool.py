@@ -804,7 +804,30 @@ class Deciding(Tool):
             self.assertEqual(code, 70, (out, err))
         Path(self.table).write_bytes(b"damaged")
         self.assertEqual(limited("other", f"2/{YEAR}", *append)[0], 70)
+        environment["STINT_TABLE"] = self.path("none/table")  # which nobody can make
+        code, _, err = limited("other", f"2/{YEAR}", *append)
+        self.assertEqual((code, err), (70, f"stint make: {self.path('none/table')}: no table can be made there: No such file or directory\n"))
         self.assertEqual(Path(mark).read_text(), "ran\n" * 3)
+
+
+    def test_recipes(self):
+        """What the page on operating gives to cron and to ssh makes its table, and stops in time."""
+        for name in "backup", "git-shell":
+            self.write(name, f'#!/bin/sh\necho "$@" >>{self.path("ran")}\n').chmod(0o755)
+        os.symlink(os.path.abspath(STINT), self.path("stint"))
+        page = (SOURCE / "doc" / "operating.md").read_text()
+        [cron] = re.findall(r"^\[ -e .*/backup$", page, re.MULTILINE)
+        [ssh] = re.findall(r'^command="(.*)" ssh-', page, re.MULTILINE)
+        for command, limit, ran in (cron, 4, ""), (ssh.replace('\\"', '"'), 20, "-c git-upload-pack 'a b'"):
+            command = re.sub(r"/run/(git/)?limits", self.table, command).replace("/usr/local/bin", str(self.directory))
+            command = re.sub(rf" {limit}/\w+", f" {limit}/{YEAR}", command)
+            for n in range(limit + 2):
+                code = subprocess.run(["sh", "-c", command], timeout=60, check=False, env={
+                    "PATH": f"{self.directory}:{os.environ['PATH']}", "SSH_ORIGINAL_COMMAND": "git-upload-pack 'a b'"}).returncode
+                self.assertEqual(code, n >= limit, command)
+            self.assertEqual(Path(self.path("ran")).read_text(), f"{ran}\n" * limit)
+            os.unlink(self.path("ran"))
+            os.unlink(self.table)
 
 
 class Looking(Tool):
