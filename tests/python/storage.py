@@ -94,6 +94,18 @@ class Storage(Case):
         with self.assertRaisesRegex(NotImplementedError, "elastic.*fixed-window"):
             storage.incr(MINUTE, 60, elastic_expiry=True)
 
+    def test_more_than_is_counted(self):
+        """The largest limit is refused beyond it; a larger one at its first use, by words that help."""
+        storage = self.storage()
+        fixed = FixedWindowRateLimiter(storage)  # which holds it weakly
+        most = limits.parse(f"{2**28 - 1}/day")
+        self.assertEqual([fixed.hit(most, "ann", cost=cost) for cost in (2**28 - 2, 1, 1)], [True, True, False])
+        for amount, words in ((2**28, "units of 1000 .*kB.* 268435 per 1 day"), (10**9, "units of 1000 .* 1000000 per"),
+                              (10**12, "units of 1000000 .*MB.* 1000000 per 1 day")):
+            for ask in fixed.hit, fixed.test, fixed.get_window_stats:
+                with self.assertRaisesRegex(ValueError, words):
+                    ask(limits.parse(f"{amount}/day"), "ann")
+
     def test_errors(self):
         for uri in ("stint://", "stint:///", "stint://limits", "stint://localhost/run/limits", "stint:///run/limits?max_entries=9",
                     "stint:limits"):

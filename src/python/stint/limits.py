@@ -23,7 +23,7 @@ from . import Policy, Verdict, open
 __all__ = ["StintStorage"]
 
 LONGEST = 366 * 86400  # seconds
-MOST = 1 << 28  # tokens
+MOST = 1 << 28  # tokens; a count stays there
 PREFIX = "limits-"
 
 
@@ -90,6 +90,7 @@ class StintStorage(Storage):
         if elastic_expiry:
             raise NotImplementedError("stint has no elastic windows, which a client that never rests never leaves: use "
                                       "the strategy fixed-window, or a policy of stint's own with a ban")
+        check_amount(key)
         policy = self.policy(expiry)
         try:
             return policy.charge(key, amount).used
@@ -97,6 +98,7 @@ class StintStorage(Storage):
             return self.add(expiry).charge(key, amount).used
 
     def get(self, key: str) -> int:
+        check_amount(key)
         return next((verdict.used for verdict in self.counted(key)), 0)
 
     def get_expiry(self, key: str) -> int:
@@ -121,6 +123,20 @@ class StintStorage(Storage):
         """Whether the table is there, and shared."""
         stats = self.table.stats()
         return not stats["lost"] and not stats["removed"]
+
+
+def check_amount(key: str) -> None:
+    """Refuses a limit that no count goes beyond. RateLimitItem.key_for has written it before the duration."""
+    parts = key.rsplit("/", 3)
+    if len(parts) < 4 or len(parts[1]) < 9 or not parts[1].isdecimal() or parts[3] not in GRANULARITIES:
+        return
+    amount, unit = int(parts[1]), 1
+    if amount < MOST:
+        return
+    while amount // unit >= MOST:
+        unit *= 1000
+    raise ValueError(f"a limit of {amount}: stint counts to {MOST - 1}. Count in units of {unit} (of bytes: "
+                     f"{'kMGTPE'[len(str(unit)) // 3 - 1]}B), costs too: {amount // unit} per {parts[2]} {parts[3]}")
 
 
 def expiry_of(key: str) -> int:
