@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The package by itself: what its calls return, what they refuse, and what they leave behind."""
+import ast
 import asyncio
 import gc
+import inspect
 import json
 import math
 import os
@@ -227,15 +229,41 @@ class Calls(Case):
         self.assertIn('stint_decisions_total{policy="api",outcome="allowed"} 1', table.metrics())
         self.assertTrue(table.metrics().endswith("# EOF\n"))
 
+    def test_stubs(self):
+        """They have what there is, with the same signatures, by which it is called; help says something."""
+        stub = ast.parse((SOURCE / "src" / "python" / "stint" / "_stint.pyi").read_text())
+        said = {None: [node for node in stub.body if isinstance(node, ast.FunctionDef)],
+                **{node.name: [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                   for node in stub.body if isinstance(node, ast.ClassDef)}}
+        for kind in stint.Table, stint.Policy, stint.Verdict, stint.Group, None:
+            functions = said[kind and kind.__name__]
+            if kind is not None:
+                there = {name for name in vars(kind) if not name.startswith("__")}
+                self.assertEqual({one.name for one in functions if not one.name.startswith("__")}, there, kind)
+                self.assertLessEqual({one.name for one in functions}, set(dir(kind)), kind)
+            for one in functions:
+                if one.decorator_list or one.name.startswith("__"):
+                    continue
+                found = getattr(kind or stint, one.name)
+                given = {}
+                exec(f"from __future__ import annotations\ndef {one.name}({ast.unparse(one.args)}): ...", given)
+                signatures = [[(name, part.kind, part.default) for name, part in
+                               inspect.signature(function).parameters.items() if name != "self"]
+                              for function in (given[one.name], found)]
+                if one.name != "all":  # whose arguments have a name in one of them
+                    self.assertEqual(*signatures, one.name)
+                self.assertGreater(len(found.__doc__), 10, one.name)
+        table = self.open("5/366d name=api")
+        api = table["api"]
+        for call in api.allow, api.take, api.peek:
+            self.assertTrue(call("ann", cost=1, limit=None, partial=False, drain=False, reserve=False, tentative=False))
+        verdict = api.charge("ann", cost=2)
+        self.assertEqual([api.refund(verdict, tokens=1), api.refund(verdict, tokens=None)], [1, 1])
+        self.refused(TypeError, "how many tokens", api.refund, verdict, token=1)
+        self.refused(TypeError, "how many tokens", api.refund, verdict, 1, tokens=1)
+
     def test_types(self):
-        """The stubs have what there is, and a program that uses them is typed."""
-        stub = (SOURCE / "src" / "python" / "stint" / "_stint.pyi").read_text()
-        for kind in stint.Table, stint.Policy, stint.Verdict, stint.Group:
-            body = re.search(rf"^class {kind.__name__}:\n(.*?)^\S", stub + "end", re.MULTILINE | re.DOTALL)[1]
-            said = set(re.findall(r"def (\w+)", body))
-            there = {name for name in vars(kind) if not name.startswith("__")}
-            self.assertEqual({name for name in said if not name.startswith("__")}, there, kind)
-            self.assertLessEqual(said, set(dir(kind)), kind)
+        """A program that uses the stubs is typed."""
         if shutil.which("mypy") is None:
             self.skipTest("there is no mypy")
         [site] = [path for path in sys.path if (Path(path) / "stint" / "py.typed").exists()]

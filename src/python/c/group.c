@@ -233,11 +233,14 @@ static void group_free(PyObject *self) {
 }
 
 static PyMethodDef methods[] = {
-    {"done", (PyCFunction)(void (*)(void))group_done, METH_NOARGS, NULL},
-    {"refund", (PyCFunction)(void (*)(void))group_refund, METH_NOARGS, NULL},
-    {"headers", (PyCFunction)(void (*)(void))group_headers, METH_VARARGS | METH_KEYWORDS, NULL},
-    {"__enter__", (PyCFunction)(void (*)(void))group_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))group_exit, METH_VARARGS, NULL},
+    METHOD("done", group_done, METH_NOARGS, "($self)",
+           "The work is done: what is in flight comes back. Returns how many tokens."),
+    METHOD("refund", group_refund, METH_NOARGS, "($self)",
+           "The work was not done: all comes back. Returns how many tokens."),
+    METHOD("headers", group_headers, METH_VARARGS | METH_KEYWORDS, "($self, style='draft')",
+           "The fields of a response, as pairs."),
+    METHOD("__enter__", group_enter, METH_NOARGS, "($self)", ""),
+    METHOD("__exit__", group_exit, METH_VARARGS, "($self, *raised)", ""),
     {NULL, NULL, 0, NULL},
 };
 

@@ -33,7 +33,17 @@ const char *text_read(PyObject *from, const char *what) {
 }
 
 static PyMethodDef functions[] = {
-    {"open", (PyCFunction)(void (*)(void))table_open, METH_VARARGS | METH_KEYWORDS, NULL},
+    METHOD(
+        "open", table_open, METH_VARARGS | METH_KEYWORDS,
+        "(path, max_entries=None, policies=None, *, on_full='replace', max_policies=0, labels=0, "
+        "mode=0)",
+        "Opens a table that all processes share which open this path.\n\n"
+        "path: a whole path. None: private memory, which no other process shares.\n"
+        "max_entries: clients times policies. None: the table must be there.\n"
+        "policies: texts such as '100/minute name=api', which are put in force.\n"
+        "on_full: what a new key gets in a full table: 'replace', 'admit' or 'refuse'.\n"
+        "labels: how many names of refused keys there is room for.\n"
+        "max_policies, mode: 0: 64, and 0o600."),
     {NULL, NULL, 0, NULL},
 };
 

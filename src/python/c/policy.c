@@ -105,7 +105,8 @@ static bool option_read(PyObject *name, PyObject *value, bool options, struct as
     if (PyUnicode_CompareWithASCIIString(name, "cost") == 0)
         return number_read(value, "cost", &ask->cost);
     if (options && PyUnicode_CompareWithASCIIString(name, "limit") == 0)
-        return number_read(value, "limit", &ask->limit) && limit_check(ask->limit);
+        return value == Py_None ||
+               (number_read(value, "limit", &ask->limit) && limit_check(ask->limit));
     for (size_t i = 0; options && i < sizeof(flags) / sizeof(flags[0]); i++)
         if (PyUnicode_CompareWithASCIIString(name, flags[i].name) == 0) {
             const int true_or_false = PyObject_IsTrue(value);
@@ -261,15 +262,19 @@ static PyObject *policy_reset(struct policy *policy, PyObject *from) {
     return PyBool_FromLong(stint_reset(policy->table->limiter, policy->id, key));
 }
 
-/* policy.refund(verdict, tokens=all) */
-static PyObject *policy_refund(struct policy *policy, PyObject *const *args, Py_ssize_t n) {
+/* policy.refund(verdict, tokens=None) */
+static PyObject *policy_refund(struct policy *policy, PyObject *const *args, Py_ssize_t n,
+                               PyObject *names) {
+    const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
     uint32_t tokens = UINT32_MAX;
 
-    if (n < 1 || n > 2 || !Py_IS_TYPE(args[0], verdict_type))
+    if (n < 1 || n + named > 2 || !Py_IS_TYPE(args[0], verdict_type) ||
+        (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "tokens") != 0))
         return PyErr_Format(PyExc_TypeError, "refund takes what take or charge returned, and how "
                                              "many tokens if not all come back");
     struct verdict *verdict = (struct verdict *)args[0];
-    if (!table_deciding(policy->table) || (n == 2 && !number_read(args[1], "tokens", &tokens)))
+    if (!table_deciding(policy->table) ||
+        (n + named == 2 && args[1] != Py_None && !number_read(args[1], "tokens", &tokens)))
         return NULL;
     if (verdict->policy->table != policy->table ||
         PyUnicode_Compare(verdict->policy->name, policy->name) != 0)
@@ -321,17 +326,25 @@ static void policy_free(PyObject *self) {
     object_free(self);
 }
 
-#define METHOD(name, function, flags)                                                              \
-    { name, (PyCFunction)(void (*)(void))function, flags, NULL }
+#define ASKED                                                                                      \
+    "($self, key, /, cost=1, *, limit=None, partial=False, drain=False, reserve=False, "           \
+    "tentative=False)"
 
 static PyMethodDef methods[] = {
-    METHOD("allow", policy_allow, METH_FASTCALL | METH_KEYWORDS),
-    METHOD("take", policy_take, METH_FASTCALL | METH_KEYWORDS),
-    METHOD("charge", policy_charge, METH_FASTCALL | METH_KEYWORDS),
-    METHOD("peek", policy_peek, METH_FASTCALL | METH_KEYWORDS),
-    METHOD("refund", policy_refund, METH_FASTCALL),
-    METHOD("reset", policy_reset, METH_O),
-    METHOD("stats", policy_stats, METH_NOARGS),
+    METHOD("allow", policy_allow, METH_FASTCALL | METH_KEYWORDS, ASKED,
+           "Says whether the request fits. If so, its tokens are taken."),
+    METHOD("take", policy_take, METH_FASTCALL | METH_KEYWORDS, ASKED,
+           "Takes the tokens if they fit. Returns the verdict."),
+    METHOD("charge", policy_charge, METH_FASTCALL | METH_KEYWORDS, "($self, key, /, cost=1)",
+           "Takes the tokens, whatever is left. Returns the verdict."),
+    METHOD("peek", policy_peek, METH_FASTCALL | METH_KEYWORDS, ASKED,
+           "Returns the verdict that take would return, and takes nothing."),
+    METHOD("refund", policy_refund, METH_FASTCALL | METH_KEYWORDS,
+           "($self, verdict, /, tokens=None)",
+           "Gives back what the verdict took: None: all. Returns how many tokens came back."),
+    METHOD("reset", policy_reset, METH_O, "($self, key, /)",
+           "Makes the key as good as new. Says whether there was anything to forget."),
+    METHOD("stats", policy_stats, METH_NOARGS, "($self)", "The policy's counts, by name."),
     {NULL, NULL, 0, NULL},
 };
 

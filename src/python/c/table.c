@@ -447,21 +447,23 @@ static void table_free(PyObject *self) {
     object_free(self);
 }
 
-#define METHOD(name, function, flags)                                                              \
-    { name, (PyCFunction)(void (*)(void))function, flags, NULL }
-
 static PyMethodDef methods[] = {
-    METHOD("all", table_all, METH_FASTCALL),
-    METHOD("add", table_add, METH_O),
-    METHOD("apply", table_apply, METH_VARARGS | METH_KEYWORDS),
-    METHOD("remove", table_remove, METH_O),
-    METHOD("key", key_before, METH_O),
-    METHOD("address", key_address, METH_VARARGS | METH_KEYWORDS),
-    METHOD("stats", table_stats, METH_NOARGS),
-    METHOD("metrics", table_metrics, METH_NOARGS),
-    METHOD("close", table_close, METH_NOARGS),
-    METHOD("__enter__", table_enter, METH_NOARGS),
-    METHOD("__exit__", table_exit, METH_VARARGS),
+    METHOD("all", table_all, METH_FASTCALL, "($self, /, *requests)",
+           "Decides (policy, key) and (policy, key, cost) as one: all take their tokens, or none."),
+    METHOD("add", table_add, METH_O, "($self, policy, /)", "Adds a policy. Returns it."),
+    METHOD("apply", table_apply, METH_VARARGS | METH_KEYWORDS,
+           "($self, policies, *, prune=False, dry_run=False)",
+           "Makes the policies those of the texts. Returns what has changed, by name."),
+    METHOD("remove", table_remove, METH_O, "($self, name, /)", "Removes a policy."),
+    METHOD("key", key_before, METH_O, "($self, key, /)", "A key for many uses."),
+    METHOD("address", key_address, METH_VARARGS | METH_KEYWORDS,
+           "($self, address, prefix4=32, prefix6=64)",
+           "The key of a client's address, of whose bits the first count."),
+    METHOD("stats", table_stats, METH_NOARGS, "($self)", "The table's counts, by name."),
+    METHOD("metrics", table_metrics, METH_NOARGS, "($self)", "The text for Prometheus."),
+    METHOD("close", table_close, METH_NOARGS, "($self)", "Closes the table; its file stays."),
+    METHOD("__enter__", table_enter, METH_NOARGS, "($self)", ""),
+    METHOD("__exit__", table_exit, METH_VARARGS, "($self, *raised)", ""),
     {NULL, NULL, 0, NULL},
 };
 

@@ -156,7 +156,8 @@ static PyGetSetDef members[] = {
 };
 
 static PyMethodDef methods[] = {
-    {"headers", (PyCFunction)(void (*)(void))verdict_headers, METH_VARARGS | METH_KEYWORDS, NULL},
+    METHOD("headers", verdict_headers, METH_VARARGS | METH_KEYWORDS, "($self, style='draft')",
+           "The fields of a response, as pairs."),
     {NULL, NULL, 0, NULL},
 };
 
