@@ -429,6 +429,18 @@ class Errors(Case):
                 ("policies", TypeError, lambda: stint.open(None, 10, policies=5))):
             self.refused(kind, words, call)
 
+    def test_allow_in_flight(self):
+        """Nobody could give it back; it is told also of a policy that has become one."""
+        table = self.open("9/366d name=key", "1/60s in-flight name=busy", max_policies=3)
+        for _ in range(2):
+            self.refused(ValueError, ["busy is in flight", "take"], table["busy"].allow, "a")
+        self.assertEqual(table["busy"].peek("a").used, 0)
+        self.assertTrue(table["key"].allow("a"))
+        key = table["key"]
+        self.assertTrue(key.allow("a"))
+        table.apply("1/60s in-flight name=key")
+        self.refused(ValueError, "take", key.allow, "a")
+
     def test_hardly_meant(self):
         with self.assertWarnsRegex(UserWarning, "2/second smooth.*half"):
             self.open("2/s smooth")

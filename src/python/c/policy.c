@@ -12,6 +12,7 @@ PyObject *policy_made(struct table *table, PyObject *name, uint32_t id) {
     policy->table = (struct table *)Py_NewRef((PyObject *)table);
     policy->name = Py_NewRef(name);
     policy->id = id;
+    policy->counts = UINT32_MAX;
     return (PyObject *)policy;
 }
 
@@ -216,12 +217,35 @@ static bool decide(struct policy *policy, const struct ask *ask, struct stint_ve
     return false;
 }
 
+/* What is in flight is given back by its verdict, which allow does not return. Returns whether the
+ * verdict is of no such policy; else an exception is set, and it holds nothing. */
+static bool allow_check(struct policy *policy, const struct ask *ask,
+                        struct stint_verdict *verdict) {
+    struct stint_limiter *limiter = policy->table->limiter;
+    struct stint_policy now = STINT_POLICY_INIT;
+
+    if (verdict->policy == policy->counts || policy->table->closed ||
+        stint_policy_get(limiter, verdict->policy, &now) != 0)
+        return true;
+    if ((now.flags & STINT_IN_FLIGHT) == 0) {
+        policy->counts = verdict->policy;
+        return true;
+    }
+    (void)stint_refund(limiter, ask->key, verdict, verdict->granted);
+    PyErr_Format(PyExc_ValueError,
+                 "%S is in flight, and allow returns nothing to give back: use take and refund, or "
+                 "`with table.all((policy, key))`",
+                 policy->name);
+    return false;
+}
+
 static PyObject *policy_allow(struct policy *policy, PyObject *const *args, Py_ssize_t n,
                               PyObject *names) {
     struct ask ask = {.flags = 0};
     struct stint_verdict verdict;
 
-    if (!ask_read(policy, args, n, names, true, &ask) || !decide(policy, &ask, &verdict))
+    if (!ask_read(policy, args, n, names, true, &ask) || !decide(policy, &ask, &verdict) ||
+        !allow_check(policy, &ask, &verdict))
         return NULL;
     return PyBool_FromLong(verdict.allowed);
 }

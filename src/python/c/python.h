@@ -30,6 +30,7 @@ struct policy {
     struct table *table;
     PyObject *name; /* str */
     uint32_t id;
+    uint32_t counts; /* the id of one that is known to hold nothing in flight; UINT32_MAX: none */
 };
 
 /* A key that was made before its use: of an address, or to be used many times. */
