@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import sys
@@ -515,6 +516,10 @@ class Limited(Case):
         with self.assertRaises(stint.Refused) as raised:
             call("ann")
         self.assertIn("Retry-After", dict(raised.exception.headers()))
+        there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(raised.exception))))
+        self.assertEqual([(type(one), str(one), one.retry_after, one.headers("both")) for one in [there]],
+                         [(type(one), str(one), one.retry_after, one.headers("both")) for one in [raised.exception]])
+        self.assertIsNone(there.group)
 
         @stint.limited(busy, key="everyone")
         async def later():

@@ -18,24 +18,25 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Refused(Exception):
-    """What a limited function raises in place of running."""
+    """What a limited function raises in place of running. It pickles; its group is then None."""
+
+    fields: dict[Style, list[tuple[str, str]]]  # of one that was pickled
 
     def __init__(self, group: Group) -> None:
-        super().__init__(group)
-        self.group = group
-
-    def __str__(self) -> str:
-        names = ", ".join(verdict.policy.name for verdict in self.group.verdicts if not verdict)
-        return f"refused by {names}; it may be asked again in {self.retry_after:.3f} s"
-
-    @property
-    def retry_after(self) -> float:
-        """Seconds; infinite if it can never fit."""
-        return self.group.retry_after
+        names = ", ".join(verdict.policy.name for verdict in group.verdicts if not verdict)
+        super().__init__(f"refused by {names}; it may be asked again in {group.retry_after:.3f} s")
+        self.group: Group | None = group
+        self.retry_after = group.retry_after  # seconds; infinite if it can never fit
 
     def headers(self, style: Style = "draft") -> list[tuple[str, str]]:
         """Fields for the response, Retry-After among them."""
-        return self.group.headers(style)
+        return self.fields[style] if self.group is None else self.group.headers(style)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields: dict[Style, list[tuple[str, str]]] = {"draft": [], "legacy": [], "both": []}
+        with contextlib.suppress(ValueError):  # the table is closed
+            fields = {style: self.headers(style) for style in fields}
+        return Refused.__new__, (Refused, *self.args), {"group": None, "retry_after": self.retry_after, "fields": fields}
 
 
 def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[[Function], Function]:
