@@ -202,7 +202,7 @@ app = stint.web.WSGI(hello, stint.open("TABLE")["api"], key=lambda environ: envi
 
 class Uvicorn(Server):
     def test_asgi(self):
-        """Three workers, of which one is killed. This uvicorn starts no other in its place."""
+        """As add_middleware has it. Three workers, of which one is killed. This uvicorn starts no other in its place."""
         self.need("uvicorn")
         self.port = free_port()
         process = self.start("with_starlette", shutil.which("uvicorn", path="/usr/bin"), "--workers", 3, "--host", "127.0.0.1",

@@ -25,14 +25,16 @@ NO_PEER = "the client has no address, as the server listens on a unix socket: gi
 class Middleware:
     """Asks before each request whether it fits all of the policies, and answers 429 if not.
 
-    policies: of one table; all of them are charged, or none is.
+    policies: of one table; all of them are charged, or none is. Also as a list by this name, for
+    `add_middleware(stint.web.ASGI, policies=[...])`.
     key: a function of the request (WSGI's environ, ASGI's scope) that returns the key. A request for
     which it returns None is not limited. Left out: the peer's address (of IPv6 its first 64 bits).
     headers: which fields tell clients of the limits: "draft", "legacy" (X-RateLimit), "both", or None.
     """
 
-    def __init__(self, app: Any, *policies: Policy, key: Callable[[Any], AnyKey | None] | None = None,
-                 headers: Style | None = "draft") -> None:
+    def __init__(self, app: Any, *asked: Policy, policies: Iterable[Policy] = (),
+                 key: Callable[[Any], AnyKey | None] | None = None, headers: Style | None = "draft") -> None:
+        policies = (*asked, *policies)
         self.table = check(policies, type(self).__name__)
         if headers not in ("draft", "legacy", "both", None):
             raise ValueError(f"headers is 'draft', 'legacy', 'both' or None, not {headers!r}")
