@@ -556,6 +556,20 @@ class Limited(Case):
         self.refused(ValueError, "each policy once", stint.limited, api, busy, api, key="a")
         self.refused(ValueError, "each policy once", stint.web.WSGI, None, api, api)
 
+        class Stream:
+            """Of werkzeug, as it is closed or dropped."""
+            is_streamed = True
+
+            def call_on_close(self, function):
+                self.close = function
+
+        for end in lambda answer: answer.close(), lambda answer: None:
+            answer = stint.limited(busy, key="s")(Stream)()
+            self.assertEqual(busy.peek("s").used, 1)
+            end(answer)
+            del answer
+            self.assertEqual(busy.peek("s").used, 0)
+
         def values():
             yield 1
 

@@ -167,6 +167,30 @@ class Gunicorn(Server):
         self.check("with_flask", "--preload")
 
 
+class Stream(Server):
+    def test_flask(self):
+        """A view that streams is in flight until its answer was sent, or its client has gone."""
+        self.need("gunicorn")
+        self.write("stream.py", """
+import stint, time
+from flask import Flask, Response
+table = stint.open("TABLE", 100, policies=["1/60s in-flight name=busy"])
+app = Flask(__name__)
+@app.get("/")
+@stint.limited(table["busy"], key="all")
+def stream():
+    return Response(b"x" * 100 for _ in iter(lambda: time.sleep(0.01), 0))
+""".replace("TABLE", str(self.directory / "limits")))
+        self.port = free_port()
+        self.run_server("/usr/bin/gunicorn", "--threads", 2, "--bind", f"127.0.0.1:{self.port}", "stream:app")
+        with stint.open(self.directory / "limits", 100, ["1/60s in-flight name=busy"]) as table:
+            with socket.create_connection(("127.0.0.1", self.port)) as client:
+                client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                until(lambda: client.recv(100), "the answer")
+                self.assertEqual(table["busy"].peek("all").used, 1)
+            until(lambda: table["busy"].peek("all").used == 0, "the answer is over")
+
+
 class Front(Server):
     APP = """
 import stint

@@ -41,7 +41,8 @@ class Refused(Exception):
 
 def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[[Function], Function]:
     """Limits a function by these policies, all or none of which are charged. What is held in flight
-    comes back when the function returns, or its coroutine does.
+    comes back when the function returns, or its coroutine does; of a view of Flask that streams, when
+    its answer is closed.
 
     key: of whoever is limited, or a function that is given the call's arguments and returns it.
     Raises Refused in place of the call.
@@ -70,7 +71,13 @@ def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[
             with contextlib.ExitStack() as held:
                 held.enter_context(ask(args, kwargs))
                 answer = function(*args, **kwargs)
-                return until_done(answer, held) if inspect.iscoroutine(answer) else answer
+                if inspect.iscoroutine(answer):
+                    return until_done(answer, held)
+                if getattr(answer, "is_streamed", False) and hasattr(answer, "call_on_close"):  # werkzeug's
+                    kept = held.pop_all()
+                    answer.call_on_close(kept.close)
+                    weakref.finalize(answer, kept.close)  # it may be dropped
+                return answer
 
         return cast(Function, later if inspect.iscoroutinefunction(function) else now)
 
