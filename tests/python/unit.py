@@ -624,6 +624,39 @@ class Middleware(Case):
         self.assertEqual(busy.peek(table.address("192.0.2.7")).used, 0)
         self.refused(ValueError, "'draft'", stint.web.WSGI, hello, table["api"], headers="all")
 
+    FORWARDED = (("192.0.2.7", "192.0.2.7"), ("192.0.2.7:5678", "192.0.2.7"), ("[2001:db8::1]:443", "2001:db8::1"),
+                 ("[2001:db8::1]", "2001:db8::1"), ("2001:db8::1", "2001:db8::1"), ("2001:db8::1:443", "2001:db8::1:443"),
+                 *((text, None) for text in ("unknown", "[", "[]:1", ":", "[192.0.2.7", "192.0.2.7:", "192.0.2.7:x", "2001:db8::1:x", "1.2.3:4", "a\0", "\udcff", "9" * 999)))
+
+    def test_forwarded(self):
+        """What a proxy hands on may have a port, or be no address: then the peer's counts, or all such are one."""
+        table = self.open("9/366d name=api")
+        keys = []
+
+        class WSGI(stint.web.WSGI):
+            def decide(self, environ):
+                keys.append(self.key(environ))
+
+        class ASGI(stint.web.ASGI):
+            def decide(self, scope):
+                keys.append(self.key(scope))
+
+        async def served(*_):
+            pass
+
+        wsgi, asgi = WSGI(lambda *_: [], table["api"]), ASGI(served, table["api"])
+        for told, address in self.FORWARDED:
+            wsgi({"REMOTE_ADDR": told, "werkzeug.proxy_fix.orig": {"REMOTE_ADDR": "198.51.100.1"}}, None)
+            wsgi({"REMOTE_ADDR": told}, None)
+            self.asgi(asgi, client=(told, 0))
+            wanted = table.address(address) if address else table.key("unknown")
+            for key, due in zip(keys, (wanted if address else table.address("198.51.100.1"), wanted, wanted), strict=True):
+                self.assertEqual((table["api"].charge(due).used, table["api"].peek(key).used), (1, 1), told)
+                table["api"].reset(due)
+            keys.clear()
+        self.asgi(asgi, client=("", 0))
+        self.assertEqual(len(keys), 1)
+
     def asgi(self, app, kind="http", client=("192.0.2.7", 5)):
         sent = []
 

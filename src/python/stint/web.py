@@ -2,6 +2,8 @@
 """Middleware: limits in front of a whole application, for WSGI and for ASGI."""
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ASGI", "WSGI"]
 
+WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)](?::[0-9]+)?|([0-9.]+):[0-9]+")
 BODY = b"Too Many Requests\n"
 FIELDS = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(BODY)))]
 NO_PEER = "the client has no address, as the server listens on a unix socket: give key=, a function of the request"
@@ -44,6 +47,15 @@ class Middleware:
     def peer(self, request: Any) -> AnyKey:
         raise NotImplementedError
 
+    def address(self, *told: str) -> AnyKey:
+        """Of the first that is an address, with a port or without. Proxies hand on what clients write: what is
+        none, anywhere, is one client."""
+        for text in told:
+            found = WITH_PORT.fullmatch(text)
+            with contextlib.suppress(ValueError):
+                return self.table.address(text if found is None else found[1] or found[2])
+        return self.table.key("unknown")
+
     def decide(self, request: Any) -> Group | None:
         key = self.key(request)
         if key is None:
@@ -64,7 +76,8 @@ class WSGI(Middleware):
         address = environ.get("REMOTE_ADDR")
         if not address:
             raise ValueError(NO_PEER)
-        return self.table.address(address)
+        # Of werkzeug's ProxyFix: who has connected.
+        return self.address(address, environ.get("werkzeug.proxy_fix.orig", {}).get("REMOTE_ADDR") or "")
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         group = self.decide(environ)
@@ -112,9 +125,9 @@ class ASGI(Middleware):
 
     def peer(self, scope: Scope) -> AnyKey:
         client = scope.get("client")
-        if not client or not client[0]:
+        if not client:
             raise ValueError(NO_PEER)
-        return self.table.address(client[0])
+        return self.address(client[0] or "")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         group = self.decide(scope) if scope["type"] in ("http", "websocket") else None
