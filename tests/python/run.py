@@ -4,7 +4,10 @@
 
     run.py SOURCE BUILD MESON CC NAME [TEST...]     tests/python/NAME.py, with the library of this build
     run.py SOURCE BUILD MESON CC costs              prints the table of costs (costs.py)
-    run.py SOURCE BUILD MESON CC install            as the page of the package says, which compiles the library
+    run.py SOURCE BUILD MESON CC install            as the page of the package says, which compiles the library; and
+                                                    its sdist, which brings the library along
+
+The tests of the library of this build install the sdist, too.
 """
 import os
 import re
@@ -44,6 +47,18 @@ def copy(source, to, *folders):
         shutil.copytree(source / folder, to / folder, ignore=shutil.ignore_patterns("build*", "*.egg-info", "target"))
 
 
+def sdist(source, directory):
+    """Makes the sdist of a copy of the tree, which is left as it was."""
+    copy(source, directory, "src", "include")
+    shutil.copy(source / "LICENSE", directory)
+    before = {path for path in directory.rglob("*") if "egg-info" not in str(path)}
+    commands.must(PYTHON, "setup.py", "--quiet", "sdist", "--dist-dir", directory, cwd=directory / "src" / "python")
+    [made] = directory.glob("*.tar.gz")
+    left = {path for path in directory.rglob("*") if "egg-info" not in str(path)} - before
+    assert left == {made}, left
+    return made
+
+
 def main(source, build, meson, cc, name, *tests):
     if not os.path.exists(PYTHON) or missing("setuptools", "wheel", "pip", "ensurepip"):
         print("skipped: there is no Debian's Python with setuptools, wheel, pip and venv")
@@ -52,19 +67,20 @@ def main(source, build, meson, cc, name, *tests):
     with tempfile.TemporaryDirectory(prefix="stint-python-") as directory:
         directory = Path(directory)
         site = directory / "site"
+        package = sdist(source, directory)
         if name == "install":
-            copy(source, directory, "src", "include")
             [how] = re.findall(r"^apt-get.*\n((?:.+\n)+)```$", (source / "src/python/README.md").read_text(), re.MULTILINE)
             commands.must("bash", "-ec", how.replace("python3 -m", f"{PYTHON} -m"), cwd=directory, timeout=550,
                           env={**os.environ, **compiler, "PIP_NO_INDEX": "1", "STINT_SYSTEM": ""})
             commands.must(directory / "env" / "bin" / "python", "-c", FIRST, cwd=directory)
             [wheel] = directory.rglob("stint-*.dist-info/WHEEL")
             assert "cp311-abi3" in wheel.read_text(), wheel.read_text()
+            pip(package, site, **compiler, STINT_SYSTEM="")
+            commands.must(PYTHON, "-c", FIRST, cwd=directory, env={**os.environ, "PYTHONPATH": str(site)})
             return 0
-        copy(source, directory, "src/python")
         commands.must(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", directory / "installed")
         [found] = directory.rglob("stint.pc")
-        pip(directory / "src" / "python", site, **compiler, STINT_SYSTEM="1", PKG_CONFIG_LIBDIR=str(found.parent),
+        pip(package, site, **compiler, STINT_SYSTEM="1", PKG_CONFIG_LIBDIR=str(found.parent),
             PKG_CONFIG_SYSROOT_DIR=str(directory / "installed"))
         environment = {**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent), "PYTHONDONTWRITEBYTECODE": "1",
                        "PYTHONPATH": ":".join(map(str, (site, HERE, HERE.parent / "kit", HERE.parent / "nginx"))),
