@@ -42,7 +42,22 @@ function sources() {
     });
 }
 
+// Of Node-API: a package beside this one.
+function headers() {
+    try {
+        return require('node-api-headers').include_dir;
+    } catch {
+        return null;
+    }
+}
+
 function build() {
+    if (headers() === null || !fs.existsSync(path.join(library, 'include', 'stint.h'))) {
+        fail(
+            'npm has made a link to this folder, or a copy of it alone, and not installed what it ' +
+            'needs. Run `npm pack` in it first, and install the tarball that this makes.',
+        );
+    }
     const { error } = run(['--version']);
     if (error) {
         fail(
@@ -82,7 +97,7 @@ function build() {
         '-DBUILD_VERSION=STINT_VERSION',
         `-I${path.join(library, 'include')}`,
         `-I${path.join(library, 'src')}`,
-        `-I${require('node-api-headers').include_dir}`,
+        `-I${headers()}`,
         path.join(__dirname, 'addon.c'),
         ...sources(),
         '-o',

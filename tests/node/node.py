@@ -262,6 +262,16 @@ class Package(Installed):
         for name, value in re.findall(r"\bSTINT_FULL_(\w+) = (\d)", header):
             self.assertRegex(script, rf"ON_FULL = .*\b{name.lower()}: {value}\b")
 
+    def test_installing_the_folder(self):
+        """As a link, or as a copy: it says to pack it first."""
+        for number, option in enumerate(("--no-install-links", "--install-links")):
+            folder = self.directory / f"linked{number}"
+            folder.mkdir()
+            done = commands.run("npm", "install", option, self.directory / "tree" / "src" / "node", cwd=folder, timeout=100,
+                                env=self.environment)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("Run `npm pack` in it first", done.stdout + done.stderr)
+
     def test_installing_says_what_is_missing(self):
         clean = self.directory / "clean"
         shutil.copytree(self.folder / "node_modules" / "stint", clean / "node_modules" / "stint")
