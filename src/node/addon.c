@@ -364,10 +364,11 @@ static bool request_of(const struct call *call, struct stint_request *request) {
     return true;
 }
 
-/* allow(table, policy, key, cost): a take that tells more only if there is more to tell. */
+/* allow(table, policy, key, cost, counts): a take that tells more only if there is more to tell.
+ *   counts  the id of a policy that is known to hold nothing in flight; UINT32_MAX: none */
 static napi_value call_allow(napi_env env, napi_callback_info info) {
-    const uint32_t more =
-        STINT_UNTRACKED | STINT_REPLACED | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST;
+    const uint32_t more = STINT_FIRST_REFUSAL | STINT_UNTRACKED | STINT_REPLACED |
+                          STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST;
     struct stint_verdict verdict;
     struct call call;
     stint_key key;
@@ -378,7 +379,7 @@ static napi_value call_allow(napi_env env, napi_callback_info info) {
         return small(env, NO_KEY);
     bool allowed = stint_take(call.limiter, number_of(&call, 1), key, number_of(&call, 3),
                               STINT_NOW, &verdict);
-    if ((verdict.flags & more) == 0)
+    if ((verdict.flags & more) == 0 && verdict.policy == number_of(&call, 4))
         return small(env, allowed ? YES : NO);
     put(call.addon->out, &verdict, key);
     return small(env, LOOK);
@@ -447,6 +448,22 @@ static napi_value call_refund(napi_env env, napi_callback_info info) {
     uint32_t back = stint_refund(call.limiter, key, &verdict, number_of(&call, 1));
     put(out, &verdict, key);
     return number(env, back);
+}
+
+/* label(table, high, low, text): the name of a key that was refused, for operators. */
+static napi_value call_label(napi_env env, napi_callback_info info) {
+    struct call call;
+    size_t length;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    char *name = copy_of(env, call.arguments[3], &length);
+    if (name == NULL)
+        return NULL;
+    const stint_key key = {(uint64_t)number_of(&call, 1) << 32 | number_of(&call, 2)};
+    bool kept = stint_label(call.limiter, key, name, length);
+    free(name);
+    return small(env, kept ? YES : NO);
 }
 
 static napi_value call_reset(napi_env env, napi_callback_info info) {
@@ -573,7 +590,7 @@ static void table_free(napi_env env, void *data, void *hint) {
     free(table);
 }
 
-/* open(path, max_entries, on_full, flags, max_policies, mode): a table, or an error. Without
+/* open(path, max_entries, on_full, flags, max_policies, mode, labels): a table, or an error. Without
  * max_entries it is one that is there. */
 static napi_value call_open(napi_env env, napi_callback_info info) {
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -601,6 +618,7 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     options.flags = number_of(&call, 3);
     options.max_policies = number_of(&call, 4);
     options.mode = number_of(&call, 5);
+    options.labels = number_of(&call, 6);
     int error = options.max_entries == 0 ? stint_attach(&options, &table->limiter)
                                          : stint_open(&options, &table->limiter);
     free(path);
@@ -640,11 +658,17 @@ static napi_value call_stats(napi_env env, napi_callback_info info) {
         const char *name;
         uint64_t value;
     } counts[] = {
-        {"maxEntries", stats.max_entries}, {"live", stats.live},
-        {"replaced", stats.replaced},      {"untracked", stats.untracked},
-        {"policies", stats.policies},      {"maxPolicies", stats.max_policies},
-        {"processes", stats.processes},    {"memory", stats.memory},
-        {"removed", stats.removed},        {"lost", stats.lost},
+        {"maxEntries", stats.max_entries},
+        {"live", stats.live},
+        {"replaced", stats.replaced},
+        {"untracked", stats.untracked},
+        {"policies", stats.policies},
+        {"maxPolicies", stats.max_policies},
+        {"processes", stats.processes},
+        {"memory", stats.memory},
+        {"labels", stats.labels},
+        {"removed", stats.removed},
+        {"lost", stats.lost},
     };
     (void)napi_create_object(env, &result);
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
@@ -706,7 +730,7 @@ NAPI_MODULE_INIT() {
         {"decide", call_decide},   {"stage", call_stage},        {"all", call_all},
         {"check", call_check},     {"refund", call_refund},      {"reset", call_reset},
         {"headers", call_headers}, {"inFlight", call_in_flight}, {"reason", call_reason},
-        {"version", call_version},
+        {"label", call_label},     {"version", call_version},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

@@ -178,9 +178,17 @@ function policiesText(policies) {
 
 // A key that was made before: a table makes it, and only that table knows it.
 class Key extends BigUint64Array {
-    constructor() {
+    constructor(from) {
         super(1);
+        this.from = from;
     }
+}
+
+// How operators read a key. Of an array its parts, as they stand after `stint key FILE`.
+function labelOf(key) {
+    if (key instanceof Key) return labelOf(key.from);
+    if (Array.isArray(key)) return key.map(labelOf).join(' ');
+    return key instanceof Uint8Array ? Buffer.from(key).toString() : String(key);
 }
 
 // The answer to a request. The last eight fields are what a refund reads.
@@ -242,6 +250,7 @@ function put(verdict, at) {
 class Policy {
     #handle;
     #id;
+    #counts = NO_POLICY; // the id of one that is known to hold nothing in flight
 
     constructor(table, handle, id, name) {
         this.table = table;
@@ -250,14 +259,24 @@ class Policy {
         this.#id = id;
     }
 
-    // Whether the request fits. The cheapest call: it makes no verdict.
+    // Whether the request fits. The cheapest call: it makes no verdict. What is in flight is given
+    // back by a verdict: by such a policy it is an error.
     allow(key, cost = 1) {
         checkCost(cost);
-        const status = addon.allow(this.#handle, this.#id, key, cost);
+        const status = addon.allow(this.#handle, this.#id, key, cost, this.#counts);
         if (status === 1) return true;
         if (status === 0) return false;
         if (status < 0) throw wrongKey(key);
-        return this.table.look(new Verdict(0), this, 0, 0).allowed;
+        const verdict = this.table.look(new Verdict(0), this, key, 0, 0);
+        if (this.table.isInFlight(verdict.policy)) {
+            this.refund(verdict);
+            throw wrong(
+                `policy '${this.name}' is in flight, and allow returns nothing to give back: use ` +
+                'take and refund, or all and end',
+            );
+        }
+        this.#counts = verdict.policy;
+        return verdict.allowed;
     }
 
     // Takes `cost` tokens, and returns the verdict.
@@ -309,7 +328,7 @@ class Policy {
     #decide(key, cost, limit, flags) {
         checkCost(cost);
         if (addon.decide(this.#handle, this.#id, key, cost, limit, flags) < 0) throw wrongKey(key);
-        return this.table.look(new Verdict(0), this, limit, flags);
+        return this.table.look(new Verdict(0), this, key, limit, flags);
     }
 
     // For Table.all: one request of a group.
@@ -418,13 +437,13 @@ class Table {
         });
         const allowed = addon.all(this.#handle, requests.length) === 1;
         const verdicts = requests.map((request, place) => new Verdict(place * PLACES));
-        verdicts.forEach((verdict, place) => this.look(verdict, requests[place][0], 0, 0));
+        verdicts.forEach((verdict, place) => this.look(verdict, ...requests[place].slice(0, 2), 0, 0));
         return new Group(allowed, requests, verdicts);
     }
 
     // A key that is made once, and used often.
     key(...parts) {
-        const key = new Key();
+        const key = new Key(parts);
         if (addon.key(this.#handle, parts, key) < 0)
             throw wrongKey(parts.length === 1 ? parts[0] : parts);
         return key;
@@ -433,7 +452,7 @@ class Table {
     // The key of a client's address: what nginx's `prefix=` and the command's --address make of it.
     //   text  IPv4 or IPv6, with or without a zone; '' is the one of all unix sockets
     address(text, prefix4 = 32, prefix6 = 64) {
-        const key = new Key();
+        const key = new Key(text);
         const bare = string(text, 'address').replace(/%.*$/, '');
         whole(prefix4, 'prefix4', 32, 1);
         whole(prefix6, 'prefix6', 128, 1);
@@ -476,9 +495,16 @@ class Table {
     }
 
     // Says what a verdict has to say that is not of its key: an error is thrown, a warning is told
-    // once.
-    look(verdict, policy, limit, flags) {
+    // once. A key that was refused for the first time in its window leaves its name.
+    look(verdict, policy, key, limit, flags) {
         const { untracked, replaced, unknownPolicy, badRequest } = VERDICT;
+        if (verdict.firstRefusal) {
+            try {
+                addon.label(this.#handle, verdict.keyHigh, verdict.keyLow, labelOf(key));
+            } catch {
+                // The decision stands, whatever a part of the key was.
+            }
+        }
         if ((verdict.flags & (untracked | replaced | unknownPolicy | badRequest)) === 0)
             return verdict;
         if ((verdict.flags & unknownPolicy) !== 0) {
@@ -532,16 +558,25 @@ class Table {
 //   path     of its file, which all processes share; null: a table of this process alone
 //   options  maxEntries: live pairs of key and policy that it holds; without it the file must be
 //            there. policies: texts in the notation, which are applied. onFull: 'replace' (a new
-//            key takes the place of another), 'admit', 'refuse'. maxPolicies: 64. mode: 0o600.
-//            preciseClock: true
+//            key takes the place of another), 'admit', 'refuse'. maxPolicies: 64. labels: how many
+//            names of refused keys it has room for. mode: 0o600. preciseClock: true
 function open(file, options = {}) {
     if (addon === null) load();
-    const names = ['maxEntries', 'policies', 'onFull', 'maxPolicies', 'mode', 'preciseClock'];
+    const names = [
+        'maxEntries',
+        'policies',
+        'onFull',
+        'maxPolicies',
+        'labels',
+        'mode',
+        'preciseClock',
+    ];
     const {
         maxEntries,
         policies,
         onFull = 'replace',
         maxPolicies = 0,
+        labels = 0,
         mode = 0,
         preciseClock,
     } = known(options, names, 'options of open');
@@ -561,6 +596,7 @@ function open(file, options = {}) {
     if (!Object.hasOwn(ON_FULL, onFull))
         throw wrong(`onFull ${shown(onFull)}: one of ${Object.keys(ON_FULL).join(', ')}`);
     whole(maxPolicies, 'maxPolicies', 4096);
+    whole(labels, 'labels', 2 ** 32 - 1);
     whole(mode, 'mode', 0o777);
     const text = policies === undefined ? '' : policiesText(policies);
     const absolute = file === null ? null : path.resolve(file);
@@ -572,6 +608,7 @@ function open(file, options = {}) {
             preciseClock ? PRECISE_CLOCK : 0,
             maxPolicies,
             mode,
+            labels,
         ),
     );
     const table = new Table(handle, absolute);

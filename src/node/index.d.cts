@@ -20,6 +20,8 @@ export interface OpenOptions {
     onFull?: 'replace' | 'admit' | 'refuse';
     /** 64, if it is left out. */
     maxPolicies?: number;
+    /** How many names of refused keys there is room for, for operators: 0, if it is left out. */
+    labels?: number;
     /** Permission bits of a file that is made: `0o600`, if it is left out. */
     mode?: number;
     /** Reads a clock that is right to the nanosecond, and dearer. */
@@ -50,6 +52,7 @@ export interface Stats {
     maxPolicies: number;
     processes: number;
     memory: number;
+    labels: number;
     /** 1: the file was removed, or another took its place. */
     removed: number;
     /** 1: the file was cut off. */
@@ -96,7 +99,7 @@ export class Policy {
     private constructor();
     readonly table: Table;
     readonly name: string;
-    /** Whether the request fits; then its tokens are taken. */
+    /** Whether the request fits; then its tokens are taken. Throws by a policy in flight. */
     allow(key: KeyLike, cost?: number): boolean;
     take(key: KeyLike, cost?: number, options?: TakeOptions): Verdict;
     /** Charges the tokens, whatever is left. */

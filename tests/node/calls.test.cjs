@@ -154,6 +154,20 @@ test('a group takes all or nothing, ends what is in flight, gives back all', () 
     assert.deepEqual(used(), [0, 0, 0]);
 });
 
+test('allow by a policy in flight names take, also once the policy has become one', () => {
+    const table = open('9/52w name=a', '1/30s in-flight name=busy');
+    const [a, busy] = [table.policy('a'), table.policy('busy')];
+    for (let i = 0; i < 2; i++)
+        assert.throws(
+            () => busy.allow('k'),
+            saying('ERR_INVALID_ARG_VALUE', "'busy' is in flight", 'take'),
+        );
+    assert.equal(busy.peek('k').used, 0);
+    assert.deepEqual([a.allow('k'), a.allow('k')], [true, true]);
+    table.apply('1/30s in-flight name=a');
+    assert.throws(() => a.allow('k'), saying('ERR_INVALID_ARG_VALUE', 'take'));
+});
+
 test('keys: what is one, and what are two', () => {
     const table = open('1/52w name=a');
     const policy = table.policy('a');

@@ -241,6 +241,22 @@ class Package(Installed):
             said = commands.must(TOOL, "peek", *options, table, "a", *key)
             self.assertIn(f"allowed: {used} of 99 used", said, key)
 
+    def test_labels(self):
+        """Operators read who was refused first in a window, once there is room for names."""
+        if not TOOL:
+            self.skipTest("the command was not built")
+        table = self.directory / "labels.table"
+        done = self.node("-e", """const table = require('stint').open(process.argv[1],
+                { maxEntries: 100, labels: 50, policies: ['1/52w name=a'] });
+            const a = table.policy('a');
+            for (const key of ['ann', Buffer.from('bob'), 7, 8n, ['eve', 9, Buffer.from('x')], table.address('2001:db8::1'),
+                table.key(table.key('dan'), 'y')]) [1, 2, 3].forEach(() => a.allow(key));
+            a.take('gil', 2); table.all([a, 'fay', 2]);
+            if (table.stats().labels < 50) throw Error(table.stats().labels);""", table)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        labels = [json.loads(line)["label"] for line in commands.must(TOOL, "dump", table).splitlines()]
+        self.assertEqual(sorted(labels), ["2001:db8::1", "7", "8", "ann", "bob", "dan y", "eve 9 x", "fay", "gil"])
+
     def test_constants_are_the_headers(self):
         """Those that index.cjs repeats, by name."""
         header = re.sub(r"/\*.*?\*/", "", (SOURCE / "include" / "stint.h").read_text(), flags=re.DOTALL)
