@@ -81,7 +81,7 @@ static void put_cut(FILE *out, const char *bytes, size_t length, size_t columns)
     char shown[1024];
 
     printable(shown, sizeof(shown), bytes, length);
-    report_cut(shown, columns);
+    text_cut(shown, columns);
     for (const char *at = shown; *at != '\0'; at++) {
         if (strchr("<>&\"'", *at) != NULL)
             fprintf(out, "&#%d;", *at);

@@ -318,6 +318,15 @@ const char *since_text(char buffer[40], uint64_t since_ns, uint64_t now_ns) {
     return buffer;
 }
 
+void text_cut(char *text, size_t width) {
+    const size_t length = strlen(text), tail = (width - 1) / 2;
+
+    if (length <= width || width == 0)
+        return;
+    text[width - tail - 1] = '~';
+    memmove(text + width - tail, text + length - tail, tail + 1);
+}
+
 const char *span_text(char buffer[40], uint64_t span_ns) {
     static const struct {
         uint64_t ns;

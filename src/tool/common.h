@@ -75,6 +75,9 @@ const char *time_text(char buffer[40], uint64_t time_ns, char between, const cha
 /* "since 14:02", of another day with the date, in UTC. Returns `buffer`. */
 const char *since_text(char buffer[40], uint64_t since_ns, uint64_t now_ns);
 
+/* Cuts a text to so many columns, in its middle, in place: both ends tell names apart. */
+void text_cut(char *text, size_t width);
+
 /* A span in its two largest units: 3 d 11 h, 1 min 5 s, 250 ms. Returns `buffer`. */
 const char *span_text(char buffer[40], uint64_t span_ns);
 

@@ -119,7 +119,7 @@ static bool find_name(void *context, const struct stint_entry *entry) {
     if (entry->label == NULL)
         return true;
     printable(shown, sizeof(shown), entry->label, entry->label_length);
-    report_cut(shown, strlen(named->name));
+    text_cut(shown, strlen(named->name));
     if ((entry->label_length != named->length ||
          memcmp(entry->label, named->name, named->length) != 0) &&
         strcmp(shown, named->name) != 0)

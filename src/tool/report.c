@@ -34,15 +34,6 @@ void report_end(struct report *report) {
     free(report->names);
 }
 
-void report_cut(char *text, size_t width) {
-    const size_t length = strlen(text), tail = (width - 1) / 2;
-
-    if (length <= width || width == 0)
-        return;
-    text[width - tail - 1] = '~';
-    memmove(text + width - tail, text + length - tail, tail + 1);
-}
-
 /* ---- Tables ---- */
 
 void report_table(struct report *report, const char *name) {
@@ -105,7 +96,7 @@ static size_t *widths_of(struct report *report) {
         const size_t room = column == 0 ? report->room / 2 : report->room - widths[0] - 2;
         for (size_t i = column; i < report->cell_count; i += report->columns) {
             if (report->room != 0)
-                report_cut(report->cells[i].text, room);
+                text_cut(report->cells[i].text, room);
             const size_t length = strlen(report->cells[i].text);
             widths[column] = length > widths[column] ? length : widths[column];
         }
@@ -220,7 +211,7 @@ static void add_cell(struct report *report, const char *name, const char *text, 
     }
     char *copy = must_have(strdup(text));
     if (report->widest != 0)
-        report_cut(copy, report->widest);
+        text_cut(copy, report->widest);
     report->cells[report->cell_count++] = (struct report_cell){copy, right};
 }
 

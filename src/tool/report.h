@@ -47,9 +47,6 @@ struct report {
 void report_begin(struct report *report, FILE *out, enum report_form form);
 void report_end(struct report *report);
 
-/* Cuts a text to so many columns, in its middle, in place: both ends tell names apart. */
-void report_cut(char *text, size_t width);
-
 /* Rows follow, each begun by report_row. All rows of a table have the same names in one order. */
 void report_table(struct report *report, const char *name);
 void report_row(struct report *report);
