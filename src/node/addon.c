@@ -590,8 +590,8 @@ static void table_free(napi_env env, void *data, void *hint) {
     free(table);
 }
 
-/* open(path, max_entries, on_full, flags, max_policies, mode, labels): a table, or an error. Without
- * max_entries it is one that is there. */
+/* open(path, max_entries, on_full, flags, max_policies, mode, labels): a table, or an error.
+ * Without max_entries it is one that is there. */
 static napi_value call_open(napi_env env, napi_callback_info info) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct call call = {.env = env};

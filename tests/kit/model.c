@@ -748,8 +748,8 @@ enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_f
 
 /* STINT_FULL_ADMIT: "what is within the capacity is let through". STINT_FULL_REFUSE: "it is
  * refused ... Its retry_after is at least the rest of the window that the key would be in; by a
- * bucket, at least T". "`window` is 0 ... `granted` is what was let through." A charge: "nothing is charged, and the request is allowed and
- * marked STINT_UNTRACKED". */
+ * bucket, at least T". "`window` is 0 ... `granted` is what was let through." A charge: "nothing
+ * is charged, and the request is allowed and marked STINT_UNTRACKED". */
 struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
                                     const struct stint_request *request, uint64_t now) {
     const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);

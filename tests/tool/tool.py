@@ -885,12 +885,12 @@ class Looking(Tool):
         child = int(os.read(inherited, 20))
         self.addCleanup(lambda: os.path.exists(f"/proc/{child}/maps") and os.kill(child, signal.SIGKILL))
         [program] = [name for pid, name, _ in self.open_in()[0] if pid == child]
-        watch = subprocess.Popen([STINT, "watch", "--interval=.05", "--json", self.table], stdout=subprocess.PIPE)
-        self.addCleanup(watch.stdout.close)
+        watch = subprocess.Popen([STINT, "watch", "--interval=.05", "--json", self.table], stdout=subprocess.DEVNULL)
         os.chmod(self.table, 0o644)
         os.chmod(self.directory, 0o755)
         looks = self.open_in()
         while watch.pid not in {pid for pid, _, _ in looks[0]}: # it has it open at each look
+            self.assertIsNone(watch.poll(), looks)
             looks = self.open_in()
         self.assertEqual(looks[0], idle | {(child, program, True), (watch.pid, "stint", False)})
         watch.kill()

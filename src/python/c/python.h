@@ -114,7 +114,7 @@ PyObject *group_decide(struct table *table, PyObject *const *args, Py_ssize_t n)
 /* Of the types of each file. */
 extern PyType_Spec table_spec, policy_spec, key_spec, verdict_spec, group_spec;
 
-/* A method, or a function of the module. `help` and inspect read its signature: "($self, key, /)". */
+/* A method, or a function of the module. `help` reads its signature: "($self, key, /)". */
 #define METHOD(name, function, flags, signature, doc)                                              \
     { name, (PyCFunction)(void (*)(void))function, flags, name signature "\n--\n\n" doc }
 
