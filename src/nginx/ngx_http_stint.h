@@ -38,6 +38,7 @@ struct ngx_http_stint_policy_s {
     ngx_http_stint_place_t declared;
     ngx_http_stint_place_t used; /* the first line that names it */
     ngx_uint_t delays;           /* unsigned delays:1; a limit with "delay" goes by it */
+    ngx_uint_t warned;           /* unsigned warned:1; of a key that clients choose */
     struct stint_policy policy;  /* as the configuration has it */
     uint32_t id;                 /* in the zone's table */
     /* Not NULL: this is another way to write the rate that that one is named by, and all else here
@@ -120,6 +121,7 @@ typedef struct {
     ngx_http_stint_place_t place;
     ngx_http_stint_zone_t *zone;
     const ngx_uint_t *off; /* kinds of which its level must have none */
+    ngx_uint_t warned;     /* unsigned warned:1; of a `return` before it */
     ngx_uint_t kind;       /* known when all policies are declared; that of all that `plan` names */
     ngx_http_stint_policy_t *policy; /* NULL: none, unless `plan` names one */
     ngx_str_t policy_text;           /* as it is written */
@@ -265,6 +267,10 @@ void ngx_http_stint_log_first(ngx_http_request_t *r, const ngx_http_stint_ctx_t 
 /* Logs the first refusals among the verdicts from `from` on. Logs that the zone is full. */
 void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
                                  ngx_uint_t from);
+
+/* Logs a parameter that is none, and what it is here if it is one of limit_req's. Returns
+ * NGX_CONF_ERROR. */
+char *ngx_http_stint_wrong_parameter(ngx_conf_t *cf, const ngx_str_t *value);
 
 /* A reason of the library's in the words of the configuration. Returns `buffer`. */
 #define NGX_HTTP_STINT_REASON 512 /* bytes */

@@ -62,7 +62,7 @@ static char *ngx_http_stint_word(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #define EVERYWHERE (NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF)
 
 ngx_command_t ngx_http_stint_commands[] = {
-    {ngx_string("stint_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_2MORE, ngx_http_stint_zone,
+    {ngx_string("stint_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE, ngx_http_stint_zone,
      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("stint_policy"), NGX_HTTP_MAIN_CONF | NGX_CONF_2MORE, ngx_http_stint_policy,
      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
@@ -127,10 +127,11 @@ const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *n
     return *module;
 }
 
-/* Warns of a `return` that comes first in a location, so that nothing is decided there. What
+/* Warns of a `return` that comes first in a location, so that nothing is decided there: once of a
+ * limit, in however many locations it is. What
  * nginx's module has of a location begins with its array of codes, and each code with its
  * function. */
-static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit,
+static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, ngx_http_stint_limit_t *limit,
                                           ngx_uint_t inherited) {
     const ngx_module_t *module = ngx_http_stint_module_of(cf, "ngx_http_rewrite_module");
     ngx_http_core_loc_conf_t *clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -138,8 +139,9 @@ static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, const ngx_http_stint_l
     const ngx_http_conf_ctx_t *ctx = cf->ctx;
     ngx_array_t *const *codes = module == NULL ? NULL : ctx->loc_conf[module->ctx_index];
 
-    if (codes != NULL && *codes != NULL &&
+    if (codes != NULL && *codes != NULL && !limit->warned &&
         *(ngx_http_script_code_pt *)(*codes)->elts == ngx_http_script_return_code) {
+        limit->warned = 1;
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "the \"return\" of %s \"%V\" answers before \"stint_limit\" decides: "
                       "nothing is limited there%s, in %V:%ui",
@@ -198,27 +200,6 @@ static void ngx_http_stint_warn_of_leftovers(ngx_conf_t *cf, const ngx_http_stin
     }
 }
 
-/* A limit of the level above comes to one that has limits of the other kind. */
-static char *ngx_http_stint_check_beside(ngx_conf_t *cf, const ngx_http_stint_limit_t *own,
-                                         const ngx_http_stint_limit_t *above, ngx_uint_t n) {
-    const char *kind = above->kind == NGX_HTTP_STINT_RATE ? "rate" : "in-flight";
-
-    if (n == STINT_ALL_MAX) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "more than %d limits at one level with those that it inherits in %V:%ui",
-                      STINT_ALL_MAX, &own->place.file, own->place.line);
-        return NGX_CONF_ERROR;
-    }
-    if (ngx_test_config) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "the limit of %V:%ui holds here, too, which 0.3 dropped: \"stint_limit off "
-                      "%s\" ends it, in %V:%ui",
-                      &above->place.file, above->place.line, kind, &own->place.file,
-                      own->place.line);
-    }
-    return NGX_CONF_OK;
-}
-
 /* Puts the limits of a zone one after another: a table decides all of its own at once. */
 static void ngx_http_stint_group(const ngx_array_t *array) {
     ngx_http_stint_limit_t **limits = array->elts;
@@ -252,8 +233,10 @@ static char *ngx_http_stint_inherit(ngx_conf_t *cf, const ngx_http_stint_loc_con
         if ((above[i]->kind & ~ended) == 0) {
             continue;
         }
-        if (first != NULL &&
-            ngx_http_stint_check_beside(cf, first, above[i], conf->limits.nelts) != NGX_CONF_OK) {
+        if (conf->limits.nelts == STINT_ALL_MAX) { /* so it has some of its own */
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "more than %d limits at one level with those that it inherits in %V:%ui",
+                          STINT_ALL_MAX, &first->place.file, first->place.line);
             return NGX_CONF_ERROR;
         }
         pushed = ngx_array_push(&conf->limits);
@@ -336,16 +319,6 @@ static char *ngx_http_stint_zone_entries(ngx_conf_t *cf, ngx_str_t *text,
     return NGX_CONF_OK;
 }
 
-static char *ngx_http_stint_zone_keys(ngx_conf_t *cf, ngx_str_t *text,
-                                      ngx_http_stint_zone_t *zone) {
-    ngx_conf_log_error(
-        NGX_LOG_EMERG, cf, 0,
-        "invalid parameter \"keys=%V\": it is \"entries=\" now, of which a key takes "
-        "one for each policy, and k is 1000",
-        text);
-    return NGX_CONF_ERROR;
-}
-
 static char *ngx_http_stint_zone_policies(ngx_conf_t *cf, ngx_str_t *text,
                                           ngx_http_stint_zone_t *zone) {
     ngx_int_t number = ngx_atoi(text->data, text->len);
@@ -424,7 +397,6 @@ static const struct {
     char *(*parse)(ngx_conf_t *cf, ngx_str_t *text, ngx_http_stint_zone_t *zone);
 } ngx_http_stint_zone_parameters[] = {
     {ngx_string("entries="), ngx_http_stint_zone_entries},
-    {ngx_string("keys="), ngx_http_stint_zone_keys}, /* of 0.3 */
     {ngx_string("policies="), ngx_http_stint_zone_policies},
     {ngx_string("full="), ngx_http_stint_zone_full},
     {ngx_string("file="), ngx_http_stint_zone_file},
@@ -450,8 +422,7 @@ static char *ngx_http_stint_zone_parameter(ngx_conf_t *cf, ngx_str_t *value, ngx
         text.len = value->len - name->len;
         return ngx_http_stint_zone_parameters[i].parse(cf, &text, zone);
     }
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", value);
-    return NGX_CONF_ERROR;
+    return ngx_http_stint_wrong_parameter(cf, value);
 }
 
 /* Whether two files are the same, by whatever path: in one directory by one name, or there already.
@@ -517,9 +488,7 @@ static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
     if (zone->options.max_entries == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" must have \"entries\" parameter",
-                           &cmd->name);
-        return NGX_CONF_ERROR;
+        return "must say how many keys it holds, such as \"entries=100k\"";
     }
     if (zone->file.len != 0 && ngx_http_stint_check_alone(cf, zone) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;

@@ -200,8 +200,7 @@ static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_
     }
     if (i == PARAMETERS || (*seen & 1u << i) != 0 ||
         (i >= PARAMETER_DELAY_ELSE && value->len != ngx_http_stint_parameters[i].len)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", value);
-        return NGX_CONF_ERROR;
+        return ngx_http_stint_wrong_parameter(cf, value);
     }
     *seen |= i == PARAMETER_DELAY || i == PARAMETER_DELAY_ELSE
                  ? 1u << PARAMETER_DELAY | 1u << PARAMETER_DELAY_ELSE
@@ -391,6 +390,9 @@ char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     if (cf->args->nelts < 4 && ngx_strcmp(value[1].data, "off") == 0) {
         return ngx_http_stint_off(cf, slcf);
     }
+    if (ngx_strncmp(value[1].data, "zone=", 5) == 0) {
+        return ngx_http_stint_wrong_parameter(cf, &value[1]);
+    }
     if (cf->args->nelts < 4) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid number of arguments in \"%V\" directive",
                            &cmd->name);
@@ -474,6 +476,25 @@ static void ngx_http_stint_warn_of_name(ngx_conf_t *cf, const ngx_http_stint_lim
     }
 }
 
+/* Warns of a key that is a field of the request and no more, once a policy. */
+static void ngx_http_stint_warn_of_field(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    static const ngx_str_t begins[] = {ngx_string("$http_"),
+                                       ngx_string("$proxy_add_x_forwarded_for")};
+    const ngx_str_t *key = &limit->key->value;
+
+    for (size_t i = 0; i < 2 && limit->policy != NULL && !limit->policy->warned; i++) {
+        if (key->len >= begins[i].len &&
+            ngx_memcmp(key->data, begins[i].data, begins[i].len) == 0 &&
+            ngx_http_script_variables_count((ngx_str_t *)key) == 1) {
+            limit->policy->warned = 1;
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "clients write the key \"%V\", and have a new limit with each value: an "
+                          "address is \"$remote_addr\" with nginx's module realip, in %V:%ui",
+                          key, &limit->place.file, limit->place.line);
+        }
+    }
+}
+
 /* Whether requests may have limits of their own. */
 static ngx_uint_t ngx_http_stint_has_limit(const ngx_http_stint_limit_t *limit) {
     return limit->limit.value != NULL || limit->limit.otherwise != 0;
@@ -522,6 +543,7 @@ ngx_int_t ngx_http_stint_check_limits(ngx_conf_t *cf) {
 
     for (ngx_uint_t i = 0; i < smcf->limits.nelts; i++) {
         ngx_http_stint_warn_of_name(cf, limits[i]);
+        ngx_http_stint_warn_of_field(cf, limits[i]);
         if ((limits[i]->policy != NULL && ngx_http_stint_check_policy(cf, limits[i]) != NGX_OK) ||
             ngx_http_stint_set_kind(cf, limits[i]) != NGX_OK) {
             return NGX_ERROR;

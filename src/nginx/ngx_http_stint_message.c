@@ -190,6 +190,34 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, const ngx_http_stint_ctx
     }
 }
 
+/* ---- The configuration ----------------------------------------------------------------------- */
+
+/* What limit_req's parameters are here. */
+static const struct {
+    ngx_str_t begin;
+    const char *here;
+} ngx_http_stint_strangers[] = {
+    {ngx_string("zone="), ": the name of the zone comes first, without \"zone=\""},
+    {ngx_string("rate="), ": a rate is a \"stint_policy\", without \"rate=\", such as 10/s"},
+    {ngx_string("burst="), ": it is the policy's, and is one more than that of limit_req"},
+    {ngx_string("nodelay"), ": without \"delay\" nothing waits"},
+};
+
+char *ngx_http_stint_wrong_parameter(ngx_conf_t *cf, const ngx_str_t *value) {
+    const char *here = "";
+
+    for (size_t i = 0; i < sizeof(ngx_http_stint_strangers) / sizeof(*ngx_http_stint_strangers);
+         i++) {
+        const ngx_str_t *begin = &ngx_http_stint_strangers[i].begin;
+
+        if (value->len >= begin->len && ngx_memcmp(value->data, begin->data, begin->len) == 0) {
+            here = ngx_http_stint_strangers[i].here;
+        }
+    }
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"%s", value, here);
+    return NGX_CONF_ERROR;
+}
+
 /* ---- The library's reasons ------------------------------------------------------------------- */
 
 /* Names of the library's interface, and what the configuration calls them. The first that fits is

@@ -3,8 +3,9 @@
  * file: what is missing is found at the end, and told with the line that names it. */
 #include "ngx_http_stint.h"
 
-#define NAMES_SHOWN 512 /* bytes of names that a message lists */
-#define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
+#define NAMES_SHOWN 512                  /* bytes of names that a message lists */
+#define POLICY_TEXT 256                  /* bytes; more than a policy is in the text notation */
+#define SECOND      UINT64_C(1000000000) /* ns */
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -146,11 +147,21 @@ char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
         return NGX_CONF_ERROR;
     }
     if (stint_policy_parse(text, &parsed, &wrong) != 0) {
+        if (ngx_strncmp(wrong, "rate=", 5) == 0 || ngx_strncmp(wrong, "nodelay", 7) == 0) {
+            name = (ngx_str_t){ngx_strlen(wrong), (u_char *)wrong};
+            return ngx_http_stint_wrong_parameter(cf, &name);
+        }
         ngx_http_stint_log_wrong(cf, text, wrong);
         return NGX_CONF_ERROR;
     }
     if (stint_policy_note(&parsed, note, sizeof(note)) > 0) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "policy \"%s\": %s", text, note);
+    }
+    if ((parsed.flags & STINT_IN_FLIGHT) != 0 && parsed.window <= SECOND) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "policy \"%s\": a request that takes longer than its lease of %uL ms is "
+                           "not counted any more: choose a longer one, such as %uD/1h",
+                           text, parsed.window / (SECOND / 1000), parsed.limit);
     }
     zone = ngx_http_stint_get_zone(cf, &value[1]);
     if (zone == NULL || ngx_http_stint_name(cf, &parsed, &name) != NGX_OK) {

@@ -902,6 +902,12 @@ class Metrics(Case):
 class Mistakes(Case):
     """Each is an error of `nginx -t`, with file and line. The wrong line ends in #!."""
 
+    # What limit_req's parameters are here.
+    ZONE = 'the name of the zone comes first, without "zone="'
+    RATE = 'a rate is a "stint_policy", without "rate=", such as 10/s'
+    BURST = "it is the policy's, and is one more than that of limit_req"
+    NODELAY = 'without "delay" nothing waits'
+
     def refuse(self, http, server, message):
         configuration = Server(MODULE, http, server)
         said = self.told(configuration, 1)
@@ -919,9 +925,12 @@ class Mistakes(Case):
     def test_zone(self):
         number = 'invalid number of arguments in "stint_zone" directive'
         name = "the name of a stint zone must be of printable ASCII characters"
-        self.check("stint_zone %s; #!", "", ("", number), ("z", number),
+        self.check("stint_zone %s; #!", "", ("", number),
                    ('"" entries=1k', name), ("zé entries=1k", name),
-                   ("z full=admit", '"stint_zone" must have "entries" parameter'))
+                   *((wrong, '"stint_zone" directive must say how many keys it holds, such as "entries=100k"')
+                     for wrong in ("z", "z full=admit")),
+                   ("$binary_remote_addr zone=api:10m rate=9r/s", f'invalid parameter "zone=api:10m": {self.ZONE}'),
+                   ("z rate=9r/s", f'invalid parameter "rate=9r/s": {self.RATE}'))
         self.check(
             "stint_zone z %s; #!", "",
             *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file')
@@ -934,8 +943,6 @@ class Mistakes(Case):
             ("entries=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
             ("entries=1024g", r'stint zone "z" needs \d+ MB for its keys, which the system does not give '
              r"\(12: Cannot allocate memory\)"),
-            ("keys=1k", 'invalid parameter "keys=1k": it is "entries=" now, of which a key takes one for each '
-             "policy, and k is 1000"),
             ("entries=1k size=1m", 'invalid parameter "size=1m"'),
             ("entries=1k entries=2k", 'invalid parameter "entries=2k"'),
             ("entries=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or '
@@ -958,7 +965,9 @@ class Mistakes(Case):
         zone = "stint_zone z entries=1k;\n"
         self.check("%s; #!", "",
                    ("stint_policy z", 'invalid number of arguments in "stint_policy" directive'),
-                   ("stint_policy z 1/s", 'unknown stint zone "z" .there is none.'))
+                   ("stint_policy z 1/s", 'unknown stint zone "z" .there is none.'),
+                   ("stint_policy z rate=10r/s", f'invalid parameter "rate=10r/s": {self.RATE}'),
+                   ("stint_policy z 10r/s burst=20 nodelay", f'invalid parameter "nodelay": {self.NODELAY}'))
         for policy, message in (
                 ("10/fortnight", "'fortnight' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
                  'or year, at "fortnight"'),
@@ -989,6 +998,7 @@ class Mistakes(Case):
         duplicate = '"stint_limit" directive is duplicate'
         self.check(
             http, "stint_limit %s; #!", ("z p", number), ("on", number),
+            *((f"zone=z{more}", f'invalid parameter "zone=z": {self.ZONE}') for more in ("", " burst=9 nodelay")),
             ("z q $uri", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
             ("y p $uri", r'unknown stint zone "y" \(there is "z"\)'),
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
@@ -1006,7 +1016,8 @@ class Mistakes(Case):
         self.check(
             http, "stint_limit z p $uri %s; #!",
             *((f"{first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
-                ("cost=1 ", "cost=2"), ("", "delays"), ("delay ", "delay=5s"), ("", "burst=5"))),
+                ("cost=1 ", "cost=2"), ("", "delays"), ("delay ", "delay=5s"))),
+            ("nodelay", f'invalid parameter "nodelay": {self.NODELAY}'), ("burst=5", f'invalid parameter "burst=5": {self.BURST}'),
             ("delay=soon", 'invalid delay "delay=soon": it must be a time, such as 5s or 500ms'),
             ("delay", '"delay" needs a policy with "reserve=", which "p" has not,'),
             *((f"charge=$uri {other}", f'"{one}" does not go with "{name}"') for other, one, name in (
@@ -1066,27 +1077,29 @@ class Mistakes(Case):
         configuration = Server(
             MODULE, "stint_zone y entries=1k; #!\nstint_policy y 1/s reserve=2; stint_zone z entries=1k;\n"
             "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
-            "stint_policy z 1/s name=r reserve=2; stint_policy z 9/s in-flight name=f;\nstint_zone x entries=1k;\nstint_policy x 1/s reserve=2;",
+            "stint_policy z 1/s name=r reserve=2; stint_policy z 9/1s in-flight name=f; #!\nstint_zone x entries=1k;\n"
+            "stint_policy x 1/s reserve=2; stint_policy z 9/1010ms in-flight name=g;",
             location("/a", limit + " #!", "return 204;") +
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
             location("/d", f"{limit} #!", "return 204;") + location("/e", "stint_limit x $arg_x k delay;") +
             location("/f", "return 204;") + location("/h", "stint_limit off;", "return 204;") +
+            location("/f/2", "return 204;") + location("/k", "stint_limit z g $http_a; stint_limit z g $http_b; #!",
+                                                       "stint_limit z p x$http_a; stint_limit z r $http_a$uri delay;") +
+            location("/k/2", "stint_limit z g $http_c; stint_limit z p $proxy_add_x_forwarded_for; #!") +
             location("/i", "stint_limit off;", *(location(f"/i/{key}", f"stint_limit z p {key}; #!")
                                                  for key in ("remote_addr", "http_x", "made"))) +
-            "location /g { stint_limit z f k; #!\n" + location("/g/a", "stint_limit z r k delay; #!") +
-            location("/g/b", "stint_limit off in-flight; stint_limit z r k delay;") + location("/g/c") + "}\n" + limit +
+            "location /g { stint_limit z f k;\n" + location("/g/a", "stint_limit z r k delay;") + "}\n" + limit +
             " #!\nset $made 1;")
-        server_level = configuration.line_of("}\n" + limit) + 1
         lines = configuration.configuration.read_text().splitlines()
-        warned = re.findall(r"\[warn\] (.*), in \S+:(\d+)\n", self.told(configuration))
+        warned = re.findall(r"\[warn\] (?:\d\S+: )?(.*?),? in \S+:(\d+)\n", self.told(configuration))
         self.assertEqual(sorted(int(number) for _, number in warned),
                          [i for i, line in enumerate(lines, 1) if line.endswith("#!")])
-        rate, flight = (f"the limit of {configuration.configuration}:{line} holds here, too, which 0.3 dropped: "
-                        f'"stint_limit off {kind}" ends it' for kind, line in (
-                            ("rate", server_level), ("in-flight", configuration.line_of("stint_limit z f"))))
         self.assertEqual({said for said, _ in warned}, {
-            rate, flight, 'no "stint_limit" goes by the zone "y", so it limits nothing',
+            *(f'clients write the key "{key}", and have a new limit with each value: an address is "$remote_addr" with '
+              "nginx's module realip" for key in ("$http_a", "$proxy_add_x_forwarded_for")),
+            'policy "9/1s in-flight name=f": a request that takes longer than its lease of 1000 ms is not counted any '
+            "more: choose a longer one, such as 9/1h", 'no "stint_limit" goes by the zone "y", so it limits nothing',
             'policy "q" has "reserve=", but no "stint_limit" by it has "delay": nothing is held',
             *(f'the "return" of location "/{name}" answers before "stint_limit" decides: nothing is limited there{more}'
               for name, more in (("a", ""), ("b", ""), ("d", ""), ("f", ' ("stint_limit off" says so)'))),
