@@ -25,6 +25,11 @@ void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) 
                   ngx_http_stint_words(stint_reason(), reason));
 }
 
+/* Whether a file system has no room for so many bytes more. */
+static ngx_uint_t ngx_http_stint_is_full(const struct statvfs *about, uint64_t size) {
+    return about->f_blocks != 0 && size / about->f_frsize > about->f_bfree;
+}
+
 /* ---- Its size -------------------------------------------------------------------------------- */
 
 /* Numbers as the configuration has them. Returns `text`. */
@@ -82,6 +87,7 @@ static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct s
     char reason[NGX_HTTP_STINT_REASON] = "a test changes no file";
     const ngx_uint_t level = ngx_test_config ? NGX_LOG_WARN : NGX_LOG_ERR;
     u_char text[SHAPE_TEXT], other[SHAPE_TEXT];
+    struct statvfs about;
 
     if (ngx_http_stint_fits(&zone->options, made)) {
         return;
@@ -110,6 +116,10 @@ static void ngx_http_stint_fit(const ngx_http_stint_zone_t *zone, const struct s
             return;
         }
         (void)ngx_http_stint_words(stint_reason(), reason);
+    } else if (statvfs(zone->options.path, &about) == 0 &&
+               ngx_http_stint_is_full(&about, stint_memory_size(&larger))) {
+        (void)snprintf(reason, sizeof(reason), "%s: there is no room for the table: %s",
+                       zone->options.path, strerror(ENOSPC)); /* as the library says it */
     }
     ngx_log_error(level, log, 0,
                   "stint zone \"%V\" in %V:%ui: %V has %s, and nginx goes on with "
@@ -298,8 +308,7 @@ char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zon
                            directory);
         return NGX_CONF_ERROR;
     }
-    full =
-        fstatvfs(fd, &about) == 0 && about.f_blocks != 0 && size / about.f_frsize > about.f_bfree;
+    full = fstatvfs(fd, &about) == 0 && ngx_http_stint_is_full(&about, size);
     (void)close(fd);
     if (full) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -1018,6 +1018,17 @@ class Files(Case):
             self.assertEqual(len(server.logged(r"\[error\] .* goes on with these: .*: (.*)")), 1)
             self.assertEqual((server.get().stint, status(server)["entries"]), ("PASSED p 2/10 8", 1000))
 
+    def test_a_file_that_the_disk_has_no_room_for(self):
+        """A test says what a start does."""
+        with self.filed(Server(module.MODULE)) as server:
+            server.get()
+            server.stop()
+            server.edit(("entries=1k", "entries=100g"))
+            full = r"goes on with these: (\S+: there is no room for the table: .*?)\. A start"
+            [told] = re.findall(full, server.test()[1])
+            server.start()
+            self.assertEqual(server.logged(rf"\[(?:warn|error)\] .*{full}"), [told] * 2)
+
     def test_a_file_of_version_0_4(self):
         """A start makes it this version's, also beside those who have it open: they go on by the file that it was."""
         words = list(struct.iter_unpack("=QQ", (Path(__file__).parents[1] / "files" / "table-0.4").read_bytes()))
