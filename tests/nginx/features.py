@@ -430,6 +430,26 @@ class Buckets(Case):
                 close(sent.values())
             self.assertEqual(server.logged("is longer than the delay"), [])
 
+    def test_one_zone_with_two_numbers(self):
+        """Of requests at once: one count, by limit_conn and by `limit=`."""
+        server = Server(module.MODULE, workers=1)
+        (server.www / "long").write_bytes(b"x" * 1000000)
+        end = f"alias {server.www}/long; limit_rate 2000;"
+        server.configure("stint_zone z entries=1k; stint_policy z 4/1h in-flight name=p;"
+                         "limit_conn_zone $arg_k zone=c:1m; limit_conn_status 429;",
+                         location("/theirs4", "limit_conn c 4;", end) + location("/theirs2", "limit_conn c 2;", end) +
+                         location("/ours4", "stint_limit z p $arg_k;", end) +
+                         location("/ours2", "stint_limit z p $arg_k limit=2;", end))
+        with server:
+            for whose in "theirs", "ours":
+                held, statuses = [], ""
+                for number in "424224424":
+                    held += server.begin(1, f"/{whose}{number}?k=a")
+                    statuses += " %d" % held[-1].getresponse().status
+                self.assertEqual(statuses, " 200 200 200 429 429 200 429 429 429", whose)
+                self.assertEqual(server.get(f"/{whose}2?k=b", "HEAD").status, 200)
+                close(held)
+
     # Of limit_req and of a rate of stint; of limit_conn and of stint in flight; and how many of 16 requests are
     # answered at once or later, 12 or 10 at once and the rest once these have left.
     BOTH = (("5r/s", "burst=20", "5/s burst=1 reserve=20", "delay", 4, "/file", (12, 12)),
