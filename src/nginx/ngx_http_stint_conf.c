@@ -128,9 +128,8 @@ const ngx_module_t *ngx_http_stint_module_of(const ngx_conf_t *cf, const char *n
 }
 
 /* Warns of a `return` that comes first in a location, so that nothing is decided there: once of a
- * limit, in however many locations it is. What
- * nginx's module has of a location begins with its array of codes, and each code with its
- * function. */
+ * limit, in however many locations it is. Named ones are error pages. What nginx's module has of a
+ * location begins with its array of codes, and each code with its function. */
 static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, ngx_http_stint_limit_t *limit,
                                           ngx_uint_t inherited) {
     const ngx_module_t *module = ngx_http_stint_module_of(cf, "ngx_http_rewrite_module");
@@ -139,7 +138,7 @@ static void ngx_http_stint_warn_of_return(ngx_conf_t *cf, ngx_http_stint_limit_t
     const ngx_http_conf_ctx_t *ctx = cf->ctx;
     ngx_array_t *const *codes = module == NULL ? NULL : ctx->loc_conf[module->ctx_index];
 
-    if (codes != NULL && *codes != NULL && !limit->warned &&
+    if (codes != NULL && *codes != NULL && !limit->warned && !clcf->named &&
         *(ngx_http_script_code_pt *)(*codes)->elts == ngx_http_script_return_code) {
         limit->warned = 1;
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,

@@ -1079,6 +1079,7 @@ class Mistakes(Case):
             "stint_policy z 1/s name=p;\nstint_policy z 1/s name=q reserve=2; #!\n"
             "stint_policy z 1/s name=r reserve=2; stint_policy z 9/1s in-flight name=f; #!\nstint_zone x entries=1k;\n"
             "stint_policy x 1/s reserve=2; stint_policy z 9/1010ms in-flight name=g;",
+            location("@first", "return 204;") +
             location("/a", limit + " #!", "return 204;") +
             location("/b", "return 204;", limit + " #!", "stint_limit z q k;") +
             location("/c", limit, "if ($arg_x) { return 204; }", "stint_limit z r k delay;") +
