@@ -217,7 +217,8 @@ static ngx_uint_t ngx_http_stint_find_limit_conn(ngx_conf_t *cf, ngx_array_t *pr
     const ngx_http_handler_pt *handlers;
     ngx_uint_t n = preaccess->nelts, i;
 
-    if (theirs == NULL || theirs->postconfiguration(cf) != NGX_OK || preaccess->nelts == n) {
+    if (theirs == NULL || theirs->postconfiguration == NULL ||
+        theirs->postconfiguration(cf) != NGX_OK || preaccess->nelts != n + 1) {
         return 0;
     }
     handlers = preaccess->elts;

@@ -1284,6 +1284,7 @@ class Documentation(Case):
             self.assertIn(f"{response.status} Too Many Requests", fields)
             [logged] = [each for each in server.log().splitlines() if "limiting requests" in each]
             self.assertEqual(shape(logged.replace(f":{server.port}", "")), shape(line))
+            self.assertNotEqual(server.get("/api/", source="127.0.0.2").status, 429)
 
     def test_it_is_short(self):
         self.assertLessEqual(self.text.count("\n"), 520)
