@@ -2,6 +2,7 @@
 // For express and plain http: a middleware of stint's own, and a store for express-rate-limit.
 'use strict';
 
+const net = require('node:net');
 const util = require('node:util');
 const { Policy, Table } = require('./index.cjs');
 
@@ -16,9 +17,18 @@ function wrong(what) {
 
 // ---- The middleware -----------------------------------------------------------------------------
 
-// By express's `trust proxy`, if there is an express. A unix socket has no address.
-function addressOf(request) {
-    return request.ip ?? request.socket?.remoteAddress ?? '';
+const WITH_PORT = /^(?:\[([\da-f:.]+)\](?::\d+)?|([\d.]+):\d+)$/i;
+
+// By express's `trust proxy`, if there is an express, with a port or without. What a proxy hands on
+// that is no address is the peer's. A unix socket has none.
+function clientOf(request, table, prefix4, prefix6) {
+    const told = [request.ip, request.socket?.remoteAddress];
+    for (const text of told.filter((one) => typeof one === 'string')) {
+        const found = WITH_PORT.exec(text);
+        const bare = (found?.[1] ?? found?.[2] ?? text).replace(/%.*$/, '');
+        if (net.isIP(bare) !== 0) return table.address(bare, prefix4, prefix6);
+    }
+    return table.address('', prefix4, prefix6);
 }
 
 function readLimits(policies) {
@@ -125,7 +135,7 @@ function express(policies, options = {}) {
                 ...limits.map(({ policy, key, cost }) => [
                     policy,
                     key === undefined
-                        ? table.address(addressOf(request), prefix4, prefix6)
+                        ? clientOf(request, table, prefix4, prefix6)
                         : key(request),
                     typeof cost === 'function' ? cost(request) : cost,
                 ]),

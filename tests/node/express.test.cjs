@@ -72,6 +72,33 @@ test('express: the address is the key, fields tell of all, a refusal is 429', as
     assert.equal(limits.policy('api').peek(limits.address('192.0.2.1')).used, 1);
 });
 
+test('express: what a proxy hands on may have a port; if it is no address, the peer counts', async (t) => {
+    const limits = table('99/52w name=api');
+    const api = limits.policy('api');
+    for (const trust of [1, 'loopback']) {
+        const app = expressApp();
+        app.set('trust proxy', trust);
+        app.use(express(api));
+        app.get('/', (request, response) => response.send('hello'));
+        const ask = await serve(t, app);
+        for (const [told, address] of [
+            ['192.0.2.7', '192.0.2.7'],
+            ['192.0.2.7:5678', '192.0.2.7'],
+            ['[2001:db8::1]:443', '2001:db8::1'],
+            ['[2001:db8::1]', '2001:db8::1'],
+            ['2001:db8::1:443', '2001:db8::1:443'],
+            ['fe80::1%eth0', 'fe80::1'],
+            ...['unknown', '[', '[]:1', ':', '', ',', '[192.0.2.7', '192.0.2.7:', '192.0.2.7:x', '1.2.3:4'].map(
+                (text) => [text, '127.0.0.1'],
+            ),
+        ]) {
+            assert.equal((await ask('/', { 'x-forwarded-for': told })).status, 200, told);
+            assert.equal(api.peek(limits.address(address)).used, 1, `${told} is not ${address}`);
+            api.reset(limits.address(address));
+        }
+    }
+});
+
 test('express: what is in flight is given back when a response ends, or is cut', async (t) => {
     const limits = table('2/1h in-flight name=busy', '9/52w name=api');
     const [busy, api] = [limits.policy('busy'), limits.policy('api')];
