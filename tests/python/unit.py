@@ -19,6 +19,7 @@ from pathlib import Path
 
 import commands
 import stint
+import stint.testing
 import stint.web
 
 SOURCE = Path(os.environ["STINT_SOURCE"])
@@ -245,7 +246,7 @@ class Calls(Case):
             for one in functions:
                 if one.decorator_list or one.name.startswith("__"):
                     continue
-                found = getattr(kind or stint, one.name)
+                found = getattr(kind or stint._stint, one.name)
                 given = {}
                 exec(f"from __future__ import annotations\ndef {one.name}({ast.unparse(one.args)}): ...", given)
                 signatures = [[(name, part.kind, part.default) for name, part in
@@ -574,6 +575,53 @@ class Limited(Case):
             yield 1
 
         self.refused(TypeError, ["generator", "with table.all"], stint.limited(api, key="a"), values)
+
+
+class Clock(Case):
+    def test_windows_and_leases(self):
+        """Time stands still until the test moves it, for all tables of the block and no others."""
+        with stint.testing.clock() as clock:
+            table = stint.open("/nowhere/table", policies=["2/minute name=api", "1/s burst=3 name=bucket"])
+            api, bucket = table["api"], table["bucket"]
+            self.assertEqual((table.path, [api.allow("a") for _ in range(3)]), (None, [True, True, False]))
+            self.assertEqual((api.peek("a", 1).retry_after, api.peek("a").resets_at), (60.0, clock.now + 60))
+            clock.advance(59.98)
+            self.assertFalse(api.allow("a"))
+            clock.advance(0.02)
+            self.assertTrue(api.allow("a"))
+            self.assertEqual((clock.now, api.peek("a").resets_at), (stint.testing.START + 60, clock.now + 60))
+            self.assertTrue(bucket.allow("a", 3))
+            clock.advance(1.5)
+            self.assertEqual(bucket.peek("a").remaining, 1)
+            clock.advance(365 * 86400)
+            self.assertTrue(bucket.allow("a", 3))
+            self.refused(ValueError, "not by -1", clock.advance, -1)
+            now = clock.now
+            with stint.testing.clock(now + 60):
+                pass
+            self.refused(ValueError, "relative", stint.open, "table", 1)
+        later = self.open("2/minute name=api")["api"].take("a").resets_at
+        self.assertLess(later, now)
+        self.assertTrue(api.take("a").resets_at > now)
+
+    def test_lease_ends(self):
+        """What is given back after it is nothing, and then nothing is held: loops of refunds end."""
+        with stint.testing.clock() as clock:
+            table = stint.open(None, 100, ["2/s in-flight name=busy"])
+            busy = table["busy"]
+            verdict, group = busy.take("a"), table.all((busy, "a"))
+            with table.all((busy, "b")) as left:
+                clock.advance(3)
+                self.assertEqual((busy.take("a").used, busy.take("b").used), (1, 1))
+            self.assertEqual((verdict.granted, group.in_flight), (1, True))
+            back = 0
+            while verdict.granted:
+                back += busy.refund(verdict)
+            self.assertEqual((back, verdict.granted), (0, 0))
+            while group.in_flight:
+                back += group.done()
+            self.assertEqual((back, left.in_flight, [one.granted for one in left.verdicts]), (0, False, [0]))
+            self.assertEqual((busy.peek("a").used, busy.peek("b").used), (1, 1))
 
 
 class Middleware(Case):

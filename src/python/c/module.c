@@ -18,6 +18,33 @@ uint64_t forks_of_process(void) {
     return forks;
 }
 
+/* ---- The clock that a test moves (testing.py) ---- */
+
+static uint64_t test_now; /* ns since the epoch; tables that were opened by it read it ever after */
+static bool testing;
+
+static uint64_t test_clock(void) {
+    return __atomic_load_n(&test_now, __ATOMIC_RELAXED);
+}
+
+/* The clock of a table that is opened now; NULL: the system's. */
+uint64_t (*clock_of_test(void))(void) {
+    return testing ? test_clock : NULL;
+}
+
+/* _stint.clock_set(ns), or None: the test is over. */
+static PyObject *clock_set(PyObject *module, PyObject *from) {
+    const unsigned long long now = from == Py_None ? 0 : PyLong_AsUnsignedLongLong(from);
+
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    testing = from != Py_None;
+    if (testing)
+        __atomic_store_n(&test_now, now, __ATOMIC_RELAXED);
+    Py_RETURN_NONE;
+}
+
 /* Reads a str for the library, to which a text ends at its first NUL. NULL: an exception is set. */
 const char *text_read(PyObject *from, const char *what) {
     Py_ssize_t length = 0;
@@ -44,6 +71,7 @@ static PyMethodDef functions[] = {
         "on_full: what a new key gets in a full table: 'replace', 'admit' or 'refuse'.\n"
         "labels: how many names of refused keys there is room for.\n"
         "max_policies, mode: 0: 64, and 0o600."),
+    METHOD("clock_set", clock_set, METH_O, "(now, /)", "Of stint.testing."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -71,6 +71,7 @@ extern PyObject *full_table_warning, *not_shared_warning;
 
 /* module.c */
 uint64_t forks_of_process(void);
+uint64_t (*clock_of_test(void))(void);
 
 const char *text_read(PyObject *from, const char *what);
 

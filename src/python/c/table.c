@@ -396,6 +396,14 @@ PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs) {
         if (path == NULL)
             goto end;
     }
+    options.clock = clock_of_test();
+    if (options.clock != NULL) {
+        options.path = NULL;
+        Py_DECREF(path);
+        path = Py_NewRef(Py_None);
+        if (options.max_entries == 0)
+            options.max_entries = 10000;
+    }
     table = table_made(&options, path);
     if (table != NULL && policies != NULL && policies != Py_None) {
         PyObject *changes = apply(table, policies, 0);
