@@ -37,11 +37,12 @@ class Case(commands.Case):
         return table
 
     def refused(self, kind, words, call, *arguments, **options):
-        """The exception says what is wrong, and what to write."""
+        """The exception says what is wrong, and what to write, in words of Python."""
         with self.assertRaises(kind) as raised:
             call(*arguments, **options)
         for word in [words] if isinstance(words, str) else words:
             self.assertIn(word, str(raised.exception))
+        self.assertNotRegex(str(raised.exception), r"options\.|stint_|STINT_")
 
 
 class Calls(Case):
@@ -288,6 +289,19 @@ number: int = call("x")
         self.assertIn("incompatible type \"None\"", commands.run("mypy", "wrong.py", cwd=self.directory).stdout)
 
 
+    def test_no_circle(self):
+        """Each file of the extension calls those that python.h lists above it."""
+        folder = SOURCE / "src" / "python" / "c"
+        parts = re.split(r"(\w+\.c) \*/\n", (folder / "python.h").read_text().partition("/* Of the types")[0])[1:]
+        parts = {name: set(re.findall(r"(\w+)\(", text)) for name, text in zip(parts[::2], parts[1::2])}
+        self.assertEqual(set(parts) | {"module.c"}, {path.name for path in folder.glob("*.c")})
+        above = set()
+        for name, own in parts.items():
+            above |= own
+            called = {one for one in set().union(*parts.values()) if re.search(rf"\b{one}\(", (folder / name).read_text())}
+            self.assertLessEqual(called, above, name)
+
+
 class Keys(Case):
     def same(self, table, one, other):
         """Whether they are one key, as a count tells."""
@@ -427,6 +441,10 @@ class Errors(Case):
                 ("1 to 128, not 4294967360", ValueError, lambda: table.address("::1", prefix6=2**32 + 64)),
                 ("1 to 32 bits, not -1", ValueError, lambda: table.address("::1", prefix4=-1)),
                 ("needs max_entries", ValueError, lambda: stint.open(None)),
+                ("max_entries must be 1 to 2^40", ValueError, lambda: stint.open(None, 2**41)),
+                ("max_policies must be at most", ValueError, lambda: stint.open(None, 10, max_policies=5000)),
+                ("labels must be at most", ValueError, lambda: stint.open(None, 10, labels=2**25)),
+                ("mode must be permission bits", ValueError, lambda: stint.open(None, 10, mode=0o1777)),
                 ("'replace'", ValueError, lambda: stint.open(None, 1, on_full="drop")),
                 ("policies", TypeError, lambda: stint.open(None, 10, policies=5))):
             self.refused(kind, words, call)

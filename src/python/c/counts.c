@@ -54,18 +54,12 @@ PyObject *table_stats(struct table *table, PyObject *unused) {
     return COUNTS_MADE(counts);
 }
 
-/* policy.stats() */
-PyObject *policy_stats(struct policy *policy, PyObject *unused) {
+/* Of a policy. NULL without an exception: there is none. */
+PyObject *counts_of_policy(struct stint_limiter *limiter, uint32_t id) {
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
 
-    (void)unused;
-    if (!table_deciding(policy->table))
+    if (stint_policy_stats_get(limiter, id, &stats) != 0)
         return NULL;
-    if (!policy_found_again(policy) ||
-        stint_policy_stats_get(policy->table->limiter, policy->id, &stats) != 0) {
-        policy_unknown(policy->table, policy->name);
-        return NULL;
-    }
     const struct count counts[] = {
         COUNT(stats, allowed),        COUNT(stats, refused),      COUNT(stats, shadowed),
         COUNT(stats, first_refusals), COUNT(stats, untracked),    COUNT(stats, near_limit),

@@ -1,63 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The module stint._stint: its types, and where it refuses to be imported. */
 #include <pthread.h>
-#include <string.h>
 
 #include "python.h"
-
-PyTypeObject *table_type, *policy_type, *key_type, *verdict_type, *group_type;
-PyObject *full_table_warning, *not_shared_warning;
-
-static uint64_t forks; /* between the process that imported the module and this one */
-
-static void child_begin(void) {
-    forks++;
-}
-
-uint64_t forks_of_process(void) {
-    return forks;
-}
-
-/* ---- The clock that a test moves (testing.py) ---- */
-
-static uint64_t test_now; /* ns since the epoch; tables that were opened by it read it ever after */
-static bool testing;
-
-static uint64_t test_clock(void) {
-    return __atomic_load_n(&test_now, __ATOMIC_RELAXED);
-}
-
-/* The clock of a table that is opened now; NULL: the system's. */
-uint64_t (*clock_of_test(void))(void) {
-    return testing ? test_clock : NULL;
-}
-
-/* _stint.clock_set(ns), or None: the test is over. */
-static PyObject *clock_set(PyObject *module, PyObject *from) {
-    const unsigned long long now = from == Py_None ? 0 : PyLong_AsUnsignedLongLong(from);
-
-    (void)module;
-    if (PyErr_Occurred())
-        return NULL;
-    testing = from != Py_None;
-    if (testing)
-        __atomic_store_n(&test_now, now, __ATOMIC_RELAXED);
-    Py_RETURN_NONE;
-}
-
-/* Reads a str for the library, to which a text ends at its first NUL. NULL: an exception is set. */
-const char *text_read(PyObject *from, const char *what) {
-    Py_ssize_t length = 0;
-
-    if (!PyUnicode_Check(from))
-        return PyErr_Format(PyExc_TypeError, "%s is a str, not %R", what, from), NULL;
-    const char *text = PyUnicode_AsUTF8AndSize(from, &length);
-    if (text != NULL && strlen(text) != (size_t)length) {
-        PyErr_Format(PyExc_ValueError, "%s has a NUL, which ends a text in C: %R", what, from);
-        return NULL;
-    }
-    return text;
-}
 
 static PyMethodDef functions[] = {
     METHOD(

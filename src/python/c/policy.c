@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * Policies, and the requests that are decided by one. */
-#include <errno.h>
 
 #include "python.h"
 
@@ -156,30 +155,9 @@ static void decide_once(struct policy *policy, const struct ask *ask,
     (void)stint_decide(limiter, &request, STINT_NOW, verdict);
 }
 
-/* As arguments and methods are called here. */
+/* Raises what stint_request_check says of a request that makes no sense. */
 void request_failed(const struct table *table, const struct stint_request *request) {
-    static const char *const names[][2] = {{"STINT_CHARGE", "charge"},
-                                           {"STINT_PARTIAL", "partial"},
-                                           {"STINT_DRAIN", "drain"},
-                                           {"STINT_RESERVE", "reserve"},
-                                           {"a limit of the request's own", "limit"}};
-    const int error = stint_request_check(table->limiter, request);
-    PyObject *reason = error == -EINVAL ? PyUnicode_FromString(stint_reason()) : NULL;
-
-    for (size_t i = 0; reason != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-        PyObject *from = PyUnicode_FromString(names[i][0]), *to = PyUnicode_FromString(names[i][1]);
-        PyObject *told =
-            from != NULL && to != NULL ? PyUnicode_Replace(reason, from, to, -1) : NULL;
-        Py_XDECREF(from);
-        Py_XDECREF(to);
-        Py_DECREF(reason);
-        reason = told;
-    }
-    if (error != -EINVAL)
-        failed(error, table->path);
-    else if (reason != NULL)
-        PyErr_SetObject(PyExc_ValueError, reason);
-    Py_XDECREF(reason);
+    (void)failed(stint_request_check(table->limiter, request), table->path);
 }
 
 static void ask_wrong(struct policy *policy, const struct ask *ask) {
@@ -308,6 +286,18 @@ static PyObject *policy_refund(struct policy *policy, PyObject *const *args, Py_
                             verdict->policy->table != policy->table ? " of another table" : "");
     return PyLong_FromUnsignedLong(
         stint_refund(policy->table->limiter, verdict->key, &verdict->verdict, tokens));
+}
+
+/* policy.stats() */
+static PyObject *policy_stats(struct policy *policy, PyObject *unused) {
+    (void)unused;
+    if (!table_deciding(policy->table))
+        return NULL;
+    PyObject *counts =
+        policy_found_again(policy) ? counts_of_policy(policy->table->limiter, policy->id) : NULL;
+    if (counts == NULL && !PyErr_Occurred())
+        policy_unknown(policy->table, policy->name);
+    return counts;
 }
 
 /* ---- The type ------------------------------------------------------------------------------ */

@@ -69,11 +69,20 @@ struct ask {
 extern PyTypeObject *table_type, *policy_type, *key_type, *verdict_type, *group_type;
 extern PyObject *full_table_warning, *not_shared_warning;
 
-/* module.c */
+/* Each file calls those above it here.
+ *
+ * handle.c */
+void child_begin(void);
 uint64_t forks_of_process(void);
 uint64_t (*clock_of_test(void))(void);
-
+PyObject *clock_set(PyObject *module, PyObject *from);
 const char *text_read(PyObject *from, const char *what);
+bool failed(int error, PyObject *path);
+bool table_deciding(const struct table *table);
+struct stint_limiter *table_use(struct table *table);
+void table_leave(struct table *table);
+void table_shut(struct table *table);
+bool table_told(struct table *table, uint32_t flags);
 
 /* key.c */
 bool key_read(struct table *table, PyObject *from, stint_key *key);
@@ -81,21 +90,18 @@ PyObject *key_before(struct table *table, PyObject *from);
 PyObject *key_address(struct table *table, PyObject *args, PyObject *kwargs);
 void key_label(struct table *table, PyObject *from, stint_key key);
 
-/* table.c */
-PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs);
-bool table_deciding(const struct table *table);
-struct stint_limiter *table_use(struct table *table);
-void table_leave(struct table *table);
-bool table_told(struct table *table, uint32_t flags);
-bool failed(int error, PyObject *path);
+/* verdict.c */
+PyObject *verdict_made(struct policy *policy, stint_key key, const struct stint_verdict *verdict);
+PyObject *seconds_of(uint64_t ns);
+PyObject *headers_of(struct table *table, PyObject *args, PyObject *kwargs,
+                     const struct stint_verdict *verdicts, size_t n);
 
 /* counts.c */
 PyObject *table_stats(struct table *table, PyObject *unused);
 PyObject *table_metrics(struct table *table, PyObject *unused);
-PyObject *policy_stats(struct policy *policy, PyObject *unused);
+PyObject *counts_of_policy(struct stint_limiter *limiter, uint32_t id);
 
 /* policy.c */
-/* Raises what stint_request_check says of a request that makes no sense. */
 void request_failed(const struct table *table, const struct stint_request *request);
 PyObject *policy_made(struct table *table, PyObject *name, uint32_t id);
 PyObject *policy_names(struct table *table);
@@ -103,14 +109,11 @@ void policy_unknown(struct table *table, PyObject *name);
 bool policy_found_again(struct policy *policy);
 bool number_read(PyObject *from, const char *what, uint32_t *number);
 
-/* verdict.c */
-PyObject *verdict_made(struct policy *policy, stint_key key, const struct stint_verdict *verdict);
-PyObject *seconds_of(uint64_t ns);
-PyObject *headers_of(struct table *table, PyObject *args, PyObject *kwargs,
-                     const struct stint_verdict *verdicts, size_t n);
-
 /* group.c */
 PyObject *group_decide(struct table *table, PyObject *const *args, Py_ssize_t n);
+
+/* table.c */
+PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* Of the types of each file. */
 extern PyType_Spec table_spec, policy_spec, key_spec, verdict_spec, group_spec;

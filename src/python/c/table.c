@@ -1,103 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Tables: opened, set up, closed. */
+ * Tables: opened and set up. */
 #include <errno.h>
 #include <string.h>
 
 #include "python.h"
 
-/* Raises what the library says of an error: ValueError for arguments, else the OSError of its kind,
- * such as FileNotFoundError. Returns false. */
-bool failed(int error, PyObject *path) {
-    const char *text = stint_reason();
-
-    if (error == -ENOMEM) {
-        PyErr_NoMemory();
-        return false;
-    }
-    /* It may quote a path, or a part of a text, that is no UTF-8. */
-    PyObject *reason = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
-    if (reason == NULL)
-        return false;
-    if (error == -EINVAL) {
-        PyErr_SetObject(PyExc_ValueError, reason);
-    } else {
-        PyObject *raised = PyObject_CallFunction(
-            PyExc_OSError, path == NULL || path == Py_None ? "iO" : "iOO", -error, reason, path);
-        if (raised != NULL)
-            PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
-        Py_XDECREF(raised);
-    }
-    Py_DECREF(reason);
-    return false;
-}
-
-/* Says whether the table is open; else an exception is set. */
-bool table_deciding(const struct table *table) {
-    if (!table->closed)
-        return true;
-    PyErr_SetString(PyExc_ValueError, "the table is closed");
-    return false;
-}
-
-/* A set-up call begins, which gives the GIL up. Returns NULL if the table is closed. Until
- * table_leave nobody closes the limiter. */
-struct stint_limiter *table_use(struct table *table) {
-    if (!table_deciding(table))
-        return NULL;
-    table->users++;
-    return table->limiter;
-}
-
-static void limiter_close(struct table *table) {
-    struct stint_limiter *limiter = table->limiter;
-
-    table->limiter = NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    stint_close(limiter);
-    Py_END_ALLOW_THREADS;
-}
-
-/* Who leaves last closes what was closed meanwhile. */
-void table_leave(struct table *table) {
-    if (--table->users == 0 && table->closed)
-        limiter_close(table);
-}
-
 static PyObject *table_close(struct table *table, PyObject *unused) {
     (void)unused;
-    if (!table->closed) {
-        table->closed = true;
-        if (table->users == 0)
-            limiter_close(table);
-    }
+    table_shut(table);
     Py_RETURN_NONE;
-}
-
-/* Warns of what a decision has shown, once for each table of a process.
- *   flags  of its verdict
- * Returns false if an exception is set: the warning is an error. */
-bool table_told(struct table *table, uint32_t flags) {
-    if ((flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 && !table->warned_full) {
-        table->warned_full = true;
-        if (PyErr_WarnFormat(full_table_warning, 1,
-                             "%R is full: %s. Open it with more max_entries (clients times "
-                             "policies); a file is made larger by `stint resize`",
-                             table,
-                             (flags & STINT_REPLACED) != 0
-                                 ? "a new key has taken the place, and the count, of another"
-                                 : "a new key was not counted") != 0)
-            return false;
-    }
-    if (table->path == Py_None && table->forks != forks_of_process() && !table->warned_fork) {
-        table->warned_fork = true;
-        if (PyErr_WarnEx(not_shared_warning,
-                         "this table is in private memory, and the process was forked after it was "
-                         "opened: each process now counts apart, and lets the whole limit through. "
-                         "Give stint.open a path, and they share one count",
-                         1) != 0)
-            return false;
-    }
-    return true;
 }
 
 /* ---- Policies ------------------------------------------------------------------------------ */
