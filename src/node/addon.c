@@ -590,6 +590,33 @@ static void table_free(napi_env env, void *data, void *hint) {
     free(table);
 }
 
+/* The clock that a test moves (testing.cjs), for all threads of Node. */
+static _Atomic uint64_t test_now; /* ns since the epoch; tables opened by it read it ever after */
+static _Atomic bool testing;
+
+static uint64_t test_clock(void) {
+    return test_now;
+}
+
+/* clock(now): sets it, to a BigInt of ns; null: the test is over. Without an argument it says
+ * whether there is a test. */
+static napi_value call_clock(napi_env env, napi_callback_info info) {
+    napi_valuetype type = napi_undefined;
+    napi_value argument;
+    size_t count = 1;
+    uint64_t now;
+    bool whole;
+
+    if (napi_get_cb_info(env, info, &count, &argument, NULL, NULL) != napi_ok ||
+        napi_typeof(env, argument, &type) != napi_ok)
+        return NULL;
+    if (type == napi_bigint && napi_get_value_bigint_uint64(env, argument, &now, &whole) == napi_ok)
+        test_now = now;
+    if (type != napi_undefined)
+        testing = type == napi_bigint;
+    return small(env, testing ? YES : NO);
+}
+
 /* open(path, max_entries, on_full, flags, max_policies, mode, labels): a table, or an error.
  * Without max_entries it is one that is there. */
 static napi_value call_open(napi_env env, napi_callback_info info) {
@@ -613,6 +640,7 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     }
     (void)napi_get_value_double(env, call.arguments[1], &max_entries);
     options.path = path;
+    options.clock = testing ? test_clock : NULL;
     options.max_entries = (uint64_t)max_entries;
     options.on_full = number_of(&call, 2);
     options.flags = number_of(&call, 3);
@@ -730,7 +758,7 @@ NAPI_MODULE_INIT() {
         {"decide", call_decide},   {"stage", call_stage},        {"all", call_all},
         {"check", call_check},     {"refund", call_refund},      {"reset", call_reset},
         {"headers", call_headers}, {"inFlight", call_in_flight}, {"reason", call_reason},
-        {"label", call_label},     {"version", call_version},
+        {"label", call_label},     {"clock", call_clock},        {"version", call_version},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

@@ -9,6 +9,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 const test = require('node:test');
 const stint = require('stint');
+const { clock } = require('stint/testing');
 
 const folder = fs.mkdtempSync(path.join('/dev/shm', 'stint-node-'));
 process.on('exit', () => fs.rmSync(folder, { recursive: true }));
@@ -166,6 +167,43 @@ test('allow by a policy in flight names take, also once the policy has become on
     assert.deepEqual([a.allow('k'), a.allow('k')], [true, true]);
     table.apply('1/30s in-flight name=a');
     assert.throws(() => a.allow('k'), saying('ERR_INVALID_ARG_VALUE', 'take'));
+});
+
+test('time stands still until a test moves it, for the tables that it opens', () => {
+    const time = clock();
+    const table = stint.open('/nowhere/table', { policies: ['2/minute name=a', '1/s burst=3 name=b'] });
+    const [a, b] = [table.policy('a'), table.policy('b')];
+    assert.deepEqual([table.path, [1, 2, 3].map(() => a.allow('k'))], [null, [true, true, false]]);
+    assert.deepEqual([time.now, a.peek('k').retryAfter], [Date.UTC(2030, 0) / 1e3, 60]);
+    time.advance(59.98);
+    assert.equal(a.allow('k'), false);
+    time.advance(0.02);
+    assert.equal(a.allow('k'), true);
+    assert.equal(b.allow('k', 3), true);
+    time.advance(1.5);
+    assert.equal(b.peek('k').remaining, 1);
+    time.advance(365 * 86400);
+    assert.equal(b.allow('k', 3), true);
+    for (const seconds of [-1, NaN, '1', undefined])
+        assert.throws(() => time.advance(seconds), saying('ERR_INVALID_ARG_VALUE', String(seconds)));
+    time.end();
+    assert.equal(open('1/52w name=a').path.startsWith(folder), true);
+    assert.equal(a.take('k').resetAfter, 58.5);
+});
+
+test('what is given back after a lease is nothing, and then nothing is held', (t) => {
+    const time = clock(Date.now() / 1e3);
+    t.after(() => time.end());
+    const table = stint.open(null, { policies: '2/s in-flight name=busy' });
+    const busy = table.policy('busy');
+    const verdict = busy.take('k');
+    const group = table.all([busy, 'k']);
+    time.advance(3);
+    assert.equal(busy.take('k').used, 1);
+    let back = 0;
+    while (verdict.granted) back += busy.refund(verdict);
+    assert.deepEqual([group.end(), group.end(), group.verdicts[0].granted], [0, 0, 0]);
+    assert.deepEqual([back, busy.peek('k').used], [0, 1]);
 });
 
 test('keys: what is one, and what are two', () => {
@@ -472,6 +510,7 @@ test('a file that is cut off kills nobody: all requests are let through, and it 
     const copy = path.join(folder, 'copy');
     fs.cpSync(path.dirname(require.resolve('stint')), copy, { recursive: true });
     const program = `const stint = require('stint');
+const { clock } = require('stint/testing');
     const fs = require('fs');
     const { ServerResponse } = require('http');
     const { Worker } = require('worker_threads');

@@ -2,6 +2,7 @@
 // What the types allow, and what they do not.
 import { createServer, type IncomingMessage } from 'node:http';
 import { open, express, ExpressStore, version, type Verdict, type Key } from 'stint';
+import { clock, type Clock } from 'stint/testing';
 
 const table = open('/dev/shm/types.table', {
     maxEntries: 1000,
@@ -64,3 +65,9 @@ express([a, (request) => 'k']);
 new ExpressStore({ prefix: 'a' });
 // @ts-expect-error
 verdict.allowed = true;
+
+const time: Clock = clock(Date.now() / 1e3);
+time.advance(time.now);
+// @ts-expect-error: it goes on by seconds
+time.advance('1s');
+time.end();
