@@ -95,6 +95,9 @@ function checked(result, of = '') {
                 name.replace(/_(.)/g, (all, letter) => letter.toUpperCase()),
             )
             .replace(/\bSTINT_(CHARGE|PARTIAL|DRAIN|RESERVE)\b/g, (_, name) => name.toLowerCase())
+            .replace(/stint_policy_change or stint_policies_apply|stint_policies_apply/g, 'table.apply')
+            .replace('stint_resize', '`stint resize`')
+            .replace('STINT_OVERRIDES', '`overrides`')
             .replace("a limit of the request's own", 'limit')
             .replace('stint_open makes one', 'with maxEntries it is made');
         throw coded(Error, util.getSystemErrorName(result), of + reason);

@@ -36,6 +36,7 @@ const saying =
     (code, ...words) =>
     (error) => {
         assert.equal(error.code, code, error.stack);
+        assert.doesNotMatch(error.message, /options\.|stint_|STINT_/);
         for (const word of words)
             assert.ok(error.message.includes(word), `${error.message} says nothing of ${word}`);
         return true;
