@@ -46,6 +46,7 @@ def ways(directory, stored):
     yield "stint: `allow`", api.allow, 20_000
     yield "stint: `take`, a verdict", api.take, 20_000
     yield "stint: `all` of two policies", lambda key: table.all((api, key), (hourly, key)), 10_000
+    yield "stint: a call that `@limited` limits", stint.limited(api, key=lambda key: key)(lambda key: True), 10_000
     yield "an empty function of Python", lambda key: True, 20_000
     for name, storage, calls in (("stint", stint.limits.StintStorage(f"stint://{directory}/stored"), 2_000),
                                  ("memory, which no worker shares", MemoryStorage(), 2_000),

@@ -202,8 +202,7 @@ static bool allow_check(struct policy *policy, const struct ask *ask,
     struct stint_limiter *limiter = policy->table->limiter;
     struct stint_policy now = STINT_POLICY_INIT;
 
-    if (verdict->policy == policy->counts || policy->table->closed ||
-        stint_policy_get(limiter, verdict->policy, &now) != 0)
+    if (policy->table->closed || stint_policy_get(limiter, verdict->policy, &now) != 0)
         return true;
     if ((now.flags & STINT_IN_FLIGHT) == 0) {
         policy->counts = verdict->policy;
@@ -223,7 +222,7 @@ static PyObject *policy_allow(struct policy *policy, PyObject *const *args, Py_s
     struct stint_verdict verdict;
 
     if (!ask_read(policy, args, n, names, true, &ask) || !decide(policy, &ask, &verdict) ||
-        !allow_check(policy, &ask, &verdict))
+        (verdict.policy != policy->counts && !allow_check(policy, &ask, &verdict)))
         return NULL;
     return PyBool_FromLong(verdict.allowed);
 }

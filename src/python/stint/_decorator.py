@@ -51,7 +51,7 @@ def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[
 
     def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Group:
         found: AnyKey = key(*args, **kwargs) if callable(key) else key
-        group = table.all(*((policy, found) for policy in policies))
+        group = table.all(*[(policy, found) for policy in policies])
         if not group:
             raise Refused(group)
         return group
@@ -68,33 +68,35 @@ def limited(*policies: Policy, key: AnyKey | Callable[..., AnyKey]) -> Callable[
 
         @functools.wraps(function)
         def now(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.ExitStack() as held:
-                held.enter_context(ask(args, kwargs))
+            group, over = ask(args, kwargs), True
+            try:
                 answer = function(*args, **kwargs)
                 if inspect.iscoroutine(answer):
-                    return until_done(answer, held)
-                if getattr(answer, "is_streamed", False) and hasattr(answer, "call_on_close"):  # werkzeug's
-                    kept = held.pop_all()
-                    answer.call_on_close(kept.close)
-                    weakref.finalize(answer, kept.close)  # it may be dropped
+                    answer, over = until_done(answer, group), False
+                elif getattr(answer, "is_streamed", False) and hasattr(answer, "call_on_close"):  # werkzeug's
+                    answer.call_on_close(group.done)
+                    weakref.finalize(answer, group.done)  # it may be dropped
+                    over = False
                 return answer
+            finally:
+                if over:
+                    group.done()
 
         return cast(Function, later if inspect.iscoroutinefunction(function) else now)
 
     return decorate
 
 
-def until_done(work: Coroutine[Any, Any, Any], held: contextlib.ExitStack) -> Coroutine[Any, Any, Any]:
+def until_done(work: Coroutine[Any, Any, Any], group: Group) -> Coroutine[Any, Any, Any]:
     """The work of a function that is no `async def`, and returns a coroutine. What is held is given
     back when it is done, or is dropped before it began, as a task that is cancelled at once is."""
-    kept = held.pop_all()
 
     async def run() -> Any:
-        with kept:
+        with group:
             return await work
 
     running = run()
-    weakref.finalize(running, kept.close)
+    weakref.finalize(running, group.done)
     return running
 
 
