@@ -511,6 +511,24 @@ static napi_value call_find(napi_env env, napi_callback_info info) {
     return error < 0 ? small(env, error) : number(env, id);
 }
 
+/* remove(table, name): 0, or an error. */
+static napi_value call_remove(napi_env env, napi_callback_info info) {
+    struct call call;
+    size_t length;
+    uint32_t id;
+
+    if (!begin(&call, env, info))
+        return NULL;
+    char *name = copy_of(env, call.arguments[1], &length);
+    if (name == NULL)
+        return NULL;
+    int error = stint_policy_find(call.limiter, name, &id);
+    if (error == 0)
+        error = stint_policy_remove(call.limiter, id);
+    free(name);
+    return small(env, error);
+}
+
 /* inFlight(table, id): whether it counts what is held at once. */
 static napi_value call_in_flight(napi_env env, napi_callback_info info) {
     struct stint_policy policy = STINT_POLICY_INIT;
@@ -758,7 +776,8 @@ NAPI_MODULE_INIT() {
         {"decide", call_decide},   {"stage", call_stage},        {"all", call_all},
         {"check", call_check},     {"refund", call_refund},      {"reset", call_reset},
         {"headers", call_headers}, {"inFlight", call_in_flight}, {"reason", call_reason},
-        {"label", call_label},     {"clock", call_clock},        {"version", call_version},
+        {"label", call_label},     {"clock", call_clock},        {"remove", call_remove},
+        {"version", call_version},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

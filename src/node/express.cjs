@@ -166,7 +166,9 @@ function express(policies, options = {}) {
 class ExpressStore {
     #table;
     #policy = null;
+    #windowMs = undefined;
     #reason = null;
+    #emptied = null; // the last key that was decremented to 0, and its window
 
     constructor(table, options = {}) {
         const { prefix = '', ...unknown } = options;
@@ -183,6 +185,7 @@ class ExpressStore {
 
     // express-rate-limit calls this, logs what it throws, and goes on. So increment throws it, too.
     init({ windowMs }) {
+        this.#windowMs = windowMs;
         try {
             this.#policy = this.#policyOf(windowMs);
         } catch (error) {
@@ -192,7 +195,7 @@ class ExpressStore {
     }
 
     increment(key) {
-        const verdict = this.#counted().take(this.#key(key));
+        const verdict = this.#counted((policy) => policy.take(this.#key(key)));
         return {
             totalHits: verdict.allowed ? Math.max(verdict.used, 1) : LIMIT_MAX,
             resetTime: resetTime(verdict),
@@ -200,36 +203,56 @@ class ExpressStore {
     }
 
     decrement(key) {
-        const policy = this.#counted();
-        const verdict = policy.peek(this.#key(key));
-        if (verdict.used === 0) return;
-        verdict.granted = 1; // of the window that the key is in: whose request it was, nobody knows
-        policy.refund(verdict);
+        this.#counted((policy) => {
+            const verdict = policy.peek(this.#key(key));
+            if (verdict.used === 0) return;
+            verdict.granted = 1; // of the window that it is in: whose request it was, nobody knows
+            policy.refund(verdict);
+            if (verdict.used === 1) this.#emptied = { key, end: +resetTime(verdict) };
+        });
     }
 
     get(key) {
-        const verdict = this.#counted().peek(this.#key(key));
-        return verdict.used === 0
-            ? undefined
-            : { totalHits: verdict.used, resetTime: resetTime(verdict) };
+        const verdict = this.#counted((policy) => policy.peek(this.#key(key)));
+        const end = resetTime(verdict);
+        // Of a key that has used nothing: the window that it is in, or that would begin now.
+        const begun =
+            verdict.used !== 0 ||
+            verdict.resetAfter * 1e3 < this.#windowMs - TICK ||
+            (this.#emptied?.key === key && this.#emptied.end === +end);
+        return begun ? { totalHits: verdict.used, resetTime: end } : undefined;
     }
 
     resetKey(key) {
-        this.#counted().reset(this.#key(key));
+        this.#emptied = null;
+        this.#counted((policy) => policy.reset(this.#key(key)));
+    }
+
+    // Of all stores of this windowMs in the table.
+    resetAll() {
+        this.#emptied = null;
+        this.#counted(({ table, name }) => table.remove(name));
+        this.#policy = this.#policyOf(this.#windowMs);
     }
 
     #key(key) {
         return [this.prefix, key];
     }
 
-    #counted() {
+    #counted(call) {
         if (this.#policy === null) {
             throw (
                 this.#reason ??
                 new Error('ExpressStore: init({ windowMs }) comes first; rateLimit() calls it')
             );
         }
-        return this.#policy;
+        try {
+            return call(this.#policy);
+        } catch (error) {
+            if (error.code !== 'ENOENT') throw error;
+        }
+        this.#policy = this.#policyOf(this.#windowMs); // another process has reset all
+        return call(this.#policy);
     }
 
     // All stores of one windowMs have one policy, in all processes.

@@ -423,6 +423,11 @@ class Table {
         );
     }
 
+    // Removes a policy, and what it has counted, for all processes.
+    remove(name) {
+        checked(addon.remove(this.#handle, string(name, "a policy's name")), `${this}: '${name}': `);
+    }
+
     // Decides several requests as one: all take their tokens, or none does.
     //   requests  [policy, key] or [policy, key, cost], up to 64, no two of one policy and one key
     all(...requests) {

@@ -72,6 +72,8 @@ export class Table {
         policies: string | readonly string[],
         options?: { prune?: boolean; dryRun?: boolean },
     ): Change[];
+    /** Removes a policy, and what it has counted, for all processes. */
+    remove(name: string): void;
     /** Decides several requests as one: all take their tokens, or none does. */
     all(...requests: GroupRequest[]): Group;
     key(...parts: [KeyPart | Key, ...KeyPart[]]): Key;
@@ -191,4 +193,6 @@ export class ExpressStore {
     decrement(key: string): void;
     get(key: string): { totalHits: number; resetTime: Date } | undefined;
     resetKey(key: string): void;
+    /** Forgets all keys that stores of this windowMs have counted in the table. */
+    resetAll(): void;
 }

@@ -13,6 +13,7 @@ const test = require('node:test');
 const expressApp = require('express');
 const { rateLimit, MemoryStore } = require('express-rate-limit');
 const { open, express, ExpressStore } = require('stint');
+const { clock } = require('stint/testing');
 
 const folder = fs.mkdtempSync(path.join('/dev/shm', 'stint-node-'));
 process.on('exit', () => fs.rmSync(folder, { recursive: true }));
@@ -245,10 +246,17 @@ const CALLS = [
     ['increment', 'a', { totalHits: 1 }],
     ['decrement', 'a'],
     ['decrement', 'a'],
+    ['get', 'a', { totalHits: 0 }],
     ['increment', 'a', { totalHits: 1 }],
     ['increment', '', { totalHits: 1 }],
     ['increment', 'x'.repeat(100000), { totalHits: 1 }],
     ['increment', `${'x'.repeat(99999)}y`, { totalHits: 1 }],
+    ['decrement', 'a'],
+    ['resetKey', 'a'],
+    ['get', 'a', undefined],
+    ['resetAll', ''],
+    ['get', 'b', undefined],
+    ['increment', 'b', { totalHits: 1 }],
 ];
 
 async function contract(store) {
@@ -320,6 +328,32 @@ test('the store: prefixes, windows, tables and mistakes', () => {
     for (const call of [() => third.init({ windowMs: 3000 }), () => third.increment('k')])
         assert.throws(call, /maxPolicies/);
     store({}, 1000, few);
+});
+
+test('the store: all is reset, and others go on; a key that was given back is in its window', (t) => {
+    const time = clock();
+    t.after(() => time.end());
+    const limits = table();
+    const [a, b] = ['a', 'b'].map((prefix) => new ExpressStore(limits, { prefix }));
+    for (const store of [a, b]) {
+        store.init({ windowMs: 60_000 });
+        assert.equal(store.increment('k').totalHits, 1);
+    }
+    a.resetAll();
+    for (const store of [a, b]) {
+        assert.equal(store.get('k'), undefined);
+        assert.equal(store.increment('k').totalHits, 1);
+    }
+    b.resetAll();
+    a.resetAll(); // which the other has removed
+    a.increment('k');
+    time.advance(30);
+    a.decrement('k');
+    a.increment('other');
+    a.decrement('other'); // it is the last
+    assert.deepEqual([a.get('k').totalHits, +a.get('k').resetTime], [0, (time.now + 30) * 1e3]);
+    time.advance(30);
+    assert.equal(a.get('k'), undefined);
 });
 
 test('the store on a table that is full and refuses: what is not counted is refused', () => {
