@@ -74,6 +74,18 @@ class Order(Case):
                 self.expect((503, f"PASSED p {used}/9 {9 - used}"), server.get())
             connection.close()
 
+    def test_the_error_page_of_limit_conn_is_not_in_flight(self):
+        """Nothing is decided after a redirect."""
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=p; stint_policy z 1/1h in-flight name=f;"
+                        "limit_conn_zone k zone=c:1m; limit_conn c 1; stint_limit z p k; stint_limit z f k;",
+                        "error_page 503 /other;" + location("/long", "limit_rate 5000;")) as server:
+            (server.www / "long").write_bytes(b"x" * 100000)
+            [connection] = server.begin(1, "/long")
+            connection.getresponse()
+            response = self.expect((503, "PASSED p 2/9 7"), server.get())
+            self.assertEqual(response.body, b"other\n")
+            connection.close()
+
     def test_access_comes_after(self):
         """What deny, auth_basic and auth_request refuse was counted, as with limit_req."""
         with self.limited(f"2{PER_LONG}", "deny all;") as server:
