@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What all calls need: texts, errors, and of a table whether it is open, who uses it, what it tells. */
+ * What all calls need: texts, errors, and of a table whether it is open, and what it tells. */
 #include <errno.h>
 #include <string.h>
 

@@ -118,7 +118,7 @@ PyObject *table_open(PyObject *module, PyObject *args, PyObject *kwargs);
 /* Of the types of each file. */
 extern PyType_Spec table_spec, policy_spec, key_spec, verdict_spec, group_spec;
 
-/* A method, or a function of the module. `help` reads its signature: "($self, key, /)". */
+/* A method, or a function of the module. inspect reads its signature: "($self, key, /)". */
 #define METHOD(name, function, flags, signature, doc)                                              \
     { name, (PyCFunction)(void (*)(void))function, flags, name signature "\n--\n\n" doc }
 
