@@ -15,6 +15,11 @@
 /* A line whose first slot falls free at the very instant, the others before. */
 #define FALLS_FREE "take later other; take one h0; take one h1; take one h2; turn 16"
 
+/* Slots that a claim near the key's home passes by: what a smooth key has used fades for a window. In
+ * the second line the first slot falls free at the very instant. */
+#define FADED "take smooth h0; take smooth h1; take smooth h2; "
+#define FALLS_FREE_FADED "take later other; " FADED "turn 17; take later other; turn 32"
+
 /* One thread claims and looks while the other, which is ahead of it by a tick and finds the first
  * slot free, not the last, has not claimed yet. */
 #define TWO_FALL_FREE \
@@ -203,7 +208,7 @@ const struct story stories[] = {
 
     /* A stray token comes to a claim between a thread's load of it and its commit. */
     {PATCHED("commit-used"), {"commit that waits for used = 0", .stops = 1,
-     .before = FALLS_FREE, .a = "take two key long quiet", .b = "stray two key"}},
+     .before = FADED "take smooth h3; turn 20", .a = "take two key long quiet", .b = "stray two key"}},
 
     /* ---- Windows that are over: the key has spent one and lost its slot ---- */
 
@@ -235,8 +240,8 @@ const struct story stories[] = {
     /* A late thread's key gets the first slot, which is over by now, spends its window and loses
      * the slot while the late thread has not found it, and has claimed another one. */
     {PATCHED("watermark-last"), {"watermark read before the look", .stops = 2,
-     .before = FALLS_FREE, .a = "take one key at 15", .b = "take one key",
-     .c = "turn 20; take long h5"}},
+     .before = FALLS_FREE_FADED, .a = "take one key at 31", .b = "take one key",
+     .c = "turn 40; take long h5"}},
 
     /* ---- A full table ---- */
 
@@ -275,7 +280,7 @@ const struct story stories[] = {
     /* The key gets the last slot between the search for it and the end of the search for a free
      * one. */
     {WITHOUT(FULL_AGAIN), {"full without another search", .stops = 1,
-     .before = "hold 3; take one h13; turn 10", .a = "take one key long = placed",
+     .before = "hold 3; take smooth h13; turn 20", .a = "take one key long = placed",
      .b = "take one key"}},
 
     /* The key's own slot is the one with the fewest tokens. */
