@@ -901,7 +901,7 @@ STINT_API int stint_each_of(struct stint_limiter *limiter, stint_key key,
  *           bytes before you print them. NULL only if length is 0
  *   length  0 or more bytes; 0 only counts, and forgets the name
  * Returns 0; -EINVAL, -ENOENT (the table has no room for labels), -EROFS.
- * Cost: five cache lines, one of which is written. */
+ * Cost: five cache lines, one of which is written; if another name makes room, those of its key. */
 STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
                           size_t length);
 

@@ -6,11 +6,12 @@
  *
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
  * refusal halves that number. A key that is refused once takes no place of one that is refused
- * often, unless that was long ago. */
+ * often, unless that was long ago; nor of one that is banned, unless all are. */
 #include <errno.h>
 #include <string.h>
 
 #include "limiter/sealed.h"
+#include "search.h"
 #include "sys/message.h"
 #include "table/labels.h"
 
@@ -46,9 +47,10 @@ static uint64_t faded(uint64_t refused, uint32_t now) {
     return (refused >> 32) >> (age > 31 ? 31 : age);
 }
 
-/* The place for a key: its own, else a free one, else that of the key that counts least. `seen`
- * receives its key and count. */
-static struct label *place_find(struct label *set, uint64_t key, uint32_t now, uint64_t seen[2]) {
+/* The place for a key: its own, else a free one, else that of the key that counts least of those
+ * that are not spared (a bit for each place); NULL: all are. `seen` receives its key and count. */
+static struct label *place_find(struct label *set, uint64_t key, uint32_t now, uint32_t spared,
+                                uint64_t seen[2]) {
     uint64_t least = UINT64_MAX;
     struct label *found = NULL;
 
@@ -57,7 +59,7 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
         place_load(&set[i], here);
         const bool own = here[0] == key && here[1] != 0;
         uint64_t counts = own || here[1] == 0 ? 0 : 1 + faded(here[1], now);
-        if (!own && counts >= least)
+        if (!own && (counts >= least || (counts != 0 && (spared >> i & 1) != 0)))
             continue;
         least = counts;
         found = &set[i];
@@ -66,6 +68,38 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
             break;
     }
     return found;
+}
+
+/* Whether a key is banned by any policy. */
+static bool key_banned(const struct stint_limiter *limiter, uint64_t key) {
+    const struct table *table = &limiter->table;
+    const uint32_t slots =
+        companion_possible(table, key) ? sequence_reach(table, key) * LINE_SLOTS : 0;
+    const uint64_t now = limiter_now(limiter);
+
+    for (uint32_t i = 0; i < slots; i++) {
+        const struct slot *slot = sequence_slot(table, key, i);
+        const uint64_t tag = atomic_load_acquire(&slot->tag);     /* M1 */
+        const uint64_t state = atomic_load_acquire(&slot->state); /* M1: a hint for labels */
+        struct override_told told;
+        if (tag != 0 && tag == table_tag(table, key, tag_policy(table, tag)) &&
+            stint_override_told(limiter, tag, state, now, &told) && told.strikes == 0 &&
+            told.limit == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The place for a key that is named now: a banned key makes room only for its like. */
+static struct label *place_choose(const struct stint_limiter *limiter, struct label *set,
+                                  uint64_t key, uint32_t now, uint64_t seen[2]) {
+    uint32_t spared = 0;
+    struct label *found;
+
+    while ((found = place_find(set, key, now, spared, seen)) != NULL && seen[1] != 0 &&
+           seen[0] != key && key_banned(limiter, seen[0]))
+        spared |= UINT32_C(1) << (found - set);
+    return found != NULL ? found : place_find(set, key, now, 0, seen);
 }
 
 int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes, size_t length) {
@@ -87,7 +121,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (length != 0)
         memcpy(words, bytes, length);
     for (;;) { /* each round but the last, another has written the place */
-        label = place_find(set, key.hash, now, seen);
+        label = place_choose(limiter, set, key.hash, now, seen);
         uint64_t windows = seen[0] == key.hash ? seen[1] >> 32 : 0;
         windows += windows < UINT32_MAX;
         const uint64_t next[2] = {key.hash, windows << 32 | now};
@@ -141,7 +175,7 @@ void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *t
             continue;
         if (!bytes_load(&label, label.key, words, &length))
             label.seal = 0; /* no key's bytes */
-        struct label *place = place_find(label_set(to, label.key), label.key, now, seen);
+        struct label *place = place_find(label_set(to, label.key), label.key, now, 0, seen);
         if (seen[1] == 0 ||
             (seen[0] != label.key && faded(label.refused, now) > faded(seen[1], now)))
             *place = label;

@@ -1216,3 +1216,34 @@ TEST(test_first_refusal_of_a_shadow_given_back) {
     }
     assert_true(first_refusals != 0);
 }
+
+static bool note_label(void *context, const struct stint_entry *entry) {
+    *(bool *)context |= entry->label != NULL;
+    return true;
+}
+
+/* "the key that was refused in the fewest windows makes room, but a banned one last". */
+TEST(test_a_banned_key_keeps_its_name) {
+    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
+    options.labels = 4; /* one set, in which all have their names */
+    struct stint_limiter *limiter = open_with(&options);
+    const uint32_t id = add_text(limiter, "1/day ban=1d after=1");
+    test_time = T0;
+    for (unsigned key = 0; key < 40; key++) {
+        const stint_key named = stint_key_of_id(limiter, key);
+        const bool banned = key < 3; /* the others have an override, and strikes of nobody's */
+        struct stint_verdict verdict = {0};
+        for (int i = 0; banned && i < 2; i++)
+            (stint_take)(limiter, id, named, 1, STINT_NOW, &verdict);
+        assert_int_equal((verdict.flags & STINT_BANNED) != 0, banned);
+        if (key % 2 == 1 && !banned)
+            assert_int_equal((stint_override)(limiter, id, named, 5, T0 + HOUR), 0);
+        assert_int_equal((stint_label)(limiter, named, "name", 4), 0);
+        for (unsigned other = 0; other <= key; other++) {
+            bool told = false;
+            (void)(stint_each_of)(limiter, stint_key_of_id(limiter, other), note_label, &told);
+            assert_int_equal(told, other < 3 || other == key);
+        }
+    }
+    stint_close(limiter);
+}

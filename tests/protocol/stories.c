@@ -15,8 +15,8 @@
 /* A line whose first slot falls free at the very instant, the others before. */
 #define FALLS_FREE "take later other; take one h0; take one h1; take one h2; turn 16"
 
-/* Slots that a claim near the key's home passes by: what a smooth key has used fades for a window. In
- * the second line the first slot falls free at the very instant. */
+/* Slots that a claim near the key's home passes by: what a smooth key has used fades for a window.
+ * Then a line of them, whose first slot falls free at the very instant. */
 #define FADED "take smooth h0; take smooth h1; take smooth h2; "
 #define FALLS_FREE_FADED "take later other; " FADED "turn 17; take later other; turn 32"
 
@@ -208,7 +208,8 @@ const struct story stories[] = {
 
     /* A stray token comes to a claim between a thread's load of it and its commit. */
     {PATCHED("commit-used"), {"commit that waits for used = 0", .stops = 1,
-     .before = FADED "take smooth h3; turn 20", .a = "take two key long quiet", .b = "stray two key"}},
+     .before = FADED "take smooth h3; turn 20", .a = "take two key long quiet",
+     .b = "stray two key"}},
 
     /* ---- Windows that are over: the key has spent one and lost its slot ---- */
 
