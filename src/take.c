@@ -340,9 +340,7 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
                           size_t n, uint64_t now, struct stint_verdict *verdicts) {
     const struct table *table = &limiter->table;
-    uint32_t policy_id = UINT32_MAX;    /* of the last request; none yet */
-    const struct policy *policy = NULL; /* NULL: it has no hot window of now */
-    struct hot hot = {.end = 0};
+    struct hot hot;
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
@@ -360,17 +358,11 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         struct line *home = homes[i % AHEAD];
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key.hash);
-        /* Requests by one policy after the other find its window once. */
-        if (UNLIKELY(request->policy != policy_id)) {
-            policy_id = request->policy;
-            policy = LIKELY(policy_id < limiter->deciding) &&
-                             hot_window(&limiter->policies[policy_id], now, &hot)
-                         ? &limiter->policies[policy_id]
-                         : NULL;
-        }
-        if (UNLIKELY(policy == NULL) ||
+        const uint32_t policy_id = request->policy;
+        const struct policy *policy = &limiter->policies[policy_id];
+        if (UNLIKELY(policy_id >= limiter->deciding) ||
             UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
-            UNLIKELY(request->cost != 1)) {
+            UNLIKELY(request->cost != 1) || UNLIKELY(!hot_window(policy, now, &hot))) {
             allowed += stint_decide_any(limiter, request, now, verdict);
             continue;
         }
