@@ -139,10 +139,9 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
     /* As in find: tag, state, tag again (M1). A thread that helps a claim looks after it (M6). */
     while (atomic_load_acquire(&other->tag) == decision->tag) {
         uint64_t state = atomic_load_acquire(&other->state); /* M1 */
-        if (GUARD(RIVAL_TAG, atomic_load_acquire(&other->tag) != decision->tag))
+        if (atomic_load_acquire(&other->tag) != decision->tag)
             break;
-        if (GUARD(RIVAL_COMMITTED, !state_pending(state)) ||
-            GUARD(RIVAL_EARLIER, position < claim->position)) {
+        if (GUARD(RIVAL_COMMITTED, !state_pending(state)) || position < claim->position) {
             (void)claim_cancel(decision, claim->slot, claim->state);
             return false;
         }

@@ -45,7 +45,7 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
     const uint32_t others =
         match4_rest(line_match(home, tag) << 16 | (next == home ? 0 : line_match(next, tag)));
     if (UNLIKELY(GUARD(SHORT_LOOK, others != 0)) ||
-        UNLIKELY(GUARD(SHORT_UNUSED, (line_match(home, 0) | line_match(next, 0)) == 0)))
+        UNLIKELY((line_match(home, 0) | line_match(next, 0)) == 0))
         return false;
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);

@@ -54,12 +54,9 @@ enum stint_test_instant {
     X(PENDING, "a claim is committed without a look at the other slots")                           \
     X(WATERMARK_RAISE, "the watermark is not raised before a used slot is taken")                  \
     X(COMMIT_TAG, "a commit that waits for another key's claim in the slot to go")                 \
-    X(RIVAL_TAG, "no second look at a rival's tag after its state")                                \
     X(RIVAL_COMMITTED, "a committed slot does not outrank a claim")                                \
-    X(RIVAL_EARLIER, "an earlier claim does not outrank a later one")                              \
     X(RIVAL_LATER, "a later claim is left standing")                                               \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
-    X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     X(CLAIM_GONE, "a claim by a policy that is gone is committed")                                 \
     X(SWEEP_FULL, "a slot that is swept shows room to a thread that has seen it before")           \

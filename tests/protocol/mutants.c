@@ -6,8 +6,8 @@
  *     mutants guards GUARD...          takes each of these guards away
  *     mutants patched MUTANT PATCHES   this library has these patches
  *
- * Prints a line for each mutant, its fields divided by tabs: name; what is expected ("found", or
- * why the mistake is harmless); story and promise that it breaks. What was not found is "-".
+ * Prints a line for each mutant: its name, a tab, the story and the promise that it breaks. What
+ * was not found is "-".
  *
  * Each story runs in a process of its own, as a mutant may crash or hang. */
 #ifdef NDEBUG
@@ -36,35 +36,10 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* Guards without which no promise is broken, and why they stand. */
-static const struct {
-    enum stint_test_guard guard;
-    const char *why;
-} harmless[] = {
-    /* If the state was another's, the swap that follows compares the tag; or this thread gives up a
-     * claim that would have stood, and starts over. */
-    {GUARD_RIVAL_TAG, "a claim may be given up for nothing"},
-    /* Of two claims each may cancel the other, by swaps that compare; both start over. Every round
-     * uses up slots until the next tick, so it ends. */
-    {GUARD_RIVAL_EARLIER, "both of two claims may be given up"},
-    /* The claimed slot was never used, so when it was claimed no slot of a later line was the key's
-     * (I5); and who claims one there later looks at this claim. */
-    {GUARD_SHORT_UNUSED, "the long way round would come to the same"},
-};
-
-static const char *harmless_why(unsigned guard) {
-    for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
-        if (harmless[i].guard == guard)
-            return harmless[i].why;
-    return NULL;
-}
-
 /* A library with a mistake in it. */
 struct mutant {
     const char *name;
     const char *patches; /* those that this library has; NULL: none */
-    const char *harmless;
-    guard_set guard; /* that is taken away in all stories, if it is harmless */
 };
 
 /* What a mutant's process tells. */
@@ -83,18 +58,17 @@ static void set_broken(struct told *told, const char *broken) {
     (void)snprintf(told->broken, sizeof(told->broken), "%s", broken);
 }
 
-static void run_story(int to, const struct story *story, guard_set removed, uint64_t one_in) {
+static void run_story(int to, const struct story *story, guard_set removed) {
     uint64_t started = now_ns();
-    struct outcome outcome = scene_play(&story->scene, removed, one_in, 1);
+    struct outcome outcome = scene_play(&story->scene, removed, 1, 1);
     struct told told = {.plays = outcome.plays, .ns = now_ns() - started};
     set_broken(&told, outcome.broken);
     if (write(to, &told, sizeof(told)) != (ssize_t)sizeof(told))
         _exit(1);
 }
 
-/* Runs a story without these guards in a process of its own, some plays or all. Exits if that is
- * not possible. */
-static struct told run_mutant(const struct story *story, guard_set removed, uint64_t one_in) {
+/* Runs a story without these guards in a process of its own. Exits if that is not possible. */
+static struct told run_mutant(const struct story *story, guard_set removed) {
     int ends[2], status = 0;
     struct told told = {0};
 
@@ -108,7 +82,7 @@ static struct told run_mutant(const struct story *story, guard_set removed, uint
         const struct itimerval hung = {.it_value.tv_sec = SECONDS_HUNG};
         setitimer(ITIMER_PROF, &hung, NULL);
         close(ends[0]);
-        run_story(ends[1], story, removed, one_in);
+        run_story(ends[1], story, removed);
         _exit(0);
     }
     close(ends[1]);
@@ -125,18 +99,16 @@ static bool same(const char *one, const char *other) {
     return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-/* Prints the line of a mutant: its stories in this library; all stories, if none may find it. */
+/* Prints the line of a mutant: its stories in this library. */
 static void find_out(const struct mutant *mutant) {
     bool found = false;
 
-    printf("%s\t%s\t", mutant->name, mutant->harmless != NULL ? mutant->harmless : "found");
+    printf("%s\t", mutant->name);
     for (unsigned i = 0; i < story_count; i++) {
         const struct story *story = &stories[i];
-        if ((mutant->harmless == NULL && !same(story->mutant, mutant->name)) ||
-            !same(story->patches, mutant->patches))
+        if (!same(story->mutant, mutant->name) || !same(story->patches, mutant->patches))
             continue;
-        struct told told = mutant->harmless == NULL ? run_mutant(story, story->guards, 1)
-                                                    : run_mutant(story, mutant->guard, 16);
+        struct told told = run_mutant(story, story->guards);
         const bool breaks = told.broken[0] != '\0';
         if (breaks && !found)
             printf("%s: %s", story->scene.name, told.broken);
@@ -155,14 +127,13 @@ int main(int argc, char **argv) {
                 printf("%s\t%s\n", stories[i].mutant, stories[i].patches);
     } else if (argc >= 2 && strcmp(argv[1], "guards") == 0) {
         for (unsigned guard = 0; guard < GUARDS_END; guard++) {
-            const struct mutant mutant = {names[guard], NULL, harmless_why(guard),
-                                          GUARD_BIT(guard)};
+            const struct mutant mutant = {names[guard], NULL};
             for (int i = 2; i < argc; i++)
                 if (strcmp(argv[i], names[guard]) == 0)
                     find_out(&mutant);
         }
     } else if (argc == 4 && strcmp(argv[1], "patched") == 0) {
-        const struct mutant mutant = {argv[2], argv[3], NULL, 0};
+        const struct mutant mutant = {argv[2], argv[3]};
         find_out(&mutant);
     } else {
         fprintf(stderr, "usage: mutants stories | guards GUARD... | patched MUTANT PATCHES\n");
