@@ -111,9 +111,10 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
  * STINT_UNKNOWN_POLICY, too, if the policy was changed on the way. */
 static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                                              struct stint_limiter *limiter, uint32_t policy_id,
-                                             uint64_t hash, uint32_t cost, uint32_t flags,
-                                             uint32_t limit, uint64_t now, uint64_t word) {
-    const uint32_t traits = (uint32_t)word;
+                                             const struct stint_request *request, uint64_t now,
+                                             uint64_t word) {
+    const uint32_t traits = (uint32_t)word, flags = request->flags, limit = request->limit;
+    const uint64_t hash = request->key.hash;
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
@@ -132,12 +133,12 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     decision->end = moment.end;
     decision->identity = policy_identity(decision->policy);
     decision->flags = 0;
-    decision->asked = (struct asked){cost, limit};
+    decision->asked = (struct asked){request->cost, limit};
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;
     terms->special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
-    terms->cost = cost;
+    terms->cost = request->cost;
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
     terms->unit = 1;
@@ -267,14 +268,15 @@ static ALWAYS_INLINE bool slot_as_seen(const struct seen *seen, uint32_t traits)
 static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
 
-    if ((terms->special & KEY_BARRED) != 0 ||
-        (never_fits(terms) && (terms->flags & STINT_PARTIAL) == 0))
+    const bool partial = (terms->flags & STINT_PARTIAL) != 0;
+    const uint32_t least = partial && terms->cost != 0 ? 1 : terms->cost;
+    if ((terms->special & KEY_BARRED) != 0 || (never_fits(terms) && !partial) ||
+        bucket_wait(terms, seen->count, least, terms->room) > ALLOWANCE_NS) /* nor by any of them */
         return;
     const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
     const uint64_t late = later - decision->now;
     const uint64_t count = seen->count > late ? seen->count - late : 0;
-    if (LIKELY(bucket_wait(terms, count, terms->cost, terms->room) != 0) &&
-        (terms->flags & STINT_PARTIAL) == 0)
+    if (LIKELY(bucket_wait(terms, count, terms->cost, terms->room) != 0) && !partial)
         return;
     const struct charge charge = judge(terms, count, bucket_tokens(terms, count));
     if (!charge.fits)

@@ -201,8 +201,7 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     struct decision decision;
     struct seen seen;
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request->key.hash,
-                                request->cost, 0, request->limit, now, word) != 0) ||
+    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0) ||
         UNLIKELY((decision.terms.special & NOW_MISTAKEN) != 0))
         return false;
     seen.slot = slot_of(&limiter->table, decision.hash, decision.tag);

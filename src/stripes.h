@@ -26,12 +26,13 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, uint32_t policy_
                    stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
                    hash = stripe_key(key, stripe);
+    const struct stint_request request = {.key = {hash}, .policy = policy_id, .cost = cost};
     struct decision part;
     struct seen seen;
     uint64_t used;
 
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin(&part, limiter, policy_id, hash, cost, 0, 0, now,
+        UNLIKELY(decision_begin(&part, limiter, policy_id, &request, now,
                                 word & ~(uint64_t)RULE_BUCKET) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;

@@ -59,11 +59,9 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
     /* Each round but the first: the policy was changed, or replaced once more. */
     while (id < limiter->deciding) { /* POLICY_NONE is none */
         const uint64_t word = policy_word(&limiter->policies[id]);
-        const uint32_t why =
-            (word & TRAIT_EXISTS) == 0
-                ? STINT_UNKNOWN_POLICY
-                : decision_begin(decision, limiter, id, request->key.hash, request->cost,
-                                 request->flags, request->limit, now, word);
+        const uint32_t why = (word & TRAIT_EXISTS) == 0
+                                 ? STINT_UNKNOWN_POLICY
+                                 : decision_begin(decision, limiter, id, request, now, word);
         if (why != STINT_UNKNOWN_POLICY)
             return why;
         id = stint_limiter_policy_now(limiter, request->policy);
@@ -141,11 +139,12 @@ static ALWAYS_INLINE bool decide_rest(const struct decision *decision,
 
 /* ---- Near ------------------------------------------------------------------------------------ */
 
-/* Steps 2 to 5 in a slot that has the key's tag. */
+/* Steps 2 to 5 in a slot that has the key's tag. What has changed on the way begins anew: nothing
+ * that has begun is kept for that. */
 static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot,
+                                    const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
     struct seen seen = {.slot = slot};
-    const struct moment begun = {decision->now, decision->end};
 
     seen.state = atomic_load_acquire(&slot->state); /* M1; what ends the decision confirms it: M2 */
     if (LIKELY(slot_look(decision, &seen) == LOOK_GOOD)) {
@@ -162,39 +161,42 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
             return decide_struck(&struck, verdict);
         }
     }
-    decision->now = begun.now;
-    decision->end = begun.end;
-    return decide_rest(decision, verdict);
+    const struct stint_request again = *request;
+    return decide_anew(decision->limiter, &again, now, verdict);
 }
 
 /* A request by a policy that was there a moment ago, of which this is the word. */
-static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter, uint32_t policy_id,
-                                      uint64_t key, uint32_t cost, uint32_t flags, uint32_t limit,
-                                      uint64_t now, uint64_t word, struct stint_verdict *verdict) {
+static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      uint64_t word, struct stint_verdict *verdict) {
     struct decision decision;
 
-    if (UNLIKELY(decision_begin(&decision, limiter, policy_id, key, cost, flags, limit, now,
-                                word) != 0)) {
-        const struct stint_request request = {
-            .key = {key}, .policy = policy_id, .cost = cost, .flags = flags, .limit = limit};
-        return decide_anew(limiter, &request, now, verdict);
+    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0)) {
+        const struct stint_request again = *request;
+        return decide_anew(limiter, &again, now, verdict);
     }
-    struct slot *slot = slot_of(&limiter->table, key, decision.tag);
-    return LIKELY(slot != NULL) ? decide_in(&decision, slot, verdict)
+    struct slot *slot = slot_of(&limiter->table, decision.hash, decision.tag);
+    return LIKELY(slot != NULL) ? decide_in(&decision, slot, request, now, verdict)
                                 : decide_rest(&decision, verdict);
 }
+
+/* The request of a take: `cost`, and above it the request's own limit. */
+#define TAKE(policy_id, key, cost)                                                                 \
+    {                                                                                              \
+        .key = {key}, .policy = policy_id, .cost = (uint32_t)(cost),                               \
+        .limit = (uint32_t)((cost) >> 32)                                                          \
+    }
 
 /* A policy's kind, of those that have a function of their own. */
 #define KIND(word)   ((uint32_t)(word) & (TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED))
 #define KIND_WINDOWS ((uint32_t)TRAIT_EXISTS)
 #define KIND_BUCKET  ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
 
-/* Tokens by any kind that has no function of its own: `cost`, and above it the request's limit. */
+/* Tokens by any kind that has no function of its own. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    const struct stint_request request = {
-        .key = {key}, .policy = policy_id, .cost = (uint32_t)cost, .limit = (uint32_t)(cost >> 32)};
+    const struct stint_request request = TAKE(policy_id, key, cost);
 
     return ((word & TRAIT_EXISTS) != 0 && request.limit == 0 && traits_striped((uint32_t)word) &&
             stripe_take(limiter, policy_id, key, request.cost, now, word, verdict)) ||
@@ -207,8 +209,8 @@ static NOINLINE bool take_bucket(struct stint_limiter *limiter, uint32_t policy_
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
     if (UNLIKELY(KIND(word) != KIND_BUCKET))
         return take_other(limiter, policy_id, key, cost, now, verdict);
-    return decide_near(limiter, policy_id, key, (uint32_t)cost, 0, (uint32_t)(cost >> 32), now,
-                       word | KIND_BUCKET, verdict);
+    const struct stint_request request = TAKE(policy_id, key, cost);
+    return decide_near(limiter, &request, now, word | KIND_BUCKET, verdict);
 }
 
 /* The same by any policy. */
@@ -218,8 +220,9 @@ static NOINLINE bool take_windows(struct stint_limiter *limiter, uint32_t policy
     if (UNLIKELY(KIND(word) != KIND_WINDOWS))
         return KIND(word) == KIND_BUCKET ? take_bucket(limiter, policy_id, key, cost, now, verdict)
                                          : take_other(limiter, policy_id, key, cost, now, verdict);
-    return decide_near(limiter, policy_id, key, (uint32_t)cost, 0, (uint32_t)(cost >> 32), now,
-                       word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED), verdict);
+    const struct stint_request request = TAKE(policy_id, key, cost);
+    return decide_near(limiter, &request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED),
+                       verdict);
 }
 
 /* A request with flags by a bucket. */
@@ -229,8 +232,7 @@ static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     if (UNLIKELY(KIND(word) != KIND_BUCKET))
         return decide_anew(limiter, request, now, verdict);
-    return decide_near(limiter, request->policy, request->key.hash, request->cost, request->flags,
-                       request->limit, now, word | KIND_BUCKET, verdict);
+    return decide_near(limiter, request, now, word | KIND_BUCKET, verdict);
 }
 
 /* The same by any policy. */
@@ -240,8 +242,7 @@ static NOINLINE bool decide_windows(struct stint_limiter *limiter,
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     if (UNLIKELY(KIND(word) != KIND_WINDOWS))
         return decide_bucket(limiter, request, now, verdict);
-    return decide_near(limiter, request->policy, request->key.hash, request->cost, request->flags,
-                       request->limit, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED),
+    return decide_near(limiter, request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED),
                        verdict);
 }
 
@@ -259,9 +260,10 @@ static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id
     if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
         UNLIKELY(GUARD(HINT_WINDOW, tick_ns(hot.end) - now - 1 >= policy->window)))
         return take_windows(limiter, policy_id, key, 1, now, verdict);
+    const struct stint_request request = {.key = {key}, .policy = policy_id, .cost = 1};
     struct decision decision;
     hot_begin(&decision, limiter, policy_id, key, now, &hot);
-    return decide_in(&decision, slot, verdict);
+    return decide_in(&decision, slot, &request, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
