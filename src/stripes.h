@@ -19,20 +19,20 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 /* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this
  * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). Returns false if
  * it has done nothing. */
-static NOINLINE bool stripe_take(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                 uint32_t cost, uint64_t now, uint64_t word,
-                                 struct stint_verdict *verdict) {
+static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct stint_request *request,
+                                 uint64_t now, uint64_t word, struct stint_verdict *verdict) {
     const uint32_t stripes = traits_stripes((uint32_t)word),
                    stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
-                   hash = stripe_key(key, stripe);
-    const struct stint_request request = {.key = {hash}, .policy = policy_id, .cost = cost};
+                   hash = stripe_key(request->key.hash, stripe);
+    const uint32_t cost = request->cost;
+    const struct stint_request own = {.key = {hash}, .policy = request->policy, .cost = cost};
     struct decision part;
     struct seen seen;
     uint64_t used;
 
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin(&part, limiter, policy_id, &request, now,
+        UNLIKELY(decision_begin(&part, limiter, own.policy, &own, now,
                                 word & ~(uint64_t)RULE_BUCKET) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;

@@ -199,7 +199,7 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
     const struct stint_request request = TAKE(policy_id, key, cost);
 
     return ((word & TRAIT_EXISTS) != 0 && request.limit == 0 && traits_striped((uint32_t)word) &&
-            stripe_take(limiter, policy_id, key, request.cost, now, word, verdict)) ||
+            stripe_take(limiter, &request, now, word, verdict)) ||
            decide_anew(limiter, &request, now, verdict);
 }
 
