@@ -289,6 +289,7 @@ static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *s
 /* Judges what was seen. */
 static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen *seen) {
     struct terms *terms = &decision->terms;
+    const uint64_t room = terms->room;
     uint64_t used = seen->count;
 
     if ((terms->traits & RULE_BUCKET) != 0) {
@@ -300,6 +301,7 @@ static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen 
             terms->room = used + SMOOTH_MAX - (seen->count & THIS_MASK);
     }
     decision->charge = judge(terms, seen->count, used);
+    terms->room = room;
     if ((terms->traits & RULE_BUCKET) != 0 && !decision->charge.fits)
         bucket_again(decision, seen);
 }

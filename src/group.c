@@ -133,7 +133,7 @@ static bool all_twice(const struct stint_limiter *limiter, const struct stint_re
 static void all_mistaken(const struct stint_limiter *limiter, struct stint_verdict *verdicts,
                          size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].policy == POLICY_NONE) /* it was not decided */
+        if (verdicts[i].policy >= limiter->deciding) /* it was not decided */
             continue;
         verdicts[i].flags |= STINT_MISTAKEN_NOW;
         stint_limiter_count_rare(limiter, verdicts[i].policy, RARE_NOW_MISTAKEN);
@@ -149,7 +149,12 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 
     if (UNLIKELY(all_twice(limiter, requests, n, &last)))
         return all_bad(limiter, requests, n, verdicts);
-    const uint64_t now = limiter->deciding == 0 ? given : stint_now_checked(limiter, given);
+    uint64_t now = given;
+    if (limiter->deciding != 0) {
+        now = stint_now_checked(limiter, given);
+        if (UNLIKELY(!limiter_knows_now(limiter, tick_of(now)))) /* so late that a part might not */
+            now = limiter_now(limiter);
+    }
     verdicts = verdicts != NULL ? verdicts : own;
     for (size_t i = 0; i < n; i++)
         fit &= part_look(limiter, &requests[i], now, &verdicts[i]);

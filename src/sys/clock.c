@@ -14,10 +14,11 @@
 #define NAME "__vdso_clock_gettime"
 #endif
 
-/* The symbols end where their names begin, as linkers lay them out. */
-static clock_read *find(const char *image, const ElfW(Sym) * symbols, const char *names) {
+/* The symbols end where their names begin, as linkers lay them out. `base` is where the object's
+ * address 0 is. */
+static clock_read *find(const char *base, const ElfW(Sym) * symbols, const char *names) {
     for (const ElfW(Sym) *symbol = symbols; (const char *)(symbol + 1) <= names; symbol++) {
-        const void *address = image + symbol->st_value;
+        const void *address = base + symbol->st_value;
         clock_read *found;
 
         if (symbol->st_shndx == SHN_UNDEF || strcmp(names + symbol->st_name, NAME) != 0)
@@ -29,24 +30,29 @@ static clock_read *find(const char *image, const ElfW(Sym) * symbols, const char
 }
 
 clock_read *stint_clock_find(void) {
-    const char *image = (const char *)getauxval(AT_SYSINFO_EHDR), *symbols = NULL, *names = NULL;
+    const char *image = (const char *)getauxval(AT_SYSINFO_EHDR), *base = NULL;
     const ElfW(Ehdr) *header = (const void *)image;
     const ElfW(Phdr) * segment;
+    const ElfW(Dyn) *entry = NULL;
+    ElfW(Addr) symbols = 0, names = 0;
 
     if (image == NULL) /* none is mapped, or a tool hides it */
         return clock_gettime;
     segment = (const void *)(image + header->e_phoff);
     for (uint16_t i = 0; i < header->e_phnum; i++) {
-        if (segment[i].p_type != PT_DYNAMIC)
-            continue;
-        const ElfW(Dyn) *entry = (const void *)(image + segment[i].p_offset);
-        for (; entry->d_tag != DT_NULL; entry++) { /* addresses count from the image */
-            if (entry->d_tag == DT_SYMTAB)
-                symbols = image + entry->d_un.d_ptr;
-            if (entry->d_tag == DT_STRTAB)
-                names = image + entry->d_un.d_ptr;
-        }
+        if (segment[i].p_type == PT_LOAD && base == NULL) /* old kernels link it far away */
+            base = (const char *)((uintptr_t)image + segment[i].p_offset - segment[i].p_vaddr);
+        if (segment[i].p_type == PT_DYNAMIC)
+            entry = (const void *)(image + segment[i].p_offset);
     }
-    return symbols != NULL && names != NULL ? find(image, (const void *)symbols, names)
-                                            : clock_gettime;
+    for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            symbols = entry->d_un.d_ptr;
+        if (entry->d_tag == DT_STRTAB)
+            names = entry->d_un.d_ptr;
+    }
+    return base != NULL && symbols != 0 && names != 0
+               ? find(base, (const void *)((uintptr_t)base + symbols),
+                      (const char *)((uintptr_t)base + names))
+               : clock_gettime;
 }
