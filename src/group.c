@@ -149,12 +149,7 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 
     if (UNLIKELY(all_twice(limiter, requests, n, &last)))
         return all_bad(limiter, requests, n, verdicts);
-    uint64_t now = given;
-    if (limiter->deciding != 0) {
-        now = stint_now_checked(limiter, given);
-        if (UNLIKELY(!limiter_knows_now(limiter, tick_of(now)))) /* so late that a part might not */
-            now = limiter_now(limiter);
-    }
+    const uint64_t now = limiter->deciding == 0 ? given : stint_now_checked(limiter, given);
     verdicts = verdicts != NULL ? verdicts : own;
     for (size_t i = 0; i < n; i++)
         fit &= part_look(limiter, &requests[i], now, &verdicts[i]);
