@@ -139,8 +139,9 @@ static bool is_endless(const struct stint_verdict *v) {
 static void check_marks(const struct asked *asked, const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
     const uint32_t flags = v->flags;
-    /* It is among those that may have been strikes. */
-    const uint64_t own = (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
+    /* It is among those that may have been strikes, if the policy may be no shadow. */
+    const uint64_t own =
+        named->sober && (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
     holds((flags & STINT_SHADOWED) == 0 || (is(named, A_SHADOW) && v->allowed && v->granted == 0),
           "SHADOWED");
     holds((flags & STINT_BANNED) == 0 || is(named, A_BAN), "BANNED");
