@@ -648,9 +648,11 @@ static void verdict_check(struct actor *actor, const struct asked *asked,
 void verdicts_check(struct actor *actor, const struct asked *all,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
     const bool twice = whole && is_twice(all, count, false);
-    bool refused = false;
-    for (unsigned i = 0; i < count; i++)
+    bool refused = false, full = false; /* the parts before may have filled the table */
+    for (unsigned i = 0; i < count; i++) {
         refused |= whole && !verdicts[i].allowed;
+        full |= (verdicts[i].flags & STINT_UNTRACKED) != 0;
+    }
     for (unsigned i = 0; i < count; i++) {
         struct asked part = all[i], *asked = &part;
         const struct stint_verdict *v = &verdicts[i];
@@ -672,7 +674,7 @@ void verdicts_check(struct actor *actor, const struct asked *all,
         holds(!refused || v->granted == 0, "a refused group is granted nothing");
         if (refused && v->allowed) /* "that look" */
             part.request.flags = (part.request.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
-        verdict_check(actor, asked, v, refused && decides && actor->switches > 0);
+        verdict_check(actor, asked, v, refused && decides && (actor->switches > 0 || full));
     }
 }
 
