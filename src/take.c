@@ -183,7 +183,7 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
 /* The request of a take: `cost`, and above it the request's own limit. */
 #define TAKE(policy_id, key, cost)                                                                 \
     {                                                                                              \
-        .key = {key}, .policy = policy_id, .cost = (uint32_t)(cost),                               \
+        .key = {(key)}, .policy = (policy_id), .cost = (uint32_t)(cost),                           \
         .limit = (uint32_t)((cost) >> 32)                                                          \
     }
 
