@@ -24,7 +24,7 @@ def library(header, path):
     """The functions and types of stint.h."""
     ffi = cffi.FFI()
     text = re.sub(r"/\*.*?\*/", "", open(header).read(), flags=re.DOTALL)
-    text = re.sub(r"\bSTINT_(API|CHECKED|(NONNULL|READS|CHANGES)\([\d, ]*\))", "", text.replace("\\\n", ""))
+    text = re.sub(r"\bSTINT_(API|CHECKED|(NONNULL|READS|CHANGES|WRITES)\([\d, ]*\))", "", text.replace("\\\n", ""))
     numbers = re.findall(r"^#define (STINT_\w+) +(\d+)U?L?L? *$", text, re.MULTILINE)
     text = re.sub(r'^(#.*|extern "C" \{|\})$', "", text, flags=re.MULTILINE)
     ffi.cdef("".join(f"#define {name} {value}\n" for name, value in numbers) + text)

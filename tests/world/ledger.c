@@ -273,7 +273,8 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
             was_set && decided_most(actor, v) < of_key->until && is_kept(named, of_key->until);
         holds(!set || overridden, "an override that was set holds");
         holds(!was_set || decided_least(actor, v) < of_key->until_most || !overridden ||
-                  is(named, A_BAN) || may_be_back(decided_most(actor, v), of_key->until),
+                  is(named, A_BAN) ||
+                  may_be_back(most_of(decided_most(actor, v), latest_of(actor)), of_key->until),
               "an override that is over is back");
         by.ruling = &ruling;
         holds(!set || v->capacity == model_capacity(&by, &asked->request) || world->died > 0 ||
