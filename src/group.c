@@ -48,7 +48,8 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
 /* Gives back what a part took. Its look stands, with what no look tells. */
 static void part_give_back(struct stint_limiter *limiter, const struct stint_request *request,
                            struct stint_verdict *decided, struct stint_verdict *look) {
-    const uint32_t shadowed = look->allowed ? STINT_SHADOWED : 0; /* a shadow's first refusal */
+    const uint32_t shadowed = /* of a shadow's first refusal */
+        look->allowed && (decided->flags & STINT_FIRST_REFUSAL) != 0 ? STINT_SHADOWED : 0;
 
     look->flags |= decided->flags & (STINT_FIRST_REFUSAL | STINT_REPLACED | shadowed);
     if (GUARDED(PARTS_BACK))
