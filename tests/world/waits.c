@@ -61,17 +61,18 @@ static void wait_check(struct actor *actor, const struct asked *asked,
         wait_wrong(actor, asked, v, "it fits sooner");
 }
 
-/* What is told of a key is what a look tells. */
+/* What is told of a key is what a look tells. `before`: it is a look, after which other parts of its
+ * group were decided: a slot that they took over may put off a window that had not begun. */
 static void used_check(struct actor *actor, const struct asked *asked,
-                       const struct stint_verdict *v) {
+                       const struct stint_verdict *v, bool before) {
     struct stint_request look = asked->request;
     look.cost = 0;
     look.flags = STINT_PEEK;
-    /* A window that would begin now is told, which a slot that was taken over since may put off. */
-    const bool begins_first = (world->names[asked->name].policy.flags & STINT_START_FIRST) != 0;
+    const bool put_off =
+        before && v->used == 0 && (world->names[asked->name].policy.flags & STINT_START_FIRST) != 0;
     const struct stint_verdict told = look_then(actor, &look, decided_by(v));
     if (decided_by(&told) == decided_by(v) && ((v->flags ^ told.flags) & STINT_OVERRIDDEN) == 0 &&
-        (told.used != v->used || (told.window != v->window && !(begins_first && v->used == 0)))) {
+        (told.used != v->used || (told.window != v->window && !put_off))) {
         fprintf(stderr, "    a look: %s\n", verdict_text(&told));
         wait_wrong(actor, asked, v, "a look tells of another count");
     }
@@ -90,7 +91,7 @@ void waits_check(struct actor *actor, const struct asked *asked,
         if (!is_judged(actor, &asked[i], v))
             continue;
         if (!all || (asked[i].request.flags & STINT_PEEK) != 0)
-            used_check(actor, &asked[i], v);
+            used_check(actor, &asked[i], v, !all && v->allowed);
         if (v->allowed)
             continue;
         pairs->waits++;
