@@ -495,38 +495,42 @@ static napi_value call_headers(napi_env env, napi_callback_info info) {
 
 /* ---- Policies ---- */
 
+/* Begins a call about the policy that is named behind the table, whose id is found: `error` receives
+ * 0, or why it is not. Returns false if there is an exception. */
+static bool begin_named(struct call *call, napi_env env, napi_callback_info info, uint32_t *id,
+                        int *error) {
+    size_t length;
+
+    if (!begin(call, env, info))
+        return false;
+    char *name = copy_of(env, call->arguments[1], &length);
+    if (name == NULL)
+        return false;
+    *error = stint_policy_find(call->limiter, name, id);
+    free(name);
+    return true;
+}
+
 /* find(table, name): its id, or an error. */
 static napi_value call_find(napi_env env, napi_callback_info info) {
     struct call call;
-    size_t length;
     uint32_t id;
+    int error;
 
-    if (!begin(&call, env, info))
+    if (!begin_named(&call, env, info, &id, &error))
         return NULL;
-    char *name = copy_of(env, call.arguments[1], &length);
-    if (name == NULL)
-        return NULL;
-    int error = stint_policy_find(call.limiter, name, &id);
-    free(name);
     return error < 0 ? small(env, error) : number(env, id);
 }
 
 /* remove(table, name): 0, or an error. */
 static napi_value call_remove(napi_env env, napi_callback_info info) {
     struct call call;
-    size_t length;
     uint32_t id;
+    int error;
 
-    if (!begin(&call, env, info))
+    if (!begin_named(&call, env, info, &id, &error))
         return NULL;
-    char *name = copy_of(env, call.arguments[1], &length);
-    if (name == NULL)
-        return NULL;
-    int error = stint_policy_find(call.limiter, name, &id);
-    if (error == 0)
-        error = stint_policy_remove(call.limiter, id);
-    free(name);
-    return small(env, error);
+    return small(env, error != 0 ? error : stint_policy_remove(call.limiter, id));
 }
 
 /* inFlight(table, id): whether it counts what is held at once. */
