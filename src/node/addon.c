@@ -495,8 +495,8 @@ static napi_value call_headers(napi_env env, napi_callback_info info) {
 
 /* ---- Policies ---- */
 
-/* Begins a call about the policy that is named behind the table, whose id is found: `error` receives
- * 0, or why it is not. Returns false if there is an exception. */
+/* Begins a call about the policy that is named behind the table, and finds its id. `error` receives
+ * 0, or why there is none. Returns false if there is an exception. */
 static bool begin_named(struct call *call, napi_env env, napi_callback_info info, uint32_t *id,
                         int *error) {
     size_t length;

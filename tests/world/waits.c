@@ -61,8 +61,8 @@ static void wait_check(struct actor *actor, const struct asked *asked,
         wait_wrong(actor, asked, v, "it fits sooner");
 }
 
-/* What is told of a key is what a look tells. `before`: it is a look, after which other parts of its
- * group were decided: a slot that they took over may put off a window that had not begun. */
+/* What is told of a key is what a look tells. `before`: it is a look, after which other parts of
+ * its group were decided: a slot that they took over may put off a window that had not begun. */
 static void used_check(struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v, bool before) {
     struct stint_request look = asked->request;
