@@ -114,26 +114,11 @@ static NOINLINE bool decide_anew(struct stint_limiter *limiter, const struct sti
                               : decide_far(&decision, verdict);
 }
 
-/* Goes on with a decision that has begun. What is quickly found again is not kept for this: the
- * near way has no register for it. */
+/* Goes on with a decision that has begun, on a copy: what is near stays in registers. */
 static ALWAYS_INLINE bool decide_rest(const struct decision *decision,
                                       struct stint_verdict *verdict) {
-    struct stint_limiter *limiter = decision->limiter;
-    const uint32_t id = decision->policy_id;
-    struct decision rest;
+    struct decision rest = *decision;
 
-    rest.limiter = limiter;
-    rest.policy_id = id;
-    rest.policy = &limiter->policies[id];
-    rest.identity = policy_identity(rest.policy); /* nothing was charged */
-    rest.hash = decision->hash;
-    rest.tag = table_tag(&limiter->table, decision->hash, id);
-    rest.now = decision->now;
-    rest.end = decision->end;
-    rest.flags = 0;
-    rest.override = decision->override;
-    rest.asked = decision->asked;
-    rest.terms = decision->terms;
     return decide_far(&rest, verdict);
 }
 
