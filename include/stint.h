@@ -450,11 +450,15 @@ struct stint_request {
                         * also with what STINT_RESERVE may take. 0: the policy's holds: it blocks
                         * nobody. Not with stripes */
     uint32_t flags;    /* enum stint_request_flags; others are refused (STINT_BAD_REQUEST) */
-    uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
+    uint32_t burst;    /* tokens of a bucket, and of what STINT_RESERVE takes ahead, that may be
+                        * used after this request; 0: all that the policy allows; more is taken as
+                        * that. By another kind of policy, and with STINT_CHARGE, it is refused
+                        * (STINT_BAD_REQUEST) */
+    uint32_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
 
 #define STINT_REQUEST(policy, key, cost)                                                           \
-    { {(key).hash}, policy, cost, 0, 0, 0 }
+    { {(key).hash}, policy, cost, 0, 0, 0, 0 }
 
 /* Decides one request: stint_take with all options.
  *   request  made with STINT_REQUEST; its fields and flags have their ranges beside them

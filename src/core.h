@@ -80,11 +80,10 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
     if (UNLIKELY(!limiter_bucket_load(decision->limiter, decision->policy_id, terms->traits, whole,
                                       &bucket)))
         return false;
-    if (whole && !overridden)
-        limit = bucket_own(&bucket, limit);
-    else if (limit == STINT_LIMIT_MAX) /* never refused */
+    if (overridden && limit == STINT_LIMIT_MAX) /* never refused */
         limit = 0;
     bucket_terms(terms, &bucket, limit);
+    terms_cut(terms, decision->asked.burst);
     return true;
 }
 
@@ -118,7 +117,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
-    if (UNLIKELY(!request_suits(flags, limit, traits)))
+    if (UNLIKELY(!request_suits(request, traits)))
         return STINT_BAD_REQUEST;
     const struct moment moment = moment_of(limiter, policy_id, traits, hash, now);
     if (UNLIKELY((traits & STINT_OVERRIDES) != 0) && companion_possible(&limiter->table, hash))
@@ -133,7 +132,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     decision->end = moment.end;
     decision->identity = policy_identity(decision->policy);
     decision->flags = 0;
-    decision->asked = (struct asked){request->cost, limit};
+    decision->asked = (struct asked){request->cost, limit, request->burst};
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;

@@ -12,6 +12,7 @@
 struct asked {
     uint32_t cost;
     uint32_t limit; /* the request's own; 0: none */
+    uint32_t burst;
 };
 
 struct decision {
@@ -42,20 +43,30 @@ enum progress { DONE, STALE };
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
 
-/* What a request of known flags must not combine. */
-static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
-    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+/* The words of a request that few have: its burst, and the reserved one. */
+static ALWAYS_INLINE uint64_t request_rest(const struct stint_request *request) {
+    return (uint64_t)request->reserved << 32 | request->burst;
+}
+
+/* Whether a request is one by itself. */
+static ALWAYS_INLINE bool request_good(const struct stint_request *request) {
+    const uint32_t flags = request->flags;
+    return request->reserved == 0 &&
+           (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
                                 STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
            ((flags & STINT_CHARGE) == 0 ||
-            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
+            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 &&
+             (request->limit | request->burst) == 0));
 }
 
 /* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
  * give back. Stripes that are read one by one do not tell what is left. */
-static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
-    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
+static ALWAYS_INLINE bool request_suits(const struct stint_request *request, uint32_t traits) {
+    const uint32_t flags = request->flags;
+    return (request->burst == 0 || (traits & RULE_BUCKET) != 0) &&
+           ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
            (!traits_striped(traits) ||
-            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
+            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && request->limit == 0));
 }
 
 /* A time, and the end of the window that holds it; 0: of the key's own, which the slot tells. */

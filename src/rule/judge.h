@@ -275,9 +275,12 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     terms->room = bucket_holds(terms->room * bucket->unit, unit);
 }
 
-/* A request's own limit, if it is below the policy's; else 0. */
-static ALWAYS_INLINE uint32_t bucket_own(const struct bucket *bucket, uint32_t limit) {
-    return limit < bucket->limit ? limit : 0;
+/* Lets a request use no more of a bucket than this, nor take more ahead (0: all of it). */
+static ALWAYS_INLINE void terms_cut(struct terms *terms, uint32_t burst) {
+    if (LIKELY(burst == 0))
+        return;
+    terms->capacity = terms->capacity < burst ? terms->capacity : burst;
+    terms->room = terms->room < burst ? terms->room : burst;
 }
 
 /* ceil(count / unit), the tokens of a bucket's count, without a division. The estimate is too small

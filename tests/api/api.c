@@ -568,9 +568,9 @@ TEST(test_unknown_policy) {
     stint_key key = number_key(limiter, 1);
     assert_true(stint_take(limiter, id, key, 2, T0, NULL));
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        const struct stint_request requests[] = {{key, unknown[i], 1, 0, 0, 0},
-                                                 {key, id, 0, 0, 0, 0},
-                                                 {key, unknown[i], 1, 9, STINT_DRAIN, 0}};
+        const struct stint_request requests[] = {{key, unknown[i], 1, 0, 0, 0, 0},
+                                                 {key, id, 0, 0, 0, 0, 0},
+                                                 {key, unknown[i], 1, 9, STINT_DRAIN, 0, 0}};
         struct stint_verdict v[3];
         assert_false(stint_take(limiter, unknown[i], key, 1, T0, v));
         assert_verdict(&v[0], &expected, __LINE__);
@@ -593,7 +593,7 @@ TEST(test_no_verdict) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
     stint_key key = number_key(limiter, 1);
-    struct stint_request request = {key, id, 1, 0, 0, 0};
+    struct stint_request request = {key, id, 1, 0, 0, 0, 0};
     assert_true(stint_take(limiter, id, key, 1, T0, NULL));
     assert_true(stint_decide(limiter, &request, T0, NULL));
     struct stint_request requests[4] = {request, request, request, request};

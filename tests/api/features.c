@@ -521,7 +521,7 @@ TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     assert_int_equal(stint_decide_groups(limiter, NULL, 0, sizes, 3, T0, NULL), 3);
 
     struct stint_request requests[3] = {
-        {{1}, id, 3, 0, 0, 0}, {{2}, id, 3, 0, 0, 0}, {{3}, id, 3, 0, 0, 0}};
+        {{1}, id, 3, 0, 0, 0, 0}, {{2}, id, 3, 0, 0, 0, 0}, {{3}, id, 3, 0, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_false(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_true(stint_decide_all(limiter, requests, 1, T0, NULL) == false);
@@ -686,10 +686,10 @@ static bool bad_request_of(unsigned i, struct stint_request *request) {
     request->reserved = 0;
     if (row < UNKNOWN) {
         request->flags |= UINT32_C(1) << (row < FIRST_BIT ? row : row + KNOWN_BITS);
-    } else if (row < UNKNOWN + 64) {
-        request->reserved = UINT64_C(1) << (row - UNKNOWN);
+    } else if (row < UNKNOWN + 32) {
+        request->reserved = UINT32_C(1) << (row - UNKNOWN);
     } else {
-        row -= UNKNOWN + 64;
+        row -= UNKNOWN + 32;
         if (row >= CHARGES)
             return false;
         request->flags = CHARGE | of_charge[row] | (i % 2 == 0 ? 0 : PEEK);
@@ -703,7 +703,7 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
     if (same_verdict(verdict, &bad_request))
         return;
     print_verdict("got", verdict);
-    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx64, call, request->flags,
+    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx32, call, request->flags,
              request->limit, request->reserved);
 }
 
@@ -801,7 +801,7 @@ TEST(test_bad_requests_of_a_batch) {
         uint32_t allowed = 0;
         stint_key key = number_key(limiter, i);
         for (uint32_t r = 0; r < N; r++)
-            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0};
+            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0, 0};
         for (uint32_t r = 7; r < N; r += 13) {
             requests[r].flags = bad.flags, requests[r].limit = bad.limit;
             requests[r].reserved = bad.reserved;
@@ -888,7 +888,7 @@ TEST(test_too_many_of_a_whole) {
     struct stint_request requests[MANY];
     struct stint_verdict v[MANY + 1];
     for (size_t i = 0; i < MANY; i++)
-        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
+        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0, 0};
     struct copied copied = copy_table(limiter);
     uint64_t bad = 0;
     for (size_t n = STINT_ALL_MAX + 1; n <= MANY; n += 50) {
@@ -938,7 +938,7 @@ TEST(test_groups_of_wrong_sizes) {
             struct stint_request requests[REQUESTS];
             struct stint_verdict v[REQUESTS], untouched;
             for (size_t i = 0; i < REQUESTS; i++)
-                requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
+                requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0, 0};
             memset(v, 0xa5, sizeof v);
             memset(&untouched, 0xa5, sizeof untouched);
             assert_int_equal(stint_decide_groups(limiter, requests, N, cases[c].sizes, 3, STINT_NOW,

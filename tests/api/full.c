@@ -231,7 +231,7 @@ TEST(test_untracked_stripes) {
             uint32_t striped = add_made(limiter, &policy);
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
                 for (uint32_t flags = 0; flags <= STINT_PEEK; flags += STINT_PEEK) {
-                    struct stint_request request = {{1000}, plain, costs[c], 0, flags, 0};
+                    struct stint_request request = {{1000}, plain, costs[c], 0, flags, 0, 0};
                     struct stint_verdict expected, got;
                     stint_decide(limiter, &request, STINT_NOW, &expected);
                     assert_true(expected.granted <= 100);

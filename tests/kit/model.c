@@ -271,7 +271,8 @@ uint32_t unfit_flags(const struct stint_policy *policy) {
 }
 
 bool unfit(const struct stint_policy *policy, const struct stint_request *request) {
-    return (request->flags & unfit_flags(policy)) || (request->limit && is_striped(policy));
+    return (request->flags & unfit_flags(policy)) || (request->limit && is_striped(policy)) ||
+           (request->burst && !is_bucket(policy));
 }
 
 static void count(uint64_t *counter, uint64_t more) {
@@ -432,12 +433,11 @@ static bool is_endless(const struct model_by *by) {
     return by->ruling && by->ruling->limit == STINT_LIMIT_MAX;
 }
 
-/* "A limit of the request's own, or an override, changes T". "A request's own limit above the
- * policy's is taken as the policy's". "An override of more than 10 million a second counts as 10
- * million. A key that is barred, banned or never refused counts by the policy's T." */
+/* "A limit of the request's own, or an override, changes T". "More than 10 million a second counts
+ * as 10 million. A key that is barred, banned or never refused counts by the policy's T." */
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
-    uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
+    uint64_t limit = request->limit ? request->limit : policy->limit;
     if (by->ruling)
         limit = is_barred(by) || is_endless(by) ? policy->limit : by->ruling->limit;
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
@@ -451,12 +451,17 @@ static uint64_t tokens_in(const struct model_by *by, const struct stint_request 
     return least_of(most_of(tokens * token_time(by->policy), own) / own, STINT_LIMIT_MAX);
 }
 
+/* "0: all that the policy allows; more is taken as that". */
+static uint64_t cut_to_burst(const struct stint_request *request, uint64_t tokens) {
+    return request->burst ? least_of(tokens, request->burst) : tokens;
+}
+
 /* "this call's own limit in place of the policy's capacity ... 1 .. 2^28 (smooth, in flight:
  * 16,383); more is taken as that" */
 static uint32_t own_capacity(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     if (is_bucket(policy))
-        return (uint32_t)tokens_in(by, request, policy->burst);
+        return (uint32_t)cut_to_burst(request, tokens_in(by, request, policy->burst));
     const uint32_t most = looks_back(policy) ? 16383 : STINT_LIMIT_MAX;
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
@@ -468,7 +473,7 @@ uint32_t model_capacity(const struct model_by *by, const struct stint_request *r
         return own_capacity(by, request);
     const uint32_t limit = by->ruling->limit;
     if (is_bucket(by->policy) && !is_barred(by) && !is_endless(by))
-        return (uint32_t)tokens_in(by, request, by->policy->burst);
+        return (uint32_t)cut_to_burst(request, tokens_in(by, request, by->policy->burst));
     return looks_back(by->policy) && limit < STINT_LIMIT_MAX ? (uint32_t)least_of(limit, 16383)
                                                              : limit;
 }
@@ -479,7 +484,8 @@ static uint64_t room_in(const struct model_by *by, const struct stint_request *r
                         uint32_t capacity) {
     const bool reserves = request->flags & STINT_RESERVE;
     if (is_bucket(by->policy))
-        return reserves ? tokens_in(by, request, count_most(by->policy)) : capacity;
+        return reserves ? cut_to_burst(request, tokens_in(by, request, count_most(by->policy)))
+                        : capacity;
     return least_of((uint64_t)capacity + (reserves ? by->policy->max_reserved : 0),
                     STINT_LIMIT_MAX);
 }

@@ -188,11 +188,11 @@ static void follow(const struct subject *s, const struct expected *expected) {
 
 static void explain(const struct stint_request *request, const char *what) {
     print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": %s, key %#" PRIx64
-                ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32 ", at %" PRIu64
-                ", on_full %d\n",
+                ", cost %" PRIu32 ", limit %" PRIu32 ", burst %" PRIu32 ", flags %#" PRIx32
+                ", at %" PRIu64 ", on_full %d\n",
                 what, twin_run.seed, twin_run.round, twin_run.operation,
                 policy_text(&m.policies[request->policy]), request->key.hash, request->cost,
-                request->limit, request->flags, test_time, (int)m.on_full);
+                request->limit, request->burst, request->flags, test_time, (int)m.on_full);
 }
 
 static void tell_wrong(const struct stint_request *request, const struct pair *before,
@@ -294,8 +294,10 @@ static uint32_t own_limit_of(const struct stint_policy *policy) {
 static void fit(struct stint_request *request) {
     const struct stint_policy *policy = &m.policies[request->policy];
     request->flags &= ~unfit_flags(policy);
-    if (unfit(policy, request))
+    if (is_striped(policy))
         request->limit = 0;
+    if (!is_bucket(policy) || (request->flags & STINT_CHARGE))
+        request->burst = 0;
 }
 
 static struct stint_request pick_request(uint32_t *key) {
@@ -308,6 +310,8 @@ static struct stint_request pick_request(uint32_t *key) {
         request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)limit) + 1;
     if (once_in(3))
         request.flags = STINT_PEEK * (uint32_t)below(16);
+    if (once_in(6))
+        request.burst = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)capacity) + 1;
     if (policy->max_reserved && once_in(3)) {
         request.flags |= STINT_RESERVE;
         request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);
@@ -327,7 +331,7 @@ static void do_decide(void) {
     const uint64_t now = pick_now();
     bool take = once_in(2);
     if (take)
-        request.limit = request.flags = 0;
+        request.limit = request.flags = request.burst = 0;
     if (!is_decided(&request, key, 0))
         return;
     struct stint_verdict got;
@@ -721,7 +725,7 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
 /* Looks at a key to learn the phase of its windows. */
 static void learn_phase(uint32_t key, uint32_t id) {
     struct subject s = subject_of(key, id);
-    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0};
+    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0, 0};
     struct stint_verdict v;
     stint_decide(m.limiter, &request, STINT_NOW, &v);
     assert_true(v.window > test_time && v.window - test_time <= s.policy->window);
