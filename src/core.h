@@ -82,6 +82,7 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
         return false;
     if (overridden && limit == STINT_LIMIT_MAX) /* never refused */
         limit = 0;
+    decision->version = bucket.version;
     bucket_terms(terms, &bucket, limit);
     terms_cut(terms, decision->asked.burst);
     return true;
@@ -195,6 +196,7 @@ enum look {
     LOOK_GOOD,
     LOOK_PENDING, /* it is claimed, and not committed */
     LOOK_AHEAD,   /* it is in a later window than that of now */
+    LOOK_CHANGED, /* it is a bucket's, and counts by another rate than the decision does */
 };
 
 /* Looks at the state that was loaded of a slot of the key (seen->state), in the decision's window.
@@ -227,6 +229,10 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
             return LOOK_PENDING; /* the end is the claim's */
         decision->end = window_in(decision, state);
     }
+    if ((traits & RULE_BUCKET) != 0 &&
+        UNLIKELY(GUARD(RATE_LOOK, rate_differs(state, decision->terms.rate))) &&
+        !state_pending(state))
+        return LOOK_CHANGED;
     /* The id is in the top bits: an earlier one makes the difference negative. */
     const uint64_t ahead = state - state_of(decision->end, 0);
     if (UNLIKELY(ahead >= STATE_PENDING)) {
@@ -242,7 +248,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
         }
     }
     seen->count = (traits & RULE_BUCKET) != 0
-                      ? bucket_count(decision->end, state_used(state), decision->now)
+                      ? bucket_count(decision->end, bucket_ns(state), decision->now)
                       : state_used(state);
     seen->refused = state & STATE_REFUSED;
     return LOOK_GOOD;
@@ -326,7 +332,7 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
 
     if ((decision->terms.traits & RULE_BUCKET) != 0) {
         decision->end = tick_of(decision->now + count) + 1;
-        return bucket_state(decision->now + count);
+        return bucket_state(decision->now + count, decision->terms.rate);
     }
     return state_of(decision->end, count);
 }
@@ -346,7 +352,7 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     const bool bucket = (terms->traits & RULE_BUCKET) != 0;
     if (bucket && UNLIKELY(refused != 0) && charge->count != seen->count &&
         GUARD(BUCKET_MARK, stint_mark_passed(decision->limiter, decision->policy_id,
-                                             bucket_full(decision->end, state_used(seen->state)),
+                                             bucket_full(decision->end, bucket_ns(seen->state)),
                                              decision->now + charge->count)))
         refused = 0;
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);

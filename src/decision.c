@@ -67,9 +67,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
         return error;
     if (stint_limiter_policy_and_traits(limiter, request->policy, &traits) == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
-    return request_suits(request, traits)
-               ? 0
-               : request_unsuited(request, traits);
+    return request_suits(request, traits) ? 0 : request_unsuited(request, traits);
 }
 
 /* The window that holds a tick.

@@ -27,6 +27,7 @@ struct decision {
     uint32_t flags;    /* of the verdict */
     uint64_t override; /* the state of the slot of the key's override; 0: there is none in force */
     struct asked asked;
+    uint64_t version; /* of a bucket's policy, by which the terms are */
     struct terms terms;
     struct charge charge; /* what came of it, in the window that ends at `end` */
     /* Of what is not near: */

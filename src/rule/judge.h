@@ -166,6 +166,7 @@ struct terms {
                         * reserve; of a charge, what it may bring the count to */
     uint64_t unit;     /* what a token adds to a count: 1; of a bucket: ns */
     uint64_t reciprocal; /* of a bucket's unit (reciprocal_of) */
+    uint64_t rate;       /* the number of a bucket's rate, as a state has it */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
@@ -228,6 +229,11 @@ static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 
+/* Where the word of a policy's rate has the number, above the unit; and where a state has it
+ * (slot.h). */
+enum { RATE_NUMBER = 60, STATE_RATE_SHIFT = 25 };
+#define UNIT_MASK ((UINT64_C(1) << RATE_NUMBER) - 1)
+
 /* The instant at which a bucket is full, ns. Its slot ends with the tick of it, and `used` is the
  * ns into that tick, in 24 bits. Stray tokens are ns that the client waits. */
 static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {
@@ -245,6 +251,8 @@ struct bucket {
     uint64_t unit;       /* ns */
     uint64_t reciprocal; /* of the unit */
     uint64_t window;     /* ns */
+    uint64_t rate;       /* its number, as a state has it (slot.h, STATE_RATE) */
+    uint64_t version;    /* of the policy */
     uint32_t limit;
     uint32_t burst;
     uint32_t max_reserved;
@@ -264,6 +272,7 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
 
     terms->unit = bucket->unit;
     terms->reciprocal = bucket->reciprocal;
+    terms->rate = bucket->rate;
     terms->capacity = bucket->burst;
     terms->room = (uint64_t)bucket->burst + (ahead ? bucket->max_reserved : 0);
     if (LIKELY(limit == 0))

@@ -124,6 +124,15 @@ static inline void atomic_store_release(uint64_t *word, uint64_t value) {
 #endif
 }
 
+static inline void atomic_store_release_32(uint32_t *word, uint32_t value) {
+#ifdef STINT_THREAD_SANITIZER
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#else
+    ck_pr_fence_release();
+    WORD_STORE_32(word, value);
+#endif
+}
+
 static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
     WORD_ADD(word, value);
 }

@@ -144,7 +144,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         entry->since = refused_since(telling->limiter, policy, traits, end);
     }
     if ((traits & RULE_BUCKET) != 0) {
-        entry->end = bucket_full(end, count);
+        entry->end = bucket_full(end, bucket_ns(state));
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
         if ((traits & STINT_OVERRIDES) != 0) { /* by the rate of the key's own */
             const struct stint_request look = {

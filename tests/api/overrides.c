@@ -970,8 +970,8 @@ TEST(test_refused_group) {
     } rows[] = {
         {"10/s burst=10", NULL, 0, 1, 0, 100},
         {"10/s burst=10", NULL, 9, 0, 900 * MS, 900 * MS},
-        {"10/s burst=10", "1/s burst=1", 9, 0, 900 * MS, 900 * MS},
-        {"10/s burst=10", "100/s burst=100", 9, 0, 900 * MS, 900 * MS},
+        {"10/s burst=10", "1/s burst=1", 9, 0, 0, SECOND}, /* it holds one */
+        {"10/s burst=10", "100/s burst=100", 9, 0, 90 * MS, 90 * MS + 10},
         /* What is more than one is forgotten. */
         {"10/s burst=10 overrides", "1", 9, 0, 900 * MS, SECOND + 100},
     };

@@ -876,6 +876,58 @@ void model_ruled(const struct stint_policy *policy, const struct model_ruling *f
     key->refused = mark_moved(policy, key->refused, full, key->window);
 }
 
+/* "What is used stays used": "when its rate changes, or it holds less". */
+bool model_rate_change(struct model_rate *rate, const struct stint_policy *from,
+                       const struct stint_policy *to, uint64_t now) {
+    if (!is_bucket(from) || !is_bucket(to) ||
+        (from->limit == to->limit && from->window == to->window && from->burst <= to->burst &&
+         from->max_reserved <= to->max_reserved))
+        return false;
+    *rate = (struct model_rate){rate->generation + 1, now, *from};
+    return true;
+}
+
+static uint64_t scale(uint64_t ns, uint64_t to, uint64_t from) {
+    const wide scaled = ((wide)ns * to + from - 1) / from;
+    return scaled < UINT64_MAX / 2 ? (uint64_t)scaled : UINT64_MAX / 2; /* of no real verdict */
+}
+
+/* "full = changed + (full - changed) * T / T before, rounded up", "and no more than the bucket and
+ * its reserve hold". */
+void model_rate_keep(const struct model_rate *rate, const struct stint_policy *to,
+                     const struct model_ruling *ruling, struct model_key *key) {
+    const struct stint_request request = {0};
+    struct model_by before = model_by(&rate->before), after = model_by(to);
+    before.ruling = after.ruling = ruling;
+    const uint64_t full = key->window, token = token_by(&after, &request);
+    if (!key->known || full <= rate->changed)
+        return;
+    key->window =
+        rate->changed + least_of(scale(full - rate->changed, token, token_by(&before, &request)),
+                                 tokens_in(&after, &request, count_most(to)) * token);
+    key->refused = mark_moved(to, key->refused, full, key->window);
+}
+
+/* "A verdict from before the last change gives back as many tokens, an older one nothing." "Of one
+ * by a limit of its own the time grows no longer." */
+bool model_rate_verdict(const struct model_rate *rate, const struct stint_policy *to,
+                        struct stint_verdict *verdict) {
+    const bool ruled = verdict->flags & STINT_OVERRIDDEN;
+    if (verdict->generation == rate->generation)
+        return true;
+    if (verdict->generation + 1 != rate->generation)
+        return false;
+    const uint64_t was = token_time(&rate->before), is = token_time(to);
+    const uint64_t from = ruled ? rate->before.window : was, token = ruled ? to->window : is;
+    verdict->generation++;
+    if (verdict->unit == is || (token > from && verdict->unit != was))
+        return true;
+    if (verdict->window > rate->changed)
+        verdict->window = rate->changed + scale(verdict->window - rate->changed, token, from);
+    verdict->unit = scale(verdict->unit, token, from);
+    return true;
+}
+
 /* "Once the key has begun another one, nothing is given back. (By a smooth or in-flight policy the
  * last window still counts, and is given back to.)" */
 uint32_t model_refund(const struct stint_policy *policy, const struct stint_verdict *verdict,

@@ -7,6 +7,7 @@
 #define STINT_TESTS_SCRIPT_H
 
 #include "fixture.h"
+#include "model.h"
 
 enum action {
     END, /* of the script */
@@ -95,6 +96,7 @@ struct play {
     uint32_t id;
     stint_key key;
     uint32_t ruled; /* the last override's limit */
+    struct model_rate rate;
     unsigned steps;
 };
 

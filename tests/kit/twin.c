@@ -33,6 +33,7 @@ static struct twin {
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
     struct stint_policy_stats counts[POLICIES];
+    struct model_rate rates[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     bool ruled_is_placed; /* there is room for an override of each pair */
     uint32_t key_count, policy_count;
@@ -164,6 +165,7 @@ static bool expect(const struct subject *s, const struct stint_request *request,
                                   .ruling = s->pair->ruling};
     *answer = model_decide(&by, request, test_time, &expected->key);
     answer->verdict.flags |= flags;
+    answer->verdict.generation = got->generation; /* compare() looks at it */
     model_settle(answer, got);
     if (strikes(s, &answer->verdict)) {
         expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
@@ -227,6 +229,7 @@ static void compare(const struct stint_request *request, uint32_t key,
     if (full == MODEL_UNTRACKED) {
         expected = (struct expected){.jitter = s.pair->jitter};
         expected.answer = model_untracked(&by, m.on_full, request, test_time);
+        expected.answer.verdict.generation = got->generation;
         allowed = model_allows(&expected.answer, got, &expected.jitter);
     } else {
         if (full == MODEL_REPLACES)
@@ -234,6 +237,7 @@ static void compare(const struct stint_request *request, uint32_t key,
         allowed = expect(&s, request, full == MODEL_REPLACES ? STINT_REPLACED : 0, got, &expected);
     }
     twin_run.compared++;
+    allowed &= got->generation == m.rates[s.id].generation;
     if (!allowed)
         tell_wrong(request, &before, &expected.answer, got, what);
     assert_true(allowed);
@@ -491,9 +495,18 @@ static void do_refund(void) {
                                     .granted = pick_tokens(capacity_of(s.policy)),
                                     .window = window,
                                     .unit = is_bucket(s.policy) ? token_time(s.policy) : 0};
+    const struct model_rate *rate = &m.rates[id];
+    if (is_bucket(s.policy) && rate->generation != 0 && once_in(2)) /* from before a change */
+        verdict.unit = token_time(&rate->before);
+    if (is_bucket(s.policy))
+        verdict.flags = once_in(4) ? STINT_OVERRIDDEN : 0;
+    verdict.generation = rate->generation - (uint32_t)below(rate->generation < 2 ? 1 : 3);
     const uint32_t tokens = verdict.granted;
+    struct stint_verdict now = verdict;
     left = *had;
-    uint32_t back = model_refund(s.policy, &verdict, tokens, test_time, &left);
+    uint32_t back = !is_bucket(s.policy) || model_rate_verdict(rate, s.policy, &now)
+                        ? model_refund(s.policy, &now, tokens, test_time, &left)
+                        : 0;
     uint32_t got = stint_refund(m.limiter, m.keys[key], &verdict, tokens);
 
     /* A stripe may be in an older window than the key. */
@@ -606,10 +619,6 @@ static void do_change(void) {
         const struct subject s = subject_of(k, id);
         if (s.pair->key.known && !is_live(&s) && model_free_at(&policy, s.pair->key) > test_time)
             return;
-        /* The longest that a bucket ever lasted says what is too far ahead. */
-        if (s.pair->key.known && is_bucket(&policy) &&
-            is_far_ahead(&policy, s.pair->key.window, test_time))
-            return;
     }
     const bool turns = !is_bucket(&policy) && carries(&policy) != carries(&old);
     int error = model_valid(&policy) && !turns && once_in(3)
@@ -623,8 +632,11 @@ static void do_change(void) {
         fail_msg("change: %s", stint_reason());
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
+    const bool rate = model_rate_change(&m.rates[id], &old, &policy, test_time);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
+        if (rate)
+            model_rate_keep(&m.rates[id], &policy, by_of(&s).ruling, &s.pair->key);
         if (policy.limit < old.limit || s.pair->key.used > capacity_of(&old))
             s.pair->lowered = true;
         if (policy.jitter != old.jitter)

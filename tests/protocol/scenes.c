@@ -175,6 +175,25 @@ static const struct scene scenes[] = {
      .b = "apply 1/250ms name=o overrides; find o; override o key 5 100"},
 
 
+    /* What a bucket has used is kept while its rate changes, and others take or are given back. */
+    {"a bucket whose rate is raised", .stops = 3,
+     .before = "add b 2/100ms burst=20; take b key x4", .a = "change b 20/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket whose rate is lowered", .stops = 3,
+     .before = "add b 20/100ms burst=20; take b key x4", .a = "change b 2/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket whose rate changes twice", .stops = 3,
+     .before = "add b 20/100ms burst=20; take b key x4",
+     .a = "change b 2/100ms burst=20; change b 5/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket that holds less, with an override", .stops = 3,
+     .before = "add b 2/100ms burst=20 overrides; override b key 20 1000; take b key cost 150",
+     .a = "change b 2/100ms burst=2 overrides", .b = "take b key cost 0",
+     .after = "take b key look cost 0 = used 20"},
+    {"a new key while the rate changes", .stops = 2, .before = "add b 20/100ms burst=20",
+     .a = "take b key x2 = yes", .b = "change b 2/100ms burst=20; change b 5/100ms burst=20",
+     .after = "take b key look cost 0 = used 2"},
+
     /* What a bucket has used is kept while others take, are given back, or set another override. */
     {"an override of a bucket, raised", .stops = 3,
      .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
