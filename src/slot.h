@@ -55,7 +55,7 @@
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
  *                                  override: of a bucket: override_set.c, bucket_keep (I1).
- *                                  rate: of a bucket: rate.c, stint_rate_settle (I1)
+ *                                  rate: of a bucket: rate.c, recount_slot (I1)
  *                                  Of a companion, whose end may fall (I1): companion_write,
  *                                  _clear (override_set.c)
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
