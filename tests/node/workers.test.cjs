@@ -126,7 +126,7 @@ test(
                 'eve',
                 250,
                 (begun) => begun === 50 && victim.process.kill('SIGKILL'),
-                5000,
+                2000,
             );
             const lost = count[0] ?? 0;
             assert.ok(
