@@ -67,7 +67,7 @@ TEST_IN_DIRECTORY(test_two_rates) {
     change_made(limiter, id, &policy);
     stint_test_removed &= ~GUARD_BIT(GUARD_RATE_SWEEP);
 
-    struct stint_options reads = shared_options(0);
+    struct stint_options reads = shared_options(8);
     reads.flags = STINT_READ_ONLY;
     reads.secret = test_secret();
     struct stint_limiter *reader = open_with(&reads);
