@@ -666,7 +666,8 @@ class Troubleshooting(Filed):
                          location("/login", "stint_limit api login $remote_addr;") +
                          "".join(location(path, f"stint_limit api permin {key};", "empty_gif;") for path, key in (
                              ("/text", "user-$remote_addr"), ("/binary", "$binary_remote_addr"),
-                             ("/net", "$remote_addr prefix=24"), ("/joined", '"$remote_addr $uri"'))))
+                             ("/each", "$remote_addr prefix=32"), ("/net", "$remote_addr prefix=24"),
+                             ("/joined", '"$remote_addr $uri"'))))
         (server.directory / "stint").symlink_to(os.path.abspath(STINT))
         environment = {**os.environ, "PATH": f"{server.directory}:{os.environ['PATH']}"}
         until(lambda: time.time() % 60 < 55, "time enough for all in one minute")
@@ -676,7 +677,7 @@ class Troubleshooting(Filed):
                 for _ in range(count):
                     server.get(path, headers={"X-Client": "192.0.2." + client})
                 # The forms of a key: one of each location.
-                for path in ("/text", "/binary", "/net", "/joined") if client == "5" else ():
+                for path in ("/text", "/binary", "/each", "/net", "/joined") if client == "5" else ():
                     self.assertEqual(server.get(path, headers={"X-Client": "192.0.2.1"}).status, 200)
             for commands in console.sections(page, "/run/stint/").values():
                 for command, expected in commands:
