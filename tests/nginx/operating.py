@@ -136,6 +136,21 @@ class Bans(Case):
             self.assertEqual(server.logged("changed from (.*)")[-1],
                              '"1/52 weeks" to "1/52 weeks ban=2h after=2"')
 
+    def test_a_rate_that_is_raised_bans_nobody(self):
+        """What is used of a bucket stays used, no more and no less."""
+        used = {f"/file?user={count}": count for count in range(3, 25)}
+        with self.banning("10/m burst=50 ban=1h") as server:
+            begin = time.monotonic()
+            for path, count in used.items():
+                self.assertEqual(server.statuses(count, path), [200] * count)
+            server.edit(("10/m burst=50", "100/m burst=50")).reload()
+            for path, count in used.items():
+                outcome, _, told = server.get(path).stint.split()
+                self.assertEqual([outcome, told.split("/")[1]], ["PASSED", "50"], path)
+                self.assertLessEqual(int(told.split("/")[0]), count + 1)
+                self.assertGreaterEqual(int(told.split("/")[0]), count - (time.monotonic() - begin) * 100 / 60, path)
+            self.assertEqual([status(server)["banned"], policy_status(server, "p")["refused"]], [0, 0])
+
     def test_a_reload_that_brings_bans_needs_room(self):
         """For several policies at once, too, each of which would fit alone."""
         def use(server, more):
