@@ -230,8 +230,6 @@ ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
 ngx_uint_t ngx_http_stint_kind(const ngx_http_stint_policy_t *policy);
 /* The most that a key of it can have. */
 uint32_t ngx_http_stint_most(const struct stint_policy *policy);
-/* ns until a token comes back to a bucket. */
-uint64_t ngx_http_stint_token_time(const struct stint_policy *policy);
 
 /* Keeps in mind what a request, as it was decided, holds until it ends. */
 void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx);
