@@ -76,6 +76,7 @@ static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uin
         time = most * ngx_http_stint_token_time(&policy, policy.limit);
         most = ngx_max(time / ngx_http_stint_token_time(&policy, request->limit), 1);
     }
+    most = request->burst != 0 ? ngx_min(most, request->burst) : most;
     return (uint32_t)ngx_min(most, STINT_LIMIT_MAX);
 }
 
