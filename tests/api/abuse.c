@@ -4,7 +4,7 @@
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
  * collide, what a decision costs, limits on memory. (A full table, outcome by outcome: full.c.
  * Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of their
- * types, refunds of things never taken: semantics.c, twin.c. 4,096 policies: api.c.) */
+ * types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The stint authors
  *
  * Charges and the look before a charge, where the twin does not come: of who is late, on full
- * tables, striped. (What they do to a count, case by case: scripts of features.c.) */
+ * tables, striped. (What they do to a count, case by case: features.c.) */
 #include "kinds.h"
 
 enum {

@@ -4,93 +4,10 @@
  * What went wrong with other limiters, as their users reported it, done with stint. Each has its
  * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there. */
 #include "kinds.h"
-#include "script.h"
 #include "told.h"
-
-/* ---- Case by case ---------------------------------------------------------------------------- */
 
 #define S     SECOND
 #define TOKEN UINT64_C(16666667) /* ns of a token by 60 a second */
-
-/* clang-format off */
-static const struct script scripts[] = {
-    {"redis/redis#14826: all of it can be had again; more than that never, and no time is below 0",
-     policy(S, .limit = 1, .burst = 5), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 5 * S),
-        no(T0, 5, 0, 0, FIRST, 5, 5, T0 + 5 * S, 5 * S),
-        no(T0 + 5 * S - 1, 5, 0, 0, 0, 5, 1, T0 + 5 * S, 1),
-        ok(T0 + 5 * S, 5, 0, 0, 0, 5, 5, 5, T0 + 10 * S),
-        no(T0 + 60 * S, 6, 0, 0, FIRST, 5, 0, T0 + 60 * S, STINT_NEVER)}},
-    {"golang/go#56924, golang/go#69419: a reservation is given back whole after a later one",
-     policy(S, .limit = 10, .burst = 20, .max_reserved = 100), {
-        ok(T0, 15, 0, 0, 0, 20, 15, 15, T0 + 1500 * MS),
-        wait(T0 + 100 * MS, 10, RESERVE, 0, 20, 24, 10, T0 + 2500 * MS, 400 * MS),
-        wait(T0 + 200 * MS, 2, RESERVE, 0, 20, 25, 2, T0 + 2700 * MS, 500 * MS),
-        no(T0 + 300 * MS, 1, 0, PEEK, 0, 20, 24, T0 + 2700 * MS, 500 * MS),
-        refund(10, T0 + 2500 * MS, 10),
-        ok(T0 + 300 * MS, 1, 0, PEEK, 0, 20, 14, 0, T0 + 1700 * MS)}},
-    {"thrasher-corp/gocryptotrader#2371: reservations are given back in reverse, to the last part",
-     policy(S, .limit = 60, .burst = 1, .max_reserved = 5), {
-        ok(T0, 1, 0, RESERVE, 0, 1, 1, 1, T0 + TOKEN),
-        wait(T0, 1, RESERVE, 0, 1, 2, 1, T0 + 2 * TOKEN, TOKEN),
-        wait(T0, 1, RESERVE, 0, 1, 3, 1, T0 + 3 * TOKEN, 2 * TOKEN),
-        no(T0, 1, 0, 0, FIRST, 1, 3, T0 + 3 * TOKEN, 3 * TOKEN),
-        refund(1, T0 + 3 * TOKEN, 1),
-        refund(1, T0 + 2 * TOKEN, 1),
-        refund(1, T0 + TOKEN, 1),
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + TOKEN)}},
-    {"mailgun/gubernator#77, mailgun/gubernator#87: it fills while it is asked, and to its burst",
-     policy(30 * S, .limit = 10, .burst = 10), {
-        ok(T0, 1, 0, 0, 0, 10, 1, 1, T0 + 3 * S),
-        ok(T0 + S, 1, 0, 0, 0, 10, 2, 1, T0 + 6 * S),
-        ok(T0 + 2 * S, 1, 0, 0, 0, 10, 3, 1, T0 + 9 * S),
-        ok(T0 + 3 * S, 1, 0, 0, 0, 10, 3, 1, T0 + 12 * S),
-        ok(T0 + 4 * S, 1, 0, 0, 0, 10, 4, 1, T0 + 15 * S),
-        ok(T0 + 5 * S, 1, 0, 0, 0, 10, 5, 1, T0 + 18 * S),
-        ok(T0 + 6 * S, 1, 0, 0, 0, 10, 5, 1, T0 + 21 * S),
-        ok(T0 + HOUR, 1, 0, PEEK, 0, 10, 0, 0, T0 + HOUR)}},
-    {"boinkor-net/governor#107: batches get no more than one by one",
-     policy(W, .limit = 1200, .burst = 1200), {
-        ok(T0, 1200, 0, 0, 0, 1200, 1200, 1200, E),
-        ok(T0 + 500 * MS, 5, 0, 0, 0, 1200, 1195, 5, E + 250 * MS),
-        ok(T0 + 500 * MS, 5, 0, 0, 0, 1200, 1200, 5, E + 500 * MS),
-        no(T0 + 500 * MS, 5, 0, 0, FIRST, 1200, 1200, E + 500 * MS, 250 * MS),
-        no(T0 + 500 * MS, 1, 0, 0, 0, 1200, 1200, E + 500 * MS, 50 * MS)}},
-    {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
-     policy(70 * DAY, .limit = 5, .burst = 5, .flags = STINT_OVERRIDES), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 70 * DAY),
-        no(T0, 1, 0, 0, FIRST, 5, 5, T0 + 70 * DAY, 14 * DAY),
-        override(50, T0 + 30 * DAY),
-        ok(T0, 1, 0, PEEK, OVER, 50, 5, 0, T0 + 7 * DAY),
-        ok(T0, 1, 0, 0, OVER, 50, 6, 1, T0 + 6 * 7 * DAY / 5),
-        clear(0),
-        no(T0, 1, 0, PEEK, 0, 5, 5, T0 + 70 * DAY, 14 * DAY)}},
-    {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart",
-     policy(W, .limit = 10, .burst = 10, .ban = HOUR, .flags = STINT_OVERRIDES), {
-        ok(T0 + 4 * MS, 8, 0, 0, 0, 10, 8, 8, T0 + 4 * MS + 48 * S),
-        ok(T0, 1, 0, 0, 0, 10, 10, 1, T0 + 4 * MS + 54 * S),
-        ok_later(T0, T0 + 4 * MS, 1, 10, 10, 1, T0 + 4 * MS + 60 * S),
-        no(T0, 1, 0, 0, FIRST | BANNED, 10, 11, T0 + 4 * MS + 60 * S, HOUR)}},
-    {"animir/node-rate-limiter-flexible#231: a ban of 366 days lasts 366 days",
-     policy(5 * S, .limit = 10, .ban = 366 * DAY, .flags = STINT_OVERRIDES), {
-        ok(T0, 9, 0, 0, 0, 10, 9, 9, T0 + 5 * S),
-        no(T0, 3, 0, 0, FIRST | BANNED, 10, 9, T0 + 5 * S, 366 * DAY),
-        no(T0 + DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + DAY + 5 * S, 365 * DAY),
-        no(T0 + 365 * DAY, 3, 0, 0, OVER | BANNED, 0, 0, T0 + 365 * DAY + 5 * S, DAY),
-        ok(T0 + 366 * DAY, 3, 0, 0, 0, 10, 3, 3, T0 + 366 * DAY + 5 * S)}},
-    {"animir/node-rate-limiter-flexible#32: a ban that is shorter than its window gives no tokens",
-     policy(90 * DAY, .limit = 5, .ban = 30 * S, .flags = STINT_START_FIRST | STINT_OVERRIDES), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 90 * DAY),
-        no(T0 + S, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + 90 * DAY, 90 * DAY - S),
-        no(T0 + 2 * S, 1, 0, 0, OVER | BANNED, 0, 5, T0 + 90 * DAY, 90 * DAY - 2 * S),
-        no(T0 + 31 * S, 1, 0, 0, 0, 5, 5, T0 + 90 * DAY, 90 * DAY - 31 * S),
-        ok(T0 + 90 * DAY, 1, 0, 0, 0, 5, 1, 1, T0 + 180 * DAY)}},
-};
-/* clang-format on */
-
-TEST(test_scripts) {
-    (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
-}
 
 /* ---- All kinds ------------------------------------------------------------------------------- */
 
