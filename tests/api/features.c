@@ -568,6 +568,12 @@ static const struct feature features[] = {
      "take 4294967295 limit 1 = granted 0 overridden; take 5 drain = granted 0 overridden; "
      "take 5 charge = granted 0 overridden; 1m: take 5 = granted 0 used 0 until 2m overridden; "
      "clear; take 2 = used 2 of 2; take = no first wait 1m"},
+    {"override: 2^28: what was used before is no more than it has, nor is it drained", SAME,
+     "2/m reserve=5 overrides",
+     "take 7 reserve = used 7 until 1m wait 3m; override 268435456 until 1h; "
+     "take 5 drain = granted 0 of 268435456 overridden; take 5 partial = granted 0 overridden; "
+     "take 5 reserve = granted 0 overridden; take 0 = overridden; clear; "
+     "take drain = no of 2 first wait 3m"},
     {"override: 2^28 leaves a bucket alone, and a debt", SAME, "5/h burst=5 reserve=5 overrides",
      "take 3 = used 3 until 36m; override 268435456 until 1h; "
      "take 9 reserve = granted 0 of 268435456 overridden; take 9 charge = granted 0 overridden; "
