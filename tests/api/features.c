@@ -319,6 +319,16 @@ static const struct feature features[] = {
 
     /* ---- Smooth windows ---- */
 
+    {"a reset forgets a ban and strikes, until their time is over, and no override",
+     "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
+     "1/m ban=1h after=3",
+     "take of b = used 1 until 1m; take of b = no first wait 1m; 1m: reset of b; "
+     "reset of b = nothing; take of c = used 1 until 2m; take of c = no first wait 1m; "
+     "2m: take of c = used 1 until 3m; take of c = no first wait 1m; "
+     "3m: take of c = used 1 until 4m; take of c = no first banned wait 1h; 4m: reset of c; "
+     "reset of c = nothing; take of d = used 1 until 5m; take of d = no first wait 1m; "
+     "124m: reset of d = nothing; override 9 until 184m; reset = nothing; rule = 9 until 184m"},
+
     /* redisson/redisson#2931, plausible/analytics#6497, dotnet/aspnetcore#52411,
      * symfony/symfony#40289 */
     {"smooth: no burst of twice the limit at a boundary",
@@ -535,6 +545,38 @@ static const struct feature features[] = {
      "override 4 until 1h; take 3 limit 2 = used 3 of 4 until 1m overridden; "
      "take 2 limit 100 = no first overridden wait 1m; "
      "take 9 partial limit 100 = granted 1 used 4 overridden; clear; take 2 limit 6 = used 6 of 6"},
+    {"override: a full table that refuses", SAME, "table 4 refuse; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: a look at a full table tells what its request is told", SAME,
+     "table 4 refuse; 1/m ban=1h",
+     "override 268435456 until 1h; take 2 of b = no until 1m first banned never; 1m: fill 100; "
+     "take peek = of 268435456 until 2m overridden; take = granted 0 overridden; "
+     "take 2 peek of b = no of 0 until 2m overridden banned never; "
+     "take 2 of b = no overridden banned never; take peek of b = no overridden banned wait 59m; "
+     "take of b = no overridden banned wait 59m; take peek of c = no until 2m untracked wait 1m; "
+     "take of c = no until 2m untracked wait 1m; take 0 of c = until 2m"},
+    {"override: where no slot is left, the wait until the window ends may outlast it", SAME,
+     "table 2 refuse; 2/m smooth overrides",
+     "override 5 until 10s; override 5 until 1h of b; fill 100; "
+     "take 2 peek = no of 5 until 1m overridden untracked wait 1m; "
+     "take 3 peek = no of 5 until 1m overridden untracked never; "
+     "take 3 peek of b = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: after a step back of the clock one too far ahead is void, the others hold", SAME,
+     "1/m ban=1h",
+     "clock 1d; override 5 until 366d; override 5 until 365d of b; "
+     "take 2 of c = no until 1d+1m first banned never; clock 1d-2m; "
+     "take peek of c = until 1d-1m; clock 1d-1m; "
+     "take peek of c = no of 0 until 1d+1m overridden banned wait 61m; "
+     "1d-11m: take of c = no overridden banned wait 61m; clock -2m; take peek = until -1m; "
+     "take peek of b = of 5 until -1m overridden; override 7 until 0; rule = 7 until 0"},
+    {"override: the smooth window of a clock that was stepped back has not begun yet", SAME,
+     "4/s smooth overrides",
+     "clock 1d; take = used 1 until 1d+1s; clock 1d-10s; override 0 until 1d-8s; "
+     "take 3 peek = no used 1 of 0 overridden wait 2s; take 4 peek = no overridden wait 12s; "
+     "1d-8s: take 3 = used 4 of 4"},
     {"override: smooth", SAME, "4/m smooth overrides",
      "override 6 until 1h; take 6 = used 6 of 6 until 1m overridden; "
      "take = no first overridden wait 70s; override 20000 until 1h; "
@@ -553,6 +595,42 @@ static const struct feature features[] = {
      "take 3 = used 3 until 1m near; override 8 until 1h; take = used 4 of 8 overridden; "
      "take = used 5 near overridden; override 0 until 1h; "
      "take 2 = used 7 of 0 first shadowed near overridden wait 1h"},
+    {"override: what cannot be set, told or lifted", SAME, "5/m overrides name=p; 5/m name=q",
+     "override 1 until 1ns by 7 = ENOENT no policy; override 1 until 1ns by 1 = ENOENT no policy; "
+     "override 1 until 1ns by q = EINVAL STINT_OVERRIDES; override 268435457 until 1s = EINVAL limit; "
+     "override 1 until 0 = EINVAL until; override 1 until 366d+1ns = EINVAL until; "
+     "override 1 until 366d; rule by q = EINVAL; rule of b = ENOENT; back 1 of 366d by 1 = 0; "
+     "reset by 1 = nothing; "
+     "clear by q = EINVAL STINT_OVERRIDES; clear of b = ENOENT no override; "
+     "take by 1 = no unknown; rule = 1 until 366d"},
+    {"override: the flag comes, goes and comes back", SAME, "table 100 admit 3; 5/m name=p",
+     "override 1 until 1h = EINVAL; change 5/m overrides; override 1 until 1h; "
+     "take 2 = no of 1 until 1m first overridden wait 1h; change 5/m; take 2 = used 2 of 5; "
+     "change 5/m ban=1h after=2; take 2 = no of 1 overridden wait 1h; "
+     "add 5/m ban=1h after=2 name=p; add 5/m ban=1h after=3 name=p = EEXIST ban_after; "
+     "add 5/m ban=1h after=2 within=2h name=p = EEXIST ban_within; "
+     "add 5/m overrides name=q = ENOSPC max_policies; add 5/m name=q; "
+     "change 5/m overrides name=q = ENOSPC max_policies"},
+    {"override: set and lifted by turns it takes one slot, and leaves nothing", SAME,
+     "1/m ban=1h after=3",
+     "override 0 until 1h; clear; clear = ENOENT; override 1 until 1h; rule = 1 until 1h; clear; "
+     "rule = ENOENT; override 2 until 1h; clear; table = placed 1 overrides 0; reset = nothing; "
+     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
+     "2m: take 2 = no until 3m first banned never; counts = bans 1"},
+    {"override: it replaces nobody, is not replaced, and is told if there is no room", SAME,
+     "table 4 replace; 1/m ban=1h",
+     "override 5 until 1h; override 5 until 1h of b; override 5 until 1h of c; "
+     "override 5 until 1h of d; fill 20; table = overrides 4 live 8 slots 8 replaced 16; "
+     "override 5 until 1h of e = ENOSPC; override 6 until 1h; rule = 6 until 1h; fill 80; "
+     "table = overrides 4 replaced 96; take of e = used 1 until 1m replaced; "
+     "take of e = no first wait 1m; counts = strikes_lost 1; clear; "
+     "override 5 until 1h of e = ENOSPC; 10ms: override 5 until 1h of e"},
+    {"override: a full table refuses nobody who is never refused, admits nobody who is refused all",
+     SAME, "table 4 admit; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = of 5 until 1m overridden untracked"},
     {"override: 0 refuses all, and says until when",
      "0 refuses everything, requests for no tokens too.", "10/m overrides",
      "take 2 = used 2 until 1m; override 0 until 1h; take 0 peek = no of 0 overridden wait 1h; "
@@ -655,6 +733,37 @@ static const struct feature features[] = {
      "take 2 = used 2 overridden; reset = forgot; take = used 1 overridden; clear; "
      "1m: take 2 = no used 0 of 1 until 2m first banned never; override 9 until 2m; "
      "take 2 = used 2 of 9 overridden; 2m: take = used 1 of 1 until 3m"},
+    {"ban: a shadow's end: who was let through is banned from the next window on", SAME,
+     "1/m ban=1h after=3 shadow name=p; 1000/m name=q",
+     "take = used 1 until 1m; take = first shadowed wait 1m; 1m: take = used 1 until 2m; "
+     "take = first shadowed wait 1m; 2m: take = used 1 until 3m; take = first shadowed wait 1m; "
+     "table = banned 0; change 1/m ban=1h after=3; 3m: take = used 1 until 4m; "
+     "take = no first wait 1m; 4m: all take + take by q = used 1 until 5m + used 1 until 5m; "
+     "all take + take by q = no first wait 1m + yes; 5m: take = used 1 until 6m; "
+     "take = no first banned wait 1h; table = banned 1; change 1/m ban=1h after=3 shadow; "
+     "take = of 0 shadowed overridden banned wait 1h; table = banned 1; change 1/m ban=1h after=3; "
+     "take = no overridden banned wait 1h"},
+    {"ban: one that has longer to go than a ban takes by now, and 60 s, is void",
+     "If `ban` is made shorter, bans that have more than it and 60 s to go are void.",
+     "1/m ban=1h name=p",
+     "take 2 = no until 1m first banned never; prune 1/m ban=59m name=p; "
+     "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; "
+     "take peek = of 1; 1m: take = no of 0 until 2m overridden banned wait 59m; "
+     "prune 1/m ban=10m name=p; take peek = of 1; prune 1/m ban=1h name=p; "
+     "take = no of 0 overridden banned wait 59m"},
+    {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
+     "From that instant on the old id leads to the new policy, in every call",
+     "table 100 admit 6; 1/m ban=1h name=p",
+     "override 5 until 1h; take 2 of b = no until 1m first banned never; prune 1/m ban=1h name=p; "
+     "rule = 5 until 1h; prune 1/h ban=1h name=p; rule by 0 = 5 until 1h; rule by p = 5 until 1h; "
+     "take by 0 = used 1 of 5 until 1h overridden by p; "
+     "take of b by 0 = no of 0 until 1h overridden banned wait 1h by p; "
+     "take 2 of c by 0 = no until 1h first banned never by p; table = banned 2; "
+     "override 0 until 1h of d by 0; rule of d by p = 0 until 1h; clear of d by 0; "
+     "prune 1/h near=50% overrides name=p , 1/d name=q overrides; rule by p = 5 until 1h; "
+     "prune 4/m stripes=2 name=p , 1/d name=q overrides; rule by p = EINVAL; "
+     "table = overrides 0; override 5 until 1h by q; remove q; table = overrides 0; "
+     "apply 1/s name=r overrides = ENOSPC max_policies"},
     {"ban: refusals that count write nothing while it lasts",
      "Refusals of a banned key only read.", "1/m count-refused ban=1h",
      "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Keys with limits of their own for a while, and keys that are banned, case by case. */
+ * Keys with limits of their own for a while, and keys that are banned: across restarts, and while
+ * others write. (What they mean, case by case: features.c.) */
 #include "directory.h"
 #include "limiter/limiter.h"
 #include "sys/testing.h"
 #include "told.h"
-
-/* ---- Set, told, cleared ---------------------------------------------------------------------- */
 
 static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
@@ -27,110 +26,22 @@ static void assert_error(int error, int expected, const char *reason) {
     assert_reason(reason);
 }
 
-/* It forgets a ban and strikes, unless their time is over, and no override that was set by hand. */
-TEST_OF(test_reset_tells, 100, STINT_FULL_ADMIT, "1/minute ban=1h after=3") {
-    for (unsigned strikes = 1; strikes <= 4; strikes++) {
-        for (unsigned i = 0; i < strikes; i++) {
-            assert_true(ask(limiter, id, strikes, 1, 0).allowed);
-            assert_false(ask(limiter, id, strikes, 1, 0).allowed);
-            /* So the window is over, and the strikes alone are left; at last, not even they. */
-            test_time += strikes == 4 ? 2 * HOUR : MINUTE;
-        }
-        assert_int_equal(stint_reset(limiter, id, strikes), strikes < 4);
-        assert_false(stint_reset(limiter, id, strikes));
-    }
-    assert_int_equal(stint_override(limiter, id, 5, 9, test_time + HOUR), 0);
-    assert_false(stint_reset(limiter, id, 5));
-    assert_override(limiter, id, 5, 9, test_time + HOUR);
-}
-
-TEST(test_errors) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+/* Nobody meets the hidden policy, whose slots are those of overrides. */
+TEST_OF(test_hidden_policy, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
     const struct stint_policy made = parsed("5/minute overrides name=p");
-    uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    const uint32_t hidden = 1;
+    const uint32_t hidden = id + 1;
     struct stint_policy got = STINT_POLICY_INIT;
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    struct stint_verdict verdict;
+    const struct stint_verdict verdict = ask(limiter, hidden, 1, 1, 0);
 
-    test_time = T0;
-    assert_int_equal(plain, 2);
+    assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
     assert_error(stint_override(NULL, id, 1, 1, T0 + 1), EINVAL, "limiter");
-    assert_error(stint_override(limiter, 7, 1, 1, T0 + 1), ENOENT, "no policy");
-    assert_error(stint_override(limiter, hidden, 1, 1, T0 + 1), ENOENT, "no policy");
-    assert_error(stint_override(limiter, plain, 1, 1, T0 + 1), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override(limiter, id, 1, MOST + 1, T0 + 1), EINVAL, "limit");
-    assert_error(stint_override(limiter, id, 1, 1, T0), EINVAL, "until");
-    assert_error(stint_override(limiter, id, 1, 1, T0 + 366 * DAY + 1), EINVAL, "until");
-    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + 366 * DAY), 0);
-    assert_error(stint_override_get(limiter, plain, 1, NULL, NULL), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override_get(limiter, id, 2, NULL, NULL), ENOENT, "no override");
-    assert_error(stint_override_clear(limiter, plain, 1), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override_clear(limiter, id, 2), ENOENT, "no override");
-
-    /* Nobody meets the hidden policy. */
     assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
     assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
     assert_int_equal(stint_policy_stats_get(limiter, hidden, &stats), -ENOENT);
     assert_int_equal(stint_policy_find(limiter, "", NULL), -ENOENT);
-    assert_false(stint_take(limiter, hidden, 1, 1, STINT_NOW, &verdict));
-    assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
-    assert_int_equal(refund_by(limiter, hidden, 1, 1, T0 + 366 * DAY), 0);
-    stint_reset(limiter, hidden, 1);
-    assert_override(limiter, id, 1, 1, T0 + 366 * DAY);
     assert_int_equal(stint_headers(limiter, 0, &verdict, 1, NULL, 0), 0);
-    assert_int_equal(get_stats(limiter).policies, 2);
-    stint_close(limiter);
-}
-
-TEST(test_policies) {
-    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
-    options.max_policies = 3;
-    struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = make_policy("p", 5, MINUTE, 0, 0), changed = overridable("p", 5);
-
-    /* The flag comes, goes and comes back to a policy that is there. */
-    uint32_t id = add_made(limiter, &made), key = 3;
-    test_time = T0;
-    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), -EINVAL);
-    change_made(limiter, id, &changed);
-    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, FIRST | OVER);
-    change_made(limiter, id, &made);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, 0);
-    changed.ban = HOUR;
-    changed.ban_after = 2;
-    change_made(limiter, id, &changed);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, OVER);
-    struct stint_policy got = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-    assert_memory_equal(&got, &changed, sizeof got);
-    assert_int_equal(policy_added(limiter, &changed), id);
-    changed.ban_after = 3;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban_after");
-    changed.ban_after = 2;
-    changed.ban_within = HOUR;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban_within");
-    changed.ban = 2 * MINUTE;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban");
-    changed.ban_within = HOUR + 1;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be a multiple");
-    changed.ban_after = 4;
-    changed.ban = HOUR;
-    changed.ban_within = MINUTE;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be longer");
-    changed.ban = 0;
-    changed.ban_after = 0;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within needs policy.ban");
-
-    /* A second one of max_policies. */
-    made = overridable("q", 5);
-    assert_error(policy_added(limiter, &made), ENOSPC, "max_policies");
-    made.flags = 0;
-    assert_int_equal(policy_added(limiter, &made), 2);
-    made.flags = STINT_OVERRIDES;
-    assert_error(stint_policy_change(limiter, 2, &made), ENOSPC, "max_policies");
-    stint_close(limiter);
+    assert_int_equal(get_stats(limiter).policies, 1);
 }
 
 /* Whether a key is banned that strikes as late as it can in a window, and as early as it can in
@@ -217,218 +128,7 @@ TEST(test_bans_that_can_come) {
     stint_close(limiter);
 }
 
-/* ---- Groups, waits, shadows ------------------------------------------------------------------ */
-
-/* More than any key can have is never there, whatever the request may have after the override. */
-TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 overrides") {
-    const struct stint_request request = {.key = {1},
-                                          .policy = id,
-                                          .cost = STINT_LIMIT_MAX + 5,
-                                          .limit = STINT_LIMIT_MAX,
-                                          .flags = STINT_RESERVE};
-    struct stint_verdict verdict;
-    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + HOUR), 0);
-    assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
-    assert_true(verdict.retry_after == STINT_NEVER);
-}
-
-/* A shadow counts no strikes, by whatever way. A ban from before lets through meanwhile, and is in
- * force again after. */
-TEST(test_shadow_ends) {
-    for (int way = 0; way < 3; way++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = parsed("1/minute ban=1h after=3 shadow");
-        const uint32_t id = add_made(limiter, &made);
-        const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
-        struct stint_verdict verdict;
-
-        test_time = T0;
-        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (uint64_t key = 1; key <= 2; key++) {
-                assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-                assert_int_equal(ask(limiter, id, key, 1, 0).flags, FIRST | SHADOWED);
-            }
-        }
-        assert_int_equal(get_stats(limiter).banned, 0);
-        made.flags ^= STINT_SHADOW;
-        change_made(limiter, id, &made);
-        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (uint64_t key = 1; key <= 2; key++) {
-                const struct stint_request both[] = {{.key = {key}, .policy = id, .cost = 1},
-                                                     {.key = {key}, .policy = plain, .cost = 1}};
-                struct stint_verdict verdicts[2];
-                if (way == 0) {
-                    assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-                    assert_false(stint_take(limiter, id, key, 1, STINT_NOW, &verdict));
-                } else if (way == 1) {
-                    assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-                    verdict = ask(limiter, id, key, 1, 0);
-                } else {
-                    assert_true(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
-                    assert_false(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
-                    verdict = verdicts[0];
-                }
-                assert_int_equal(verdict.flags, FIRST | (minute == 2 ? BANNED : 0));
-            }
-        }
-        assert_int_equal(get_stats(limiter).banned, 2);
-
-        for (int shadow = 1; shadow >= 0; shadow--) {
-            made.flags ^= STINT_SHADOW;
-            change_made(limiter, id, &made);
-            for (uint64_t key = 1; key <= 2; key++) {
-                verdict = ask(limiter, id, key, 1, 0);
-                assert_int_equal(verdict.allowed, shadow == 1);
-                assert_int_equal(verdict.flags & (OVER | BANNED), OVER | BANNED);
-            }
-            assert_int_equal(get_stats(limiter).banned, 2);
-        }
-        stint_close(limiter);
-    }
-}
-
-/* ---- A full table, other tables -------------------------------------------------------------- */
-
-/* Overrides replace nobody, are not replaced, and are told if there is no room for them. */
-TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
-    const uint64_t slots = get_stats(limiter).slots;
-    uint64_t key = 1;
-
-    for (; key <= slots / 2; key++)
-        assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    for (; key <= slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC);
-    assert_int_equal(stint_override(limiter, id, 1, 6, T0 + HOUR), 0);
-    for (uint64_t other = 0; other < 10 * slots; other++)
-        assert_true(stint_take(limiter, id, 1000 + other, 1, STINT_NOW, NULL));
-    assert_int_equal(get_stats(limiter).overrides, slots / 2);
-    assert_true(get_stats(limiter).replaced >= 10 * slots - 1);
-    /* Who is refused keeps his slot, but his strike finds none. */
-    const uint64_t last = 1000 + 10 * slots - 1;
-    assert_int_equal(ask(limiter, id, last, 1, 0).flags, FIRST);
-    assert_int_equal(get_policy_stats(limiter, id).strikes_lost, 1);
-    assert_int_equal(stint_override_clear(limiter, id, 1), 0);
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC); /* this tick */
-    test_time += STINT_TICK_NS;
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-}
-
-/* Where no slot is left, the wait until the window ends may outlast the override: the cost does not
- * fit then, or never. */
-TEST_OF(test_full_until_it_ends, 2, STINT_FULL_REFUSE, "2/minute smooth overrides") {
-    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
-    assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
-    for (uint64_t key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    for (uint64_t key = 1; key <= 2; key++)
-        for (uint32_t cost = 2; cost <= 3; cost++) {
-            const struct stint_verdict v = ask(limiter, id, key, cost, STINT_PEEK);
-            assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
-            assert_true(v.retry_after == (key == 1 && cost == 3 ? STINT_NEVER : MINUTE));
-        }
-}
-
-/* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
- * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
-TEST_OF(test_set_and_lifted, 100, STINT_FULL_REFUSE, "1/minute ban=1h after=3 overrides name=p") {
-    for (unsigned i = 0; i < 1000; i++) {
-        assert_int_equal(stint_override(limiter, id, 1, i % 3, T0 + HOUR), 0);
-        assert_override(limiter, id, 1, i % 3, T0 + HOUR);
-        assert_int_equal(stint_override_clear(limiter, id, 1), 0);
-        assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
-        assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
-    }
-    assert_int_equal(get_stats(limiter).placed, 1);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    stint_reset(limiter, id, 1);
-    assert_int_equal(get_stats(limiter).resets, 0);
-    for (unsigned strike = 1; strike <= 3; strike++, test_time += MINUTE)
-        assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | (strike == 3 ? BANNED : 0));
-    assert_int_equal(get_policy_stats(limiter, id).bans, 1);
-    for (uint64_t key = 2; key < 90; key++) /* all of one home line */
-        assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-}
-
-/* What is full refuses nobody who is never refused, and admits nobody who is refused all. Neither
- * key has a slot of its own to count in. */
-TEST(test_full_counts) {
-    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
-        struct stint_limiter *limiter = open_limiter(4, on_full);
-        uint32_t id = add_text(limiter, "1/minute overrides name=p");
-        test_time = T0;
-        assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, 3, 5, T0 + SECOND), 0);
-        for (uint64_t key = 4; key <= get_stats(limiter).slots; key++)
-            assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-        struct stint_verdict verdict = ask(limiter, id, 1, 5, 0);
-        assert_true(verdict.allowed);
-        assert_int_equal(verdict.flags, OVER);
-        assert_int_equal(verdict.granted, 0);
-        verdict = ask(limiter, id, 2, 1, 0);
-        assert_false(verdict.allowed);
-        assert_int_equal(verdict.retry_after, HOUR);
-        /* The table may be as full after the override. */
-        verdict = ask(limiter, id, 3, 1, 0);
-        assert_int_equal(verdict.allowed, on_full == STINT_FULL_ADMIT);
-        assert_int_equal(verdict.retry_after, verdict.allowed ? 0 : MINUTE);
-        stint_close(limiter);
-    }
-}
-
-/* A look tells what its request would be told, by a full table too: a banned key, and one that is
- * never refused, need no slot. */
-TEST_OF(test_looks_at_a_full_table, 4, STINT_FULL_REFUSE, "1/minute ban=1h name=p") {
-    const uint64_t slots = get_stats(limiter).slots;
-    assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    test_time += MINUTE;
-    for (uint64_t key = 3; get_stats(limiter).live < slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    for (uint64_t key = 1; key <= 100; key += key == 2 ? 98 : 1)
-        for (uint32_t cost = 0; cost <= 2; cost++) {
-            const struct stint_verdict look = ask(limiter, id, key, cost, PEEK);
-            const struct stint_verdict v = ask(limiter, id, key, cost, 0);
-            assert_int_equal(look.allowed, v.allowed);
-            assert_int_equal(look.flags, v.flags);
-            assert_int_equal(look.retry_after, v.retry_after);
-            assert_int_equal((v.flags & STINT_UNTRACKED) != 0, key == 100 && cost > 0);
-        }
-}
-
-/* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
-TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=p") {
-    test_time = T0 + DAY;
-    assert_int_equal(stint_override(limiter, id, 1, 5, test_time + 365 * DAY), 0);
-    assert_int_equal(stint_override(limiter, id, 2, 5, test_time + 364 * DAY), 0);
-    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED);
-    test_time -= 2 * MINUTE;
-    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, 0); /* void */
-    test_time += MINUTE;
-    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, OVER | BANNED);
-    /* A late caller is told by the clock. */
-    struct stint_verdict verdict;
-    assert_false(stint_take(limiter, id, 3, 1, test_time - 10 * MINUTE, &verdict));
-    assert_int_equal(verdict.flags, OVER | BANNED | STINT_MISTAKEN_NOW);
-    test_time = T0 - 2 * MINUTE;
-    assert_int_equal(ask(limiter, id, 1, 1, PEEK).flags, 0); /* void */
-    assert_int_equal(ask(limiter, id, 2, 1, PEEK).flags, OVER);
-    assert_int_equal(stint_override(limiter, id, 1, 7, T0), 0);
-    assert_override(limiter, id, 1, 7, T0);
-
-    /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
-     * override ends, which may be before. */
-    id = add_text(limiter, "4/s smooth overrides");
-    test_time = T0 + DAY;
-    assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
-    test_time -= 10 * SECOND;
-    assert_int_equal(stint_override(limiter, id, 4, 0, test_time + 2 * SECOND), 0);
-    assert_int_equal(ask(limiter, id, 4, 3, PEEK).retry_after, 2 * SECOND);
-    assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
-    test_time += 2 * SECOND;
-    assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
-}
+/* ---- Other tables ---------------------------------------------------------------------------- */
 
 /* They survive in a file; the filter forgets who has no slot for one any more. */
 TEST_IN_DIRECTORY(test_file) {
@@ -552,73 +252,6 @@ static bool entry_keep(void *context, const struct stint_entry *entry) {
 static void apply(struct stint_limiter *limiter, const char *text) {
     if (stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL) != 0)
         fail_msg("%s", stint_reason());
-}
-
-/* Bans that have longer to go than a ban takes, and 60 s, are void; and hold again when it takes
- * longer again. (They might be of a clock that was ahead.) */
-TEST(test_shorter_ban) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id;
-
-    test_time = T0;
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    apply(limiter, "1/minute ban=59m name=p");
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    apply(limiter, "1/minute ban=58m name=p");
-    assert_true(ask(limiter, id, 2, 1, 0).allowed);
-    test_time += MINUTE;
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    apply(limiter, "1/minute ban=10m name=p");
-    assert_true(ask(limiter, id, 2, 1, 0).allowed);
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    stint_close(limiter);
-}
-
-/* Overrides and bans follow a policy that is replaced, to whoever asks by the old id; and are gone
- * with one that is removed. */
-TEST(test_replaced) {
-    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
-    options.max_policies = 6;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id, other;
-
-    test_time = T0;
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    apply(limiter, "1/minute ban=1h name=p"); /* and its companion is no policy to be pruned */
-    assert_override(limiter, id, 1, 5, T0 + HOUR);
-    apply(limiter, "1/hour ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
-    assert_int_not_equal(other, id);
-    assert_override(limiter, id, 1, 5, T0 + HOUR);
-    assert_int_equal(ask(limiter, id, 1, 1, 0).capacity, 5);
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED); /* a strike by the old id */
-    assert_int_equal(get_stats(limiter).banned, 2);
-    assert_int_equal(stint_override(limiter, id, 4, 0, T0 + HOUR), 0);
-    assert_override(limiter, other, 4, 0, T0 + HOUR);
-    assert_int_equal(stint_override_clear(limiter, id, 4), 0);
-
-    /* One without overrides takes its companion away. */
-    apply(limiter, "1/hour near=50% overrides name=p\n1/day name=q overrides");
-    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
-    apply(limiter, "4/minute stripes=2 name=p\n1/day name=q overrides");
-    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -EINVAL);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    assert_int_equal(get_stats(limiter).policies, 2);
-    assert_int_equal(stint_policy_find(limiter, "q", &other), 0);
-    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), 0);
-    assert_int_equal(stint_policy_remove(limiter, other), 0);
-    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), -ENOENT);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    assert_error(stint_policies_apply(limiter, "1/s name=r overrides", 0, NULL, NULL, NULL), ENOSPC,
-                 "max_policies");
-    stint_close(limiter);
 }
 
 /* What happens while somebody asks, at each of his steps in turn. */

@@ -288,6 +288,10 @@ TEST(test_policies) {
         {"multiple", BAN(.ban = 10 * MS + 1)},
         {"ban_after", BAN(.ban = MINUTE, .ban_after = STINT_BAN_AFTER_MAX + 1)},
         {"STINT_OVERRIDES", OF(.limit = 10, .ban = MINUTE, .ban_after = 1)},
+        {"policy.ban_within must be a multiple", BAN(.ban = HOUR, .ban_within = HOUR + 1)},
+        {"policy.ban_within must be longer",
+         BAN(.ban = HOUR, .ban_after = 4, .ban_within = MINUTE)},
+        {"policy.ban_within needs policy.ban", BAN(.ban_within = HOUR)},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy before = make_policy("changed", 10, MINUTE, 0, 0), got = STINT_POLICY_INIT;

@@ -149,11 +149,27 @@ static const char *due_or(const char *otherwise) {
     return is("=") ? word() : otherwise;
 }
 
+/* The words until '=', as one text; a new line where there is a ','. */
+static const char *rest(void) {
+    static char text[STEP_MOST];
+    size_t length = 0;
+    text[0] = '\0';
+    while (f.at < f.count && strcmp(peeked(), "=") != 0) {
+        const char *next = is(",") ? "\n" : word();
+        const bool blank = length != 0 && text[length - 1] != '\n' && *next != '\n';
+        length +=
+            (size_t)snprintf(text + length, sizeof text - length, "%s%s", blank ? " " : "", next);
+    }
+    return text;
+}
+
+/* [= ERROR [REASON]] */
 static void assert_error(int got) {
     const char *due = due_or("");
     const int expected = *due == '\0' ? 0 : error_of(due);
-    if (got != expected)
-        wrong("told: %d (%s)\n  due:  %d", got, got == 0 ? "" : stint_reason(), expected);
+    const char *reason = rest();
+    if (got != expected || strstr(stint_reason(), reason) == NULL)
+        wrong("told: %d (%s)\n  due:  %d (%s)", got, stint_reason(), expected, reason);
 }
 
 /* ---- Who, and by what ------------------------------------------------------------------------ */
@@ -162,8 +178,11 @@ static stint_key key_named(const char *name) {
     return stint_key_of(f.limiter, name, strlen(name));
 }
 
+/* Also one of another name by now, by its id. */
 static uint32_t policy_named(const char *name) {
     uint32_t id;
+    if (isdigit((unsigned char)*name))
+        return count_of(name);
     if (stint_policy_find(f.limiter, name, &id) != 0)
         wrong("there is no policy \"%s\"", name);
     return id;
@@ -283,6 +302,8 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
             due.retry_after = time_from(0, word());
         } else if (strcmp(told, "never") == 0) {
             due.retry_after = STINT_NEVER;
+        } else if (strcmp(told, "by") == 0) {
+            due.policy = policy_named(word());
         } else if (strcmp(told, "at") == 0) {
             decided = time_from(T0, word());
         } else if (strcmp(told, "yes") != 0) {
@@ -291,18 +312,18 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
     }
     if (grants && (!due.allowed || (due.flags & STINT_SHADOWED) != 0))
         due.granted = 0;
-    if ((due.flags & STINT_BAD_REQUEST) != 0)
+    if ((due.flags & (STINT_BAD_REQUEST | STINT_UNKNOWN_POLICY)) != 0)
         return (struct stint_verdict){
             .flags = due.flags, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
     if (counts)
         due.used = said->used + due.granted;
+    due.reset_after = due.window - decided;
+    due.unit = unit_of(request, due.flags);
+    due.remaining = due.used < due.capacity ? due.capacity - due.used : 0;
     if ((due.flags & STINT_UNTRACKED) != 0) {
         due.window = 0;
-    } else {
-        due.reset_after = due.window - decided;
-        due.unit = unit_of(request, due.flags);
+        due.remaining = due.allowed ? due.remaining : 0;
     }
-    due.remaining = due.used < due.capacity ? due.capacity - due.used : 0;
     return due;
 }
 
@@ -471,18 +492,6 @@ static void rule(void) {
         wrong("told: %d, %" PRIu32 " until %" PRId64, error, limit, (int64_t)(until - T0));
 }
 
-/* The words until '=', as one text; lines where there is a ','. */
-static const char *rest(void) {
-    static char text[STEP_MOST];
-    size_t length = 0;
-    text[0] = '\0';
-    while (f.at < f.count && strcmp(peeked(), "=") != 0)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s",
-                                   length == 0 || text[length - 1] == '\n' ? "" : " ",
-                                   strcmp(peeked(), ",") == 0 ? (f.at++, "\n") : word());
-    return text;
-}
-
 static void change(void) {
     struct stint_policy policy = STINT_POLICY_INIT, now;
     if (stint_policy_parse(rest(), &policy, NULL) != 0)
@@ -551,6 +560,9 @@ static void act(void) {
     } else if (strcmp(verb, "apply") == 0 || strcmp(verb, "prune") == 0) {
         assert_error(stint_policies_apply(f.limiter, rest(), *verb == 'p' ? STINT_PRUNE : 0, NULL,
                                           NULL, NULL));
+    } else if (strcmp(verb, "add") == 0) {
+        const struct stint_policy policy = parsed(rest());
+        assert_error(stint_policy_add(f.limiter, &policy, NULL));
     } else if (strcmp(verb, "remove") == 0) {
         assert_error(stint_policy_remove(f.limiter, policy_named(word())));
     } else if (strcmp(verb, "clock") == 0) {
@@ -600,11 +612,16 @@ static void play_step(const char *text, size_t length) {
 static void play(const struct feature *feature, enum way way) {
     const uint64_t step_ns = test_step;
     const char *policies = feature->policies;
-    char on_full[STEP_MOST] = "refuse";
-    uint64_t entries = 100;
-    int length = 0;
-    if (sscanf(policies, "table %" SCNu64 " %399[a-z]; %n", &entries, on_full, &length) == 2)
-        policies += length;
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    char on_full[8];
+    if (sscanf(policies, "table %" SCNu64 " %7[a-z] %" SCNu32, &options.max_entries, on_full,
+               &options.max_policies) >= 2) {
+        options.on_full = *on_full == 'a'                   ? STINT_FULL_ADMIT
+                          : strcmp(on_full, "replace") == 0 ? STINT_FULL_REPLACE
+                                                            : STINT_FULL_REFUSE;
+        policies += strcspn(policies, ";");
+        policies += strspn(policies, "; ");
+    }
     memset(&f.said, 0, sizeof f.said);
     f.feature = feature;
     f.way = way;
@@ -612,9 +629,7 @@ static void play(const struct feature *feature, enum way way) {
     f.filled = 1;
     f.now = T0;
     snprintf(f.whole, sizeof f.whole, "(none yet)");
-    f.limiter = open_limiter(entries, strcmp(on_full, "admit") == 0     ? STINT_FULL_ADMIT
-                                      : strcmp(on_full, "replace") == 0 ? STINT_FULL_REPLACE
-                                                                        : STINT_FULL_REFUSE);
+    f.limiter = open_with(&options);
     for (const char *at = policies; *at != '\0'; at += strspn(at, "; ")) {
         char text[STEP_MOST];
         snprintf(text, sizeof text, "%.*s", (int)strcspn(at, ";"), at);

@@ -21,11 +21,13 @@
  *     rule [of KEY] [by POLICY] = N until TIME, or ERROR: what stint_override_get tells
  *     change NOTATION [= ERROR]        of the policy of that name, or the first
  *     apply NOTATION [, NOTATION ...] [= ERROR]       stint_policies_apply; `prune` removes others
- *     remove POLICY
+ *     add NOTATION [= ERROR], remove POLICY [= ERROR]
  *     clock TIME                       what it says, also back
  *     fill N [by POLICY]               new keys take a token each
  *     counts [by POLICY] = FIELD N ... of stint_policy_stats
  *     table = FIELD N ...              of stint_stats
+ *
+ * A POLICY is a name, or an id, also an old one. Behind an ERROR may stand words of its reason.
  *
  * What must come of a request:
  *     yes, no      allowed; no word is yes
@@ -34,6 +36,7 @@
  *     granted N    else what was asked, or nothing if it takes nothing
  *     wait TIME, or never              else 0
  *     first, shadowed, near, overridden, banned, untracked, replaced, bad, unknown: flags
+ *     by POLICY    that decided, where an old id was asked
  *     at TIME      it is decided at that time, by the clock
  *
  * All fields of all verdicts are compared, in each way to ask. And C: a look, and a refusal that is
@@ -47,9 +50,9 @@ struct feature {
     const char *name;
     const char *sentence; /* of include/stint.h or doc/promises.md, word by word; NULL: that of the
                            * feature before */
-    const char
-        *policies; /* in the notation, divided by ';'. `table N WORD;` before them: of a table
-                           * for N entries, that admits, refuses or replaces when it is full */
+    /* In the notation, divided by ';'. `table N admit [P];` before them: for N entries and P
+     * policies; when it is full it may `refuse` or `replace`, too. */
+    const char *policies;
     const char *steps;
 };
 
