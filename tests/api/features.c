@@ -3,10 +3,8 @@
  *
  * What each feature means, case by case, in words (kit/words.h). The comment before a case is where
  * users of other limiters reported what went wrong there, REPOSITORY#NUMBER on GitHub. */
+#include "kinds.h"
 #include "words.h"
-
-/* The sentence is that of the case before. */
-#define SAME NULL
 
 /* clang-format off */
 static const struct feature features[] = {
@@ -26,8 +24,7 @@ static const struct feature features[] = {
     {"a window of 366 days", SAME, "3/366d start=2024-01-01",
      "take 2 = used 2 until 366d; 1ns: take 2 = no first wait 366d-1ns; 366d-1ns: take = used 3; "
      "366d: take 3 = used 3 until 732d"},
-    {"a positive start",
-     "ns since the epoch at which one window starts, a multiple of 10 ms",
+    {"a positive start", "ns since the epoch at which one window starts, a multiple of 10 ms",
      "1/m start=2023-12-31T00:00:10Z",
      "take = used 1 until 10s; 10s-1ns: take = no first wait 1ns; 10s: take = used 1 until 70s"},
     {"a negative start", SAME, "1/h start=1969-12-31T23:59:59.99Z",
@@ -48,8 +45,8 @@ static const struct feature features[] = {
      "take = used 1 until 3d; 3d: take = used 1 until 10d"},
     {"week: from Monday, by its start", SAME, "1/week start=2024-01-01",
      "take = used 1 until 7d; 7d: take = used 1 until 14d"},
-    {"month: 31, 29, 31 and 30 days",
-     "A month and a year are the calendar's, and have no N.", "3/month",
+    {"month: 31, 29, 31 and 30 days", "A month and a year are the calendar's, and have no N.",
+     "3/month",
      "take 3 = used 3 until 2024-02-01; take = no first wait 31d; "
      "2024-02-01-1ns: take = no wait 1ns; 2024-02-01: take 3 = used 3 until 2024-03-01; "
      "2024-02-01+1ns: take = no first wait 29d-1ns; 2024-03-01-1ns: take = no wait 1ns; "
@@ -102,8 +99,8 @@ static const struct feature features[] = {
     {"cost 0 is refused when more is used than the limit", SAME, "9/m",
      "take 5 = used 5 until 1m; change 5/m; take 0 = of 5; change 4/m; "
      "take 0 = no of 4 first wait 1m; take 0 = no wait 1m; 1m: take 0 = used 0 until 2m"},
-    {"a limit of this call's own",
-     "this call's own limit in place of the policy's capacity", "10/m",
+    {"a limit of this call's own", "this call's own limit in place of the policy's capacity",
+     "10/m",
      "take 5 limit 5 = used 5 of 5 until 1m; take limit 5 = no first wait 1m; "
      "take 5 = used 10 of 10; take 5 limit 15 = used 15 of 15; take = no of 10 wait 1m; "
      "take 0 limit 14 = no of 14 wait 1m; take 0 limit 15 = of 15; take 16 limit 15 = no never; "
@@ -121,8 +118,8 @@ static const struct feature features[] = {
      "take = no of 5 first wait 1m; take 6 = no never; change 26/m; take = used 26 of 26; "
      "change 268435456/m; take 268435430 = used 268435456 of 268435456; change 1/m; "
      "1m: take = used 1 of 1 until 2m; take = no first wait 1m"},
-    {"PARTIAL",
-     "Take what is left if that is less than the cost; refused only if nothing is left.", "10/m",
+    {"PARTIAL", "Take what is left if that is less than the cost; refused only if nothing is left.",
+     "10/m",
      "take 4 partial = used 4 until 1m; take 20 partial = granted 6 used 10; "
      "take 5 partial = no first wait 1m; take 0 partial = yes; "
      "1m: take 11 partial = granted 10 used 10 until 2m; take = no first wait 1m"},
@@ -157,12 +154,12 @@ static const struct feature features[] = {
      "2024-02-01-2s: take = used 2 until 2024-02-01; "
      "2024-02-01+1s: take 2 = used 2 until 2024-03-01; 2024-02-01-1s: take = used 3; "
      "2024-02-01-30s: take = no first wait 29d+30s"},
-    {"first: a late caller joins the window, also one that began after his time",
-     SAME, "3/m start=first",
+    {"first: a late caller joins the window, also one that began after his time", SAME,
+     "3/m start=first",
      "30s: take = used 1 until 90s; 29s: take = used 2; 29s+990ms: take = used 3; "
      "1ns: take = no first wait 90s-1ns; 91s: take = used 1 until 151s; 89s: take = used 2"},
-    {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart",
-     SAME, "10/m burst=10 ban=1h",
+    {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart", SAME,
+     "10/m burst=10 ban=1h",
      "4ms: take 8 = used 8 until 48s+4ms; 0: take = used 10 until 54s+4ms; "
      "take = used 10 until 1m+4ms at 4ms; take = no used 11 first banned wait 1h"},
     {"promise H: a caller that is hours late",
@@ -182,8 +179,7 @@ static const struct feature features[] = {
      "take = used 1; take = no wait 1m; reset = forgot; take 2 = no first never; take = used 1; "
      "1m-1ns: take drain = no wait 1ns; 1m: take 2 peek = no used 0 until 2m never; "
      "take 2 = no first never; take 2 = no never; take = used 1; take = no wait 1m"},
-    {"COUNT_REFUSED",
-     "Refused tokens count as used, up to 2^28, as in the INCR recipes of Redis.",
+    {"COUNT_REFUSED", "Refused tokens count as used, up to 2^28, as in the INCR recipes of Redis.",
      "3/m count-refused",
      "take 2 = used 2 until 1m; take 2 = no used 4 first wait 1m; take = no used 5 wait 1m; "
      "take peek = no wait 1m; take partial = no used 6 wait 1m; take 0 = no wait 1m; "
@@ -200,8 +196,8 @@ static const struct feature features[] = {
      "4/m count-refused",
      "take 4 = used 4 until 1m; take 4 = no used 8 first wait 1m; back 1 of 1m; "
      "take 0 = no wait 1m; back 3 of 1m; take 0 = yes"},
-    {"SHADOW",
-     "Decide and count, but let everything through (STINT_SHADOWED): to try a limit.", "2/m shadow",
+    {"SHADOW", "Decide and count, but let everything through (STINT_SHADOWED): to try a limit.",
+     "2/m shadow",
      "take 2 = used 2 until 1m; take = first shadowed wait 1m; 1ns: take = shadowed wait 1m-1ns; "
      "0: take 3 = shadowed never; take peek = shadowed wait 1m; take partial = shadowed wait 1m; "
      "1m: take = used 1 until 2m; take 2 drain = used 2 first shadowed wait 1m; "
@@ -221,8 +217,8 @@ static const struct feature features[] = {
      "2m: take 2 = used 2 until 3m near"},
     {"near limit: 1 percent of 1 token", SAME, "1/m near=1%",
      "take 0 = until 1m; take = used 1 near; 1m: take = used 1 until 2m near"},
-    {"near limit: at 100 percent only what is beyond the capacity",
-     SAME, "4/m capacity=6 reserve=2 near=100%",
+    {"near limit: at 100 percent only what is beyond the capacity", SAME,
+     "4/m capacity=6 reserve=2 near=100%",
      "take 6 = used 6 until 1m; take reserve = used 7 near wait 1m; take = no first near wait 1m; "
      "1m: take = used 4 until 2m"},
     {"near limit: counted refusals", SAME, "2/m near=100% count-refused",
@@ -254,8 +250,8 @@ static const struct feature features[] = {
      "back 1 of 2024-02-01 = 0; back 1 of 2024-03-01; reset = forgot; "
      "2024-03-01-1ns: take 3 = used 3"},
     /* express-rate-limit/express-rate-limit#647 */
-    {"first: refunds by the window that was charged; a reset keeps the window",
-     SAME, "3/m start=first",
+    {"first: refunds by the window that was charged; a reset keeps the window", SAME,
+     "3/m start=first",
      "1s: take 3 = used 3 until 61s; back 1 of 1m = 0; back 5 of 61s = 3; 2s: take 2 = used 2; "
      "reset = forgot; 3s: take 3 = used 3; 62s: take = used 1 until 122s; back 1 of 61s = 0; "
      "back 1 of 122s"},
@@ -267,8 +263,8 @@ static const struct feature features[] = {
     {"a refund to a window that is over is nothing", SAME, "10/m",
      "take 6 = used 6 until 1m; 1m: take 6 = used 6 until 2m; back 6 of 1m = 0; take peek = yes; "
      "back 6 of 2m; back 6 of 2m = 0"},
-    {"a reset",
-     "It has nothing used, no ban and no strikes, and its next refusal is a first one.", "2/m",
+    {"a reset", "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
+     "2/m",
      "reset = nothing; take 2 = used 2 until 1m; reset = forgot; take 0 peek = yes; "
      "take 2 = used 2; take = no first wait 1m; reset = forgot; reset = nothing; "
      "back 2 of 1m = 0; take 2 = used 2; take = no first wait 1m; 1m: take = used 1 until 2m"},
@@ -303,8 +299,8 @@ static const struct feature features[] = {
      "take 4 = no until 1m first never; 1s: take 3 = used 3; take = no wait 59s; "
      "61s: take 5 charge = used 5 until 121s; 2m: take look = no first wait 1s; "
      "121s: take 2 partial = used 2 until 181s; take 2 drain = no used 3 first wait 1m"},
-    {"first: refusals that count, as in the recipe of INCR and EXPIRE",
-     SAME, "2/m start=first count-refused",
+    {"first: refusals that count, as in the recipe of INCR and EXPIRE", SAME,
+     "2/m start=first count-refused",
      "1s: take 2 = used 2 until 61s; take = no used 3 first wait 1m; "
      "1m: take = no used 4 wait 1s; 61s: take = used 1 until 121s"},
     {"first: a limit of the request's own, and one that changes", SAME, "2/m start=first shadow",
@@ -328,6 +324,206 @@ static const struct feature features[] = {
      "3m: take of c = used 1 until 4m; take of c = no first banned wait 1h; 4m: reset of c; "
      "reset of c = nothing; take of d = used 1 until 5m; take of d = no first wait 1m; "
      "124m: reset of d = nothing; override 9 until 184m; reset = nothing; rule = 9 until 184m"},
+
+    /* ---- Groups ---- */
+
+    /* ---- Full tables ---- */
+
+    {"a full table that admits: who finds no slot is let through, marked, and counted as that",
+     "what is within the capacity is let through (STINT_UNTRACKED)", "table 2 admit; 10/m",
+     "take 5 = used 5 until 1m; take 3 of b = used 3 until 1m; take 4 of c = used 4 until 1m; "
+     "take 6 of d = used 6 until 1m; 7ns: take 4 peek of e = until 1m untracked; "
+     "take 4 of e = used 4 until 1m untracked; take 4 tentative of e = used 4 until 1m untracked; "
+     "all take 4 of e + take 0 peek = used 4 until 1m untracked + yes; "
+     "take 11 of e = no until 1m untracked never; back 4 of 1m of e = 0; reset of e = nothing; "
+     "take 0 peek = yes; take 0 peek of b = yes; take 0 peek of c = yes; take 0 peek of d = yes; "
+     "counts = allowed 7 refused 1 untracked 4 first_refusals 0; "
+     "table = live 4 placed 4 untracked 4 replaced 0 slots 4"},
+    {"a full table that refuses: it waits for the window's end",
+     "the request is refused. Its retry_after is at least the rest of the window",
+     "table 2 refuse; 10/m",
+     "take 5 = used 5 until 1m; take 3 of b = used 3 until 1m; take 4 of c = used 4 until 1m; "
+     "take 6 of d = used 6 until 1m; 7ns: take 4 peek of e = no until 1m untracked wait 1m-7ns; "
+     "take 4 of e = no until 1m untracked wait 1m-7ns; "
+     "take 4 tentative of e = no until 1m untracked wait 1m-7ns; "
+     "all take 4 of e + take 0 peek = no until 1m untracked wait 1m-7ns + yes; "
+     "take 11 of e = no until 1m untracked never; "
+     "-5m: take of e = no until 1m untracked wait 1m-7ns; all take of e + take of f = no until 1m "
+     "untracked wait 1m-7ns + no until 1m untracked wait 1m-7ns; 7ns: take 0 peek = yes; "
+     "take 0 peek of b = yes; take 0 peek of c = yes; take 0 peek of d = yes; "
+     "counts = allowed 4 refused 7 untracked 7; table = live 4 placed 4 untracked 7 replaced 0"},
+    {"a full table that replaces: the key that has used least makes room",
+     "it takes the slot of the key that has used least (STINT_REPLACED)", "table 2 replace; 10/m",
+     "take 5 = used 5 until 1m; take 3 of b = used 3 until 1m; take 4 of c = used 4 until 1m; "
+     "take 6 of d = used 6 until 1m; take 4 peek of e = until 1m; "
+     "take 11 of e = no never untracked; take 2 of e = used 2 until 1m replaced; "
+     "take 0 peek of b = used 0; take of f = used 1 until 1m replaced; take 0 peek of e = used 0; "
+     "take 0 peek = yes; take 0 peek of c = yes; take 0 peek of d = yes; "
+     "table = live 4 replaced 2"},
+#define TAKES_NOTHING                                                                              \
+    "10/m; 9/m capacity=10 name=q; 10/m smooth name=r; 10/m burst=10 name=s; "                     \
+    "10/m stripes=2 name=t",                                                                       \
+        "take = used 1 until 1m; take of b = used 1 until 1m; take of c = used 1 until 1m; "       \
+        "take of d = used 1 until 1m; take 0 of e = until 1m; take 0 of e by q = until 1m; "       \
+        "take 0 peek of e by q = yes; take 0 of e by r = until 1m; take 0 peek of e by r = yes; "  \
+        "take 0 of e by s = until 0; take 0 peek of e by s = yes; take 0 of e by t = until 1m; "   \
+        "take 0 peek of e by t = yes; all take + take 0 of e by q + take 0 peek of f by r = "      \
+        "used 2 + yes + until 1m; table = live 4 placed 4 untracked 0 replaced 0"
+    {"what takes nothing needs no slot: where the table admits",
+     "A request that takes nothing and is not refused needs no slot.",
+     "table 2 admit; " TAKES_NOTHING},
+    {"what takes nothing needs no slot: where it refuses", SAME, "table 2 refuse; " TAKES_NOTHING},
+    {"what takes nothing needs no slot: where it replaces", SAME,
+     "table 2 replace; " TAKES_NOTHING},
+    {"charges on a full table: nothing is charged of a key without a slot",
+     "Else nothing is charged, and the request is allowed and marked STINT_UNTRACKED.",
+     "table 2 refuse; 9/h; 10/m name=q; 10/m smooth name=r; 10/m capacity=20 name=s",
+     "fill 4; take 1000 charge of e = granted 0 until 1h untracked; "
+     "take 1000 charge of e by q = granted 0 until 1m untracked; "
+     "take 3 look of e by q = no until 1m untracked wait 1m; "
+     "take 1000 charge of e by r = granted 0 until 1m untracked; "
+     "take 30 look of e by r = no until 1m never untracked; "
+     "take 1000 charge of e by s = granted 0 until 1m untracked; counts by s = charged 0"},
+    {"a striped key of which no stripe has a slot is told what a plain key is",
+     "On a full table a request takes what the stripes that have slots can give.",
+     "table 2 admit; 10/m; 100/m near=50% name=q; 100/m near=50% stripes=4 name=r",
+     "fill 4; take 50 of e by q = used 50 until 1m untracked; "
+     "take 50 of e by r = used 50 until 1m untracked; "
+     "take 51 of e by q = used 51 until 1m untracked near; "
+     "take 51 of e by r = used 51 until 1m untracked near; "
+     "take 100 peek of e by q = until 1m untracked; take 100 peek of e by r = until 1m untracked; "
+     "take 101 of e by q = no until 1m never untracked; "
+     "take 101 of e by r = no until 1m never untracked; take 0 of e by r = until 1m; "
+     "counts by q = allowed 2 refused 1 near_limit 1 untracked 3; "
+     "counts by r = allowed 3 refused 1 near_limit 1 untracked 3"},
+    {"a striped key of which no stripe has a slot: where the table refuses, and by a shadow", SAME,
+     "table 2 refuse; 10/m; 100/m name=q; 100/m stripes=4 name=r; 100/m shadow name=s; "
+     "100/m shadow stripes=4 name=t",
+     "fill 4; take 50 of e by q = no until 1m untracked wait 1m; "
+     "take 50 of e by r = no until 1m untracked wait 1m; "
+     "take 101 peek of e by q = no until 1m never untracked; "
+     "take 101 peek of e by r = no until 1m never untracked; "
+     "take 50 of e by s = until 1m shadowed untracked wait 1m; "
+     "take 50 of e by t = until 1m shadowed untracked wait 1m; "
+     "take 101 of e by s = until 1m shadowed untracked never; "
+     "take 101 of e by t = until 1m shadowed untracked never"},
+    {"refusals and looks of a striped key take nobody's slot",
+     "No key is replaced only to mark a refusal.", "table 2 replace; 10/m; 8/m stripes=4 name=q",
+     "take 5 = used 5 until 1m; take 5 of b = used 5 until 1m; take 5 of c = used 5 until 1m; "
+     "take 2 of d by q = used 8 until 1m; take 7 peek of d by q = no used 2 wait 1m; "
+     "take 7 of d by q = no used 2 untracked wait 1m; "
+     "take 8 of d by q = no used 2 untracked wait 1m; take 9 peek of d by q = no never; "
+     "take 1000 of d by q = no used 2 untracked never; take 6 peek of d by q = yes; "
+     "take 0 peek = yes; take 0 peek of b = yes; take 0 peek of c = yes; "
+     "table = replaced 0 placed 4 live 4"},
+    {"keys that stay in their slots are taken over when the clock has stepped back behind them",
+     "A real backward step of the clock adds at most 60 s", "table 2 refuse; 10/m; 10/h name=q",
+     "take = used 1 until 1m; take of b = used 1 until 1m; take of c = used 1 until 1m; "
+     "take of d = used 1 until 1m; clock 1d; take = used 1 until 1d+1m; "
+     "take of b = used 1 until 1d+1m; take of c = used 1 until 1d+1m; "
+     "take of d = used 1 until 1d+1m; clock 1d-750s; take of e by q = used 1 until 1d; "
+     "1d-690s: take of f by q = used 1 until 1d; 1d-630s: take of g by q = used 1 until 1d; "
+     "1d-570s: take of h by q = used 1 until 1d"},
+
+    /* ---- Stripes ---- */
+
+    {"stripes: a late caller joins the newer window of some, and gets an answer",
+     "A late caller joins the newer window that its key is in.", "10/m stripes=2",
+     "1m: take = used 2 until 2m; 1m-1ns: take 6 = used 10; take 0 peek = used 7; "
+     "take 6 = no first wait 1m+1ns; take 3 = used 10; take = no wait 1m+1ns; "
+     "take 0 peek = used 10"},
+    {"stripes: ... with a window before", SAME, "10/m stripes=2",
+     "take 10 = used 10 until 1m; 1m: take = used 2 until 2m; 1m-1ns: take 6 = used 10; "
+     "take 0 peek = used 7; take 6 = no first wait 1m+1ns; take 3 = used 10; "
+     "take = no wait 1m+1ns; take 0 peek = used 10"},
+    {"stripes: a refusal gives a key no slot, but one for the mark of its first",
+     "A key without a slot is given one for that bit, if there is room.",
+     "16/m stripes=8; 4/m stripes=2 name=q; 128/m stripes=64 name=r",
+     "take 2 = used 16 until 1m; table = placed 1; take 15 = no used 2 first wait 1m; "
+     "take 15 = no wait 1m; take 16 = no wait 1m; take 17 = no never; take 0 peek = yes; "
+     "table = placed 2; take 2 by q = used 4 until 1m; take 3 by q = no used 2 first wait 1m; "
+     "take 5 by q = no never; table = placed 4; take 2 by r = used 128 until 1m; "
+     "take 127 by r = no used 2 first wait 1m; take 129 by r = no never; table = placed 6"},
+    {"what a reset forgets: counts, marks, and what carries over",
+     "tokens, refusals or debts that still counted, a ban, or strikes",
+     "5/m; 8/m stripes=4 name=q; 5/m smooth name=r; 5/m capacity=9 name=s",
+     "reset by 7 = nothing; reset by s = nothing; take 3 = used 3 until 1m; reset of b = nothing; "
+     "reset; reset = nothing; take 3 = used 3; take 9 charge = used 12; "
+     "take 3 by q = used 8 until 1m; reset by q; reset by q = nothing; "
+     "take 3 by r = used 3 until 1m; take 3 by s = used 3 until 1m; take 9 charge by r = used 12; "
+     "take 9 charge by s = granted 6 used 9; take 3 by q = used 8; 1m: reset = nothing; "
+     "reset by q = nothing; reset by r; reset by s; take 3 by r = used 3 until 2m; "
+     "take 3 by s = used 3 until 2m; 1d: reset by r = nothing; reset by s = nothing; "
+     "take 99 of c = no until 1441m first never; reset of c; reset of c = nothing; "
+     "take 99 of c by q = no until 1441m first never; reset of c by q; reset of c by q = nothing"},
+    {"waits beyond what 64 bits of ns can say do not wrap",
+     "tells what is too long for 64 bits as STINT_NEVER - 1.",
+     "1/d capacity=134217728 reserve=134217728 jitter=100%",
+     "take 268435456 reserve = used 268435456 until 1d wait 18446744073709551614ns; "
+     "take 134217728 = no first wait 18446744073709551614ns"},
+
+    {"a group takes all, or nothing", "all of them take their tokens, or none does", "5/m",
+     "all take 3 + take 3 of b + take 3 of c = used 3 until 1m + used 3 until 1m + used 3 until "
+     "1m; all take 3 + take 3 of b + take 3 of c = no first wait 1m + no first wait 1m + no first "
+     "wait 1m; all take 3 = no wait 1m; take 2 of b = used 5; "
+     "all take + take of b = yes + no wait 1m; take 0 peek = used 3; "
+     "all take + take of b by 5 + take 2 of c = yes + no unknown + yes; table = unknown_policy 1; "
+     "take 0 peek of c = used 3"},
+    {"two parts of one key by one policy are none of a group",
+     "Two requests of one key by one policy, also by the id of one that it replaced",
+     "3/m name=x; 50/m name=y",
+     "all take + take = no bad + no bad; apply 3/h name=x; "
+     "all take by 0 + take by y + take by x = no bad + no bad + no bad; table = bad_requests 5; "
+     "take 0 peek by x = until 1h; all take by 0 + take by y + take of b by x = used 1 until 1h "
+     "by x + used 1 until 1m + used 1 until 1h"},
+    {"all of a group is looked at first: what is refused marks, and what fits is not counted",
+     "Those that fit are neither decided nor counted.", "2/m name=p; 5/m name=q",
+     "take 2 = used 2 until 1m; all take 3 by q + take = until 1m + no first wait 1m; "
+     "counts by q = allowed 0 refused 0; counts = allowed 1 refused 1 first_refusals 1; "
+     "all take 3 by q + take = yes + no wait 1m; take 5 by q = used 5; "
+     "all take by q + take = no first wait 1m + no wait 1m; "
+     "all take peek by q + take = no wait 1m + no wait 1m; counts by q = refused 1"},
+
+    /* ---- Policies that come and go ---- */
+
+    {"a policy that is removed is unknown, and comes back with nothing used",
+     "Requests by its id are refused (STINT_UNKNOWN_POLICY), its slots are free.",
+     "3/m name=x; 4/m name=y",
+     "take = used 1 until 1m; take of b = used 1 until 1m; take by y = used 1 until 1m; "
+     "table = live 3; remove x; remove 0 = ENOENT; table = live 1 policies 1; "
+     "take by 0 = no unknown; take 0 peek by 0 = no unknown; take 2 drain by 0 = no unknown; "
+     "take charge by 0 = no unknown; all take by 0 + take of b by 0 = no unknown + no unknown; "
+     "back 1 of 1m = 0; reset = nothing; take 0 peek by y = yes; add 3/200s name=x; "
+     "take by 0 = no unknown; take by x = used 1 until 200s; remove x; add 3/m name=x; "
+     "take 0 peek by 0 = used 0 generation 1; take by x = used 1 generation 1; "
+     "take by 2 = no unknown"},
+    {"a policy of another kind that is removed leaves no slot, and comes back with nothing used",
+     SAME,
+     "4/m name=u; 8/m stripes=4 name=v; 3/m smooth name=w; 3/d capacity=9 name=x; "
+     "3/366d start=per-key near=50% name=y",
+     "take = used 1 until 1m; take 8 by v = used 8 until 1m; take by w = used 1 until 1m; "
+     "take by x = used 1 until 1d; fill 50 by y; table = live 57; remove v; remove w; remove x; "
+     "remove y; table = live 1; take by 1 = no unknown; take by 2 = no unknown; "
+     "take by 3 = no unknown; take by 4 = no unknown; add 8/m stripes=4 name=v; "
+     "add 3/m smooth name=w; add 3/d capacity=9 name=x; add 3/366d start=per-key near=50% name=y; "
+     "take 0 peek by 1 = used 0 until 1m generation 1; take 0 peek by 2 = used 0 generation 1; "
+     "take 0 peek by 3 = used 0 generation 1; table = live 1"},
+    {"the slots of a removed policy are free in the next tick", SAME,
+     "table 4 refuse; 3/366d name=long; 3/m name=short",
+     "fill 8; take of b by short = no until 1m untracked wait 1m; remove long; "
+     "10ms: fill 8 by short; table = live 8 clock_steps 0; "
+     "take of b by short = no until 1m untracked wait 1m-10ms"},
+    {"policies that have no room: no line of the text is applied",
+     "if one is wrong, or there is no room for all, nothing is changed", "table 100 refuse 3;",
+     "apply 1/s name=a , 1/m name=b , 1/s name=c , 1/s name=d = ENOSPC line 4: "
+     "options.max_policies; table = policies 0; "
+     "apply 1/s name=a , 1/m name=b , 1/s name=c overrides = ENOSPC line 3: STINT_OVERRIDES; "
+     "apply 1/s name=a , 1/m name=b; apply 1/m name=a , 1/s name=b = ENOSPC line 2; remove 1; "
+     "apply 1/m name=a , 1/s name=b = ENOSPC; apply 2/m name=b , 1/s name=c; "
+     "take by 1 = used 1 of 2 until 1m generation 1; "
+     "add 1/m name=d = ENOSPC taken. All are in use: open a limiter with more; remove 1; add 1/m "
+     "name=d = ENOSPC taken. 1 of 3 are of removed and replaced policies. These stay taken, as "
+     "the table has no file: open it anew"},
 
     /* redisson/redisson#2931, plausible/analytics#6497, dotnet/aspnetcore#52411,
      * symfony/symfony#40289 */
@@ -380,8 +576,8 @@ static const struct feature features[] = {
      "take 25 reserve = used 25 until 1m wait 2m; back 3 of 1m; take 0 peek = no wait 2m; "
      "1m: take = no used 12 until 2m first wait 1m; back 3 of 1m = 0; back 4294967295 of 2m = 12; "
      "take 10 = used 10"},
-    {"roll-over: a refund after the capacity was lowered keeps the rest of what is used",
-     SAME, "5/m capacity=30",
+    {"roll-over: a refund after the capacity was lowered keeps the rest of what is used", SAME,
+     "5/m capacity=30",
      "take 30 = used 30 until 1m; change 5/m capacity=10; back 4 of 1m; "
      "take 0 peek = no of 10 wait 4m; reset = forgot; take 0 peek = yes"},
     {"roll-over: by capacity or reservation, as a change has it", SAME, "9/m capacity=10",
@@ -439,8 +635,8 @@ static const struct feature features[] = {
     {"charge: near the limit", SAME, "10/m near=80%",
      "take 8 charge = used 8 until 1m; take charge = used 9 near; take look = near; "
      "take 20 charge = used 29 near; take look = no first near wait 1m"},
-    {"charge: a count holds 2^28",
-     "What is more is cut off: verdict.granted is what was charged.", "10/m capacity=5",
+    {"charge: a count holds 2^28", "What is more is cut off: verdict.granted is what was charged.",
+     "10/m capacity=5",
      "take 268435455 charge = used 268435455 until 1m; take 5 charge = granted 1 used 268435456; "
      "take charge = granted 0; take = no first wait 1m; "
      "take limit 268435456 = no of 268435456 wait 1m; back 4294967295 of 1m = 268435456; "
@@ -448,8 +644,8 @@ static const struct feature features[] = {
      "take = used 5; 1m: take 4294967295 charge = granted 268435456 used 268435456 until 2m; "
      "2m: take 5 = used 5 until 3m"},
     /* symfony/symfony#64095 */
-    {"charge: a count that carries holds what a key can hold, and what may be reserved",
-     SAME, "10/m capacity=20 reserve=15",
+    {"charge: a count that carries holds what a key can hold, and what may be reserved", SAME,
+     "10/m capacity=20 reserve=15",
      "take 30 charge = used 30 until 1m; take = no first wait 2m; "
      "take 10 charge = granted 5 used 35; take charge = granted 0; take reserve = no wait 1m; "
      "1m: take 0 charge = used 25 until 2m; take 10 reserve = used 35 wait 2m; "
@@ -484,8 +680,8 @@ static const struct feature features[] = {
      "take = used 1 until 1m; 1s: take 2 = used 3; 2s: take = no first wait 118s; "
      "take = no wait 118s; back 1 of 1m; take = used 3; back 2 of 1m; 3s: take 2 = used 3; "
      "take = no wait 117s; back 3 of 1m; back 1 of 1m = 0; take 0 peek = yes; 4s: take 3 = used 3"},
-    {"in flight: given back to the window in which it was taken, in any order",
-     SAME, "5/m in-flight",
+    {"in flight: given back to the window in which it was taken, in any order", SAME,
+     "5/m in-flight",
      "take 3 = used 3 until 1m; 1m: take 2 = used 5 until 2m; back 1 of 1m; back 9 of 2m = 2; "
      "take 0 peek = yes; back 9 of 1m = 2; back 1 of 1m = 0; back 1 of 2m = 0; back 1 of 0 = 0; "
      "back 1 of none = 0; take 5 = used 5"},
@@ -506,6 +702,18 @@ static const struct feature features[] = {
     {"in flight: a late caller holds in the window that has begun", SAME, "3/m in-flight",
      "take = used 1 until 1m; 1m: take = used 2 until 2m; 50s: take = used 3; "
      "take = no first wait 70s; back 1 of 1m; back 2 of 2m; 1m: take 0 peek = yes"},
+    {"in flight: a policy that replaces another counts anew, and gives back to nobody of before",
+     "A reload that changes a lease replaces the policy, which counts anew", "5/m in-flight name=p",
+     "take 5 = used 5 until 1m; apply 4/30s in-flight name=p; "
+     "take 4 by 0 = used 4 of 4 until 30s by p; take 0 peek by p = used 4 until 30s; "
+     "give 5 by 0 = 4; take 0 peek by p = used 0"},
+    {"in flight: refunds of granted tokens that give nothing back are counted",
+     "refunds of granted tokens that gave nothing back", "5/m in-flight name=p",
+     "take 2 = used 2 until 1m; give 0; give 2; give 2 = 0; back 2 of none = 0; "
+     "counts = refunds_lost 0; back 2 of 1m = 0; counts = refunds_lost 1; take 2 = used 2; "
+     "2m: take = used 1 until 3m; back 2 of 1m = 0; counts = refunds_lost 2; take 3 = used 4; "
+     "reset; give 1 = 0; give 1 = 0; counts = refunds_lost 3; take 3 = used 3; "
+     "apply 9/2m in-flight name=p; give 1 = 0; counts by p = refunds_lost 1"},
     {"in flight: reset frees all", SAME, "3/m in-flight",
      "take = used 1 until 1m; 1m: take 2 = used 3 until 2m; reset = forgot; back 1 of 1m = 0; "
      "take 3 = used 3"},
@@ -527,292 +735,42 @@ static const struct feature features[] = {
      "take 3 = used 3 until 1m; 70s: take 2 = used 5 until 2m; take 3 = no first wait 50s; "
      "take 4 = no wait 110s; take 6 = no never; 2m: take 3 = used 5 until 3m"},
 
-    /* ---- Overrides ---- */
-
-    /* letsencrypt/boulder#8785 */
-    {"override: more, less, cleared; what was used stays used",
-     "Gives a key another limit until an instant, in place of the policy's capacity and "
-     "request.limit.",
-     "3/m overrides",
-     "take 3 = used 3 until 1m; take = no first wait 1m; override 5 until 1h; "
-     "take = used 4 of 5 overridden; take peek = overridden; take 2 = no overridden wait 1m; "
-     "override 2 until 2h; take = no of 2 overridden wait 1m; clear; take = no of 3 wait 1m; "
-     "clear = ENOENT; 1m: take 3 = used 3 until 2m"},
-    {"override: over at its end, to the tick", SAME, "1/m overrides",
-     "take = used 1 until 1m; override 3 until 10s-1ns; 10s-1ns: take = used 2 of 3 overridden; "
-     "10s: take = no of 1 first wait 50s; clear = ENOENT"},
-    {"override: it beats a request's own limit", SAME, "10/m overrides",
-     "override 4 until 1h; take 3 limit 2 = used 3 of 4 until 1m overridden; "
-     "take 2 limit 100 = no first overridden wait 1m; "
-     "take 9 partial limit 100 = granted 1 used 4 overridden; clear; take 2 limit 6 = used 6 of 6"},
-    {"override: a full table that refuses", SAME, "table 4 refuse; 1/m overrides",
-     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
-     "take 5 = granted 0 of 268435456 until 1m overridden; "
-     "take of b = no of 0 until 1m overridden untracked wait 1h; "
-     "take of c = no of 5 until 1m overridden untracked wait 1m"},
-    {"override: a look at a full table tells what its request is told", SAME,
-     "table 4 refuse; 1/m ban=1h",
-     "override 268435456 until 1h; take 2 of b = no until 1m first banned never; 1m: fill 100; "
-     "take peek = of 268435456 until 2m overridden; take = granted 0 overridden; "
-     "take 2 peek of b = no of 0 until 2m overridden banned never; "
-     "take 2 of b = no overridden banned never; take peek of b = no overridden banned wait 59m; "
-     "take of b = no overridden banned wait 59m; take peek of c = no until 2m untracked wait 1m; "
-     "take of c = no until 2m untracked wait 1m; take 0 of c = until 2m"},
-    {"override: where no slot is left, the wait until the window ends may outlast it", SAME,
-     "table 2 refuse; 2/m smooth overrides",
-     "override 5 until 10s; override 5 until 1h of b; fill 100; "
-     "take 2 peek = no of 5 until 1m overridden untracked wait 1m; "
-     "take 3 peek = no of 5 until 1m overridden untracked never; "
-     "take 3 peek of b = no of 5 until 1m overridden untracked wait 1m"},
-    {"override: after a step back of the clock one too far ahead is void, the others hold", SAME,
-     "1/m ban=1h",
-     "clock 1d; override 5 until 366d; override 5 until 365d of b; "
-     "take 2 of c = no until 1d+1m first banned never; clock 1d-2m; "
-     "take peek of c = until 1d-1m; clock 1d-1m; "
-     "take peek of c = no of 0 until 1d+1m overridden banned wait 61m; "
-     "1d-11m: take of c = no overridden banned wait 61m; clock -2m; take peek = until -1m; "
-     "take peek of b = of 5 until -1m overridden; override 7 until 0; rule = 7 until 0"},
-    {"override: the smooth window of a clock that was stepped back has not begun yet", SAME,
-     "4/s smooth overrides",
-     "clock 1d; take = used 1 until 1d+1s; clock 1d-10s; override 0 until 1d-8s; "
-     "take 3 peek = no used 1 of 0 overridden wait 2s; take 4 peek = no overridden wait 12s; "
-     "1d-8s: take 3 = used 4 of 4"},
-    {"override: smooth", SAME, "4/m smooth overrides",
-     "override 6 until 1h; take 6 = used 6 of 6 until 1m overridden; "
-     "take = no first overridden wait 70s; override 20000 until 1h; "
-     "take = used 7 of 16383 overridden; override 268435456 until 1h; "
-     "take 20000 = granted 0 of 268435456 overridden; "
-     "1m: take 20000 = granted 0 until 2m overridden; clear; "
-     "take = no of 4 first wait 34s+285ms+714us+286ns"},
-    {"override: tokens that carry over", SAME, "10/m capacity=20 reserve=5 overrides",
-     "override 30 until 1h; take 30 = used 30 of 30 until 1m overridden; "
-     "take 5 reserve = used 35 overridden wait 1m; take reserve = no first overridden wait 1m; "
-     "override 268435456 until 1h; take 100 = granted 0 of 268435456 overridden; "
-     "override 0 until 30s; take reserve = no of 0 overridden wait 2m; "
-     "2m: take 5 = used 20 of 20 until 3m"},
-    {"override: a key's own windows, count-refused, shadow, near",
-     SAME, "4/m near=50% shadow count-refused overrides",
-     "take 3 = used 3 until 1m near; override 8 until 1h; take = used 4 of 8 overridden; "
-     "take = used 5 near overridden; override 0 until 1h; "
-     "take 2 = used 7 of 0 first shadowed near overridden wait 1h"},
-    {"override: what cannot be set, told or lifted", SAME, "5/m overrides name=p; 5/m name=q",
-     "override 1 until 1ns by 7 = ENOENT no policy; override 1 until 1ns by 1 = ENOENT no policy; "
-     "override 1 until 1ns by q = EINVAL STINT_OVERRIDES; override 268435457 until 1s = EINVAL limit; "
-     "override 1 until 0 = EINVAL until; override 1 until 366d+1ns = EINVAL until; "
-     "override 1 until 366d; rule by q = EINVAL; rule of b = ENOENT; back 1 of 366d by 1 = 0; "
-     "reset by 1 = nothing; "
-     "clear by q = EINVAL STINT_OVERRIDES; clear of b = ENOENT no override; "
-     "take by 1 = no unknown; rule = 1 until 366d"},
-    {"override: the flag comes, goes and comes back", SAME, "table 100 admit 3; 5/m name=p",
-     "override 1 until 1h = EINVAL; change 5/m overrides; override 1 until 1h; "
-     "take 2 = no of 1 until 1m first overridden wait 1h; change 5/m; take 2 = used 2 of 5; "
-     "change 5/m ban=1h after=2; take 2 = no of 1 overridden wait 1h; "
-     "add 5/m ban=1h after=2 name=p; add 5/m ban=1h after=3 name=p = EEXIST ban_after; "
-     "add 5/m ban=1h after=2 within=2h name=p = EEXIST ban_within; "
-     "add 5/m overrides name=q = ENOSPC max_policies; add 5/m name=q; "
-     "change 5/m overrides name=q = ENOSPC max_policies"},
-    {"override: set and lifted by turns it takes one slot, and leaves nothing", SAME,
-     "1/m ban=1h after=3",
-     "override 0 until 1h; clear; clear = ENOENT; override 1 until 1h; rule = 1 until 1h; clear; "
-     "rule = ENOENT; override 2 until 1h; clear; table = placed 1 overrides 0; reset = nothing; "
-     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
-     "2m: take 2 = no until 3m first banned never; counts = bans 1"},
-    {"override: it replaces nobody, is not replaced, and is told if there is no room", SAME,
-     "table 4 replace; 1/m ban=1h",
-     "override 5 until 1h; override 5 until 1h of b; override 5 until 1h of c; "
-     "override 5 until 1h of d; fill 20; table = overrides 4 live 8 slots 8 replaced 16; "
-     "override 5 until 1h of e = ENOSPC; override 6 until 1h; rule = 6 until 1h; fill 80; "
-     "table = overrides 4 replaced 96; take of e = used 1 until 1m replaced; "
-     "take of e = no first wait 1m; counts = strikes_lost 1; clear; "
-     "override 5 until 1h of e = ENOSPC; 10ms: override 5 until 1h of e"},
-    {"override: a full table refuses nobody who is never refused, admits nobody who is refused all",
-     SAME, "table 4 admit; 1/m overrides",
-     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
-     "take 5 = granted 0 of 268435456 until 1m overridden; "
-     "take of b = no of 0 until 1m overridden untracked wait 1h; "
-     "take of c = of 5 until 1m overridden untracked"},
-    {"override: 0 refuses all, and says until when",
-     "0 refuses everything, requests for no tokens too.", "10/m overrides",
-     "take 2 = used 2 until 1m; override 0 until 1h; take 0 peek = no of 0 overridden wait 1h; "
-     "take = no first overridden wait 1h; take 0 = no overridden wait 1h; "
-     "take partial drain = no overridden wait 1h; take 11 = no overridden never; "
-     "take 11 limit 11 = no overridden wait 1h; "
-     "1m: take look = no used 0 until 2m first overridden wait 59m; "
-     "take 3 charge = used 3 overridden; override 0 until 80s; take 8 = no overridden wait 1m; "
-     "take 7 = no overridden wait 20s; 80s: take 7 = used 10 of 10"},
-    {"override: 2^28 never refuses", "2^28 never refuses, and takes nothing.", "2/m overrides",
-     "take = used 1 until 1m; override 268435456 until 1h; "
-     "take 5 = granted 0 of 268435456 overridden; take 268435456 peek = overridden; "
-     "take 4294967295 limit 1 = granted 0 overridden; take 5 drain = granted 0 overridden; "
-     "take 5 charge = granted 0 overridden; 1m: take 5 = granted 0 used 0 until 2m overridden; "
-     "clear; take 2 = used 2 of 2; take = no first wait 1m"},
-    {"override: 2^28: what was used before is no more than it has, nor is it drained", SAME,
-     "2/m reserve=5 overrides",
-     "take 7 reserve = used 7 until 1m wait 3m; override 268435456 until 1h; "
-     "take 5 drain = granted 0 of 268435456 overridden; take 5 partial = granted 0 overridden; "
-     "take 5 reserve = granted 0 overridden; take 0 = overridden; clear; "
-     "take drain = no of 2 first wait 3m"},
-    {"override: 2^28 leaves a bucket alone, and a debt", SAME, "5/h burst=5 reserve=5 overrides",
-     "take 3 = used 3 until 36m; override 268435456 until 1h; "
-     "take 9 reserve = granted 0 of 268435456 overridden; take 9 charge = granted 0 overridden; "
-     "clear; take 3 = no of 5 first wait 12m"},
-    {"override: a limit that comes back before the window is over",
-     "A refusal's retry_after takes into account when the override ends.", "5/m overrides",
-     "take 2 = used 2 until 1m; override 2 until 20s; take = no of 2 first overridden wait 20s; "
-     "take 4 = no overridden wait 1m; take 6 = no overridden never; "
-     "take 6 limit 7 = no overridden wait 1m; 20s: take 3 = used 5 of 5"},
-    {"override: once it is over, no request has more room than 2^28, whatever it may reserve",
-     SAME, "5/s reserve=20 overrides",
-     "override 3 until 10s; "
-     "take 268435456 reserve limit 268435456 = no of 3 until 1s first overridden wait 10s; "
-     "take 268435457 reserve limit 268435456 = no overridden never; "
-     "take 268435476 reserve limit 268435456 = no overridden never; "
-     "take 268435480 reserve limit 268435456 = no overridden never"},
-
-    /* ---- Bans ---- */
-
-    /* laravel/framework#9512, haproxy/haproxy#615, fail2ban/fail2ban#2411 */
-    {"ban: after one refusal",
-     "a key that was refused in three windows is banned for an hour", "2/m ban=10m",
-     "take 2 = used 2 until 1m; take peek = no wait 1m; take = no first banned wait 10m; "
-     "take = no of 0 overridden banned wait 10m; take 0 peek = no overridden banned wait 10m; "
-     "take 3 = no overridden banned never; "
-     "2m: take = no used 0 until 3m overridden banned wait 8m; "
-     "10m-1ns: take = no until 10m overridden banned wait 1ns; "
-     "10m: take 2 = used 2 of 2 until 11m; 10m+1ns: take = no first banned wait 10m-1ns; "
-     "reset = forgot; 10m+2ns: take = used 1"},
-    {"ban: after three windows within the time", SAME, "1/m ban=4m after=3",
-     "take 2 = no until 1m first never; take 2 = no never; "
-     "1m: take 2 look = no until 2m first never; 2m: take = used 1 until 3m; "
-     "3m: take 2 = no used 0 until 4m first banned never; "
-     "take = no of 0 overridden banned wait 4m; 6m: take = no until 7m overridden banned wait 1m; "
-     "7m: take = used 1 of 1 until 8m; take = no first wait 1m"},
-    {"animir/node-rate-limiter-flexible#231: a ban of 366 days lasts 366 days",
-     SAME, "10/5s ban=366d",
-     "take 9 = used 9 until 5s; take 3 = no first banned wait 366d; "
-     "1d: take 3 = no used 0 of 0 until 1d+5s overridden banned wait 365d; "
-     "365d: take 3 = no until 365d+5s overridden banned wait 1d; "
-     "366d: take 3 = used 3 of 10 until 366d+5s"},
-    {"ban: the span of strikes begins with the first one",
-     "The next span begins with the first refusal after its end.", "1/10m ban=1h after=3",
-     "take 2 = no until 10m first never; 50m: take 2 = no until 1h first never; "
-     "70m: take 2 = no until 80m first never; 80m: take 2 = no until 90m first never; "
-     "90m: take 2 = no until 100m first banned never; "
-     "140m: take = no of 0 until 150m overridden banned wait 10m; "
-     "150m: take = used 1 of 1 until 160m"},
-    {"ban: strikes count within a time of their own, longer than the ban",
-     "how long after a first refusal others count towards a ban", "1/m ban=1m after=3 within=5m",
-     "take 2 = no until 1m first never; 3m: take 2 = no until 4m first never; "
-     "4m: take 2 = no until 5m first banned never; "
-     "5m-1ns: take = no of 0 overridden banned wait 1ns; 5m: take = used 1 of 1 until 6m"},
-    {"ban: strikes count within a time of their own, shorter than the ban",
-     SAME, "1/m ban=1h after=2 within=2m",
-     "take 2 = no until 1m first never; 2m: take 2 = no until 3m first never; "
-     "3m: take 2 = no until 4m first banned never; "
-     "63m-1ns: take = no of 0 until 63m overridden banned wait 1ns"},
-    {"ban: one that ends before its window does",
-     "if it ends before that window does, it has no effect", "2/h ban=10m",
-     "take = used 1 until 1h; take 2 = no first banned wait 1h; "
-     "take = no of 0 overridden banned wait 10m; take 2 = no overridden banned wait 1h; "
-     "10m: take = used 2 of 2"},
-    {"ban: with cost 1 such a ban has no effect", SAME, "5/90d start=first ban=30s",
-     "take 5 = used 5 until 90d; take = no first banned wait 90d; "
-     "30s: take = no wait 89d+23h+59m+30s; 90d: take = used 1 until 180d"},
-    {"animir/node-rate-limiter-flexible#32: a ban that is shorter than its window gives no tokens",
-     SAME, "5/90d start=first ban=30s",
-     "take 5 = used 5 until 90d; 1s: take = no first banned wait 89d+23h+59m+59s; "
-     "2s: take = no of 0 overridden banned wait 89d+23h+59m+58s; "
-     "31s: take = no of 5 wait 89d+23h+59m+29s; 90d: take = used 1 until 180d"},
-    {"ban: a shadow bans nobody",
-     "A shadow (STINT_SHADOW) counts no strikes, and bans nobody.", "1/m shadow ban=1h",
-     "take = used 1 until 1m; take = first shadowed wait 1m; take = shadowed wait 1m; "
-     "1m: take = used 1 until 2m"},
-    {"ban: an override by hand collects no strikes, and replaces a ban",
-     "(An override that was set by stint_override stays.)", "1/m ban=1h",
-     "override 2 until 3h; take 3 = no of 2 until 1m first overridden never; "
-     "take 2 = used 2 overridden; reset = forgot; take = used 1 overridden; clear; "
-     "1m: take 2 = no used 0 of 1 until 2m first banned never; override 9 until 2m; "
-     "take 2 = used 2 of 9 overridden; 2m: take = used 1 of 1 until 3m"},
-    {"ban: a shadow's end: who was let through is banned from the next window on", SAME,
-     "1/m ban=1h after=3 shadow name=p; 1000/m name=q",
-     "take = used 1 until 1m; take = first shadowed wait 1m; 1m: take = used 1 until 2m; "
-     "take = first shadowed wait 1m; 2m: take = used 1 until 3m; take = first shadowed wait 1m; "
-     "table = banned 0; change 1/m ban=1h after=3; 3m: take = used 1 until 4m; "
-     "take = no first wait 1m; 4m: all take + take by q = used 1 until 5m + used 1 until 5m; "
-     "all take + take by q = no first wait 1m + yes; 5m: take = used 1 until 6m; "
-     "take = no first banned wait 1h; table = banned 1; change 1/m ban=1h after=3 shadow; "
-     "take = of 0 shadowed overridden banned wait 1h; table = banned 1; change 1/m ban=1h after=3; "
-     "take = no overridden banned wait 1h"},
-    {"ban: one that has longer to go than a ban takes by now, and 60 s, is void",
-     "If `ban` is made shorter, bans that have more than it and 60 s to go are void.",
-     "1/m ban=1h name=p",
-     "take 2 = no until 1m first banned never; prune 1/m ban=59m name=p; "
-     "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; "
-     "take peek = of 1; 1m: take = no of 0 until 2m overridden banned wait 59m; "
-     "prune 1/m ban=10m name=p; take peek = of 1; prune 1/m ban=1h name=p; "
-     "take = no of 0 overridden banned wait 59m"},
-    {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
-     "From that instant on the old id leads to the new policy, in every call",
-     "table 100 admit 6; 1/m ban=1h name=p",
-     "override 5 until 1h; take 2 of b = no until 1m first banned never; prune 1/m ban=1h name=p; "
-     "rule = 5 until 1h; prune 1/h ban=1h name=p; rule by 0 = 5 until 1h; rule by p = 5 until 1h; "
-     "take by 0 = used 1 of 5 until 1h overridden by p; "
-     "take of b by 0 = no of 0 until 1h overridden banned wait 1h by p; "
-     "take 2 of c by 0 = no until 1h first banned never by p; table = banned 2; "
-     "override 0 until 1h of d by 0; rule of d by p = 0 until 1h; clear of d by 0; "
-     "prune 1/h near=50% overrides name=p , 1/d name=q overrides; rule by p = 5 until 1h; "
-     "prune 4/m stripes=2 name=p , 1/d name=q overrides; rule by p = EINVAL; "
-     "table = overrides 0; override 5 until 1h by q; remove q; table = overrides 0; "
-     "apply 1/s name=r overrides = ENOSPC max_policies"},
-    {"ban: refusals that count write nothing while it lasts",
-     "Refusals of a banned key only read.", "1/m count-refused ban=1h",
-     "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "
-     "1m: take = no used 0 until 2m overridden banned wait 59m"},
-
-    /* ---- Token buckets ---- */
-
-    {"redis/redis#14826: all of it can be had again; more than that never, and no time is below 0",
-     "a bucket of 20 tokens that fills by ten a second", "1/s burst=5",
-     "take 5 = used 5 until 5s; take 5 = no first wait 5s; 5s-1ns: take 5 = no used 1 wait 1ns; "
-     "5s: take 5 = used 5 until 10s; 1m: take 6 = no used 0 until 1m first never"},
-    {"mailgun/gubernator#77, mailgun/gubernator#87: it fills while it is asked, and to its burst",
-     SAME, "10/30s burst=10",
-     "take = used 1 until 3s; 1s: take = used 2 until 6s; 2s: take = used 3 until 9s; "
-     "3s: take = used 3 until 12s; 4s: take = used 4 until 15s; 5s: take = used 5 until 18s; "
-     "6s: take = used 5 until 21s; 1h: take peek = used 0 until 1h"},
-    {"boinkor-net/governor#107: batches get no more than one by one", SAME, "1200/m burst=1200",
-     "take 1200 = used 1200 until 1m; 500ms: take 5 = used 1195 until 1m+250ms; "
-     "take 5 = used 1200 until 1m+500ms; take 5 = no first wait 250ms; take = no wait 50ms"},
-    {"golang/go#56924, golang/go#69419: a reservation is given back whole after a later one",
-     "What is given back (stint_refund) is the time that the tokens took: verdict.unit for each.",
-     "10/s burst=20 reserve=100",
-     "take 15 = used 15 until 1s+500ms; "
-     "100ms: take 10 reserve = used 24 until 2s+500ms wait 400ms; "
-     "200ms: take 2 reserve = used 25 until 2s+700ms wait 500ms; "
-     "300ms: take peek = no used 24 wait 500ms; back 10 of 2s+500ms; take peek = until 1s+700ms"},
-    {"thrasher-corp/gocryptotrader#2371: reservations are given back in reverse, to the last part",
-     SAME, "60/s burst=1 reserve=5",
-     "take reserve = used 1 until 16ms+666us+667ns; "
-     "take reserve = used 2 until 33ms+333us+334ns wait 16ms+666us+667ns; "
-     "take reserve = used 3 until 50ms+1ns wait 33ms+333us+334ns; take = no first wait 50ms+1ns; "
-     "back 1 of 50ms+1ns; back 1 of 33ms+333us+334ns; back 1 of 16ms+666us+667ns; "
-     "take = used 1 until 16ms+666us+667ns"},
-    {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
-     "stint_override and _clear keep the tokens that are used: 5 used of 5, raised to 50, are 5 "
-     "of 50.",
-     "5/10 weeks burst=5 overrides",
-     "take 5 = used 5 until 70d; take = no first wait 14d; override 50 until 30d; "
-     "take peek = of 50 until 7d overridden; take = used 6 until 8d+9h+36m overridden; clear; "
-     "take peek = no used 5 of 5 until 70d wait 14d"},
 };
 /* clang-format on */
 
-enum { FEATURES = sizeof features / sizeof *features };
+TEST_FEATURES(features)
 
-TEST(test_features) {
-    print_message("%zu verdicts\n", play_features(features, FEATURES));
-}
-
-TEST(test_sentences) {
-    assert_sentences(features, FEATURES);
+/* Sizes that are not those of all requests: what comes before is decided, all that is left is
+ * refused, and nothing is written behind it. */
+TEST(test_groups_of_wrong_sizes) {
+    enum { REQUESTS = 6, N = 5 };
+    static const struct {
+        size_t sizes[3];
+        size_t groups, good; /* as many groups, with as many requests, are decided */
+    } cases[] = {{{3, 3, 0}, 1, 3},        {{2, 3, 1}, 2, 5},        {{6, 0, 5}, 0, 0},
+                 {{1, 2, 1}, 3, 4},        {{0, 0, 0}, 3, 0},        {{0, 7, 0}, 1, 0},
+                 {{SIZE_MAX, 2, 3}, 0, 0}, {{3, SIZE_MAX, 2}, 1, 3}, {{1, 0, SIZE_MAX}, 2, 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        for (int told = 0; told < 2; told++) {
+            struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+            struct stint_request requests[REQUESTS];
+            struct stint_verdict v[REQUESTS], untouched;
+            for (size_t i = 0; i < REQUESTS; i++)
+                requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
+            memset(v, 0xa5, sizeof v);
+            memset(&untouched, 0xa5, sizeof untouched);
+            assert_int_equal(stint_decide_groups(limiter, requests, N, cases[c].sizes, 3, STINT_NOW,
+                                                 told ? v : NULL),
+                             cases[c].groups);
+            for (size_t i = 0; i < REQUESTS; i++) {
+                assert_int_equal(used_of(limiter, 0, requests[i].key), i < cases[c].good);
+                if (told && i >= cases[c].good && i < N)
+                    assert_int_equal(v[i].flags, STINT_BAD_REQUEST);
+                else if (told && i >= N)
+                    assert_memory_equal(&v[i], &untouched, sizeof untouched);
+            }
+            assert_int_equal(get_stats(limiter).bad_requests, N - cases[c].good);
+            stint_close(limiter);
+        }
+    }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
- * and forgotten by itself if nobody does. */
+ * In-flight policies (STINT_IN_FLIGHT): what is told of them, callers ahead of the clock, and two
+ * processes. (What they mean, case by case: features.c.) */
 #include "children.h"
 #include "told.h"
 
@@ -46,75 +46,6 @@ TEST(test_ahead) {
         assert_int_equal(used_of(limiter, id, 7), windows == 0 ? 6 : windows == 1 ? 4 : 1);
         stint_close(limiter);
     }
-}
-
-/* What was held by a policy that is replaced is not given back to the new one. */
-TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
-    uint32_t other;
-    struct stint_verdict verdict = ask(limiter, id, 7, 5, 0);
-    assert_int_equal(stint_policies_apply(limiter, "4/30s in-flight name=p", 0, NULL, NULL, NULL),
-                     0);
-    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
-    assert_true(other != id);
-    struct stint_verdict by_old_id = ask(limiter, id, 7, 4, 0);
-    assert_int_equal(by_old_id.granted, 4);
-    assert_int_equal(stint_refund(limiter, 7, &verdict, 5), 0);
-    assert_int_equal(used_of(limiter, other, 7), 4);
-    assert_int_equal(stint_refund(limiter, 7, &by_old_id, 5), 4);
-    assert_int_equal(used_of(limiter, id, 7), 0);
-}
-
-/* A refund that gives nothing back of granted tokens is counted. */
-TEST_OF(test_lost_refunds, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
-    struct stint_verdict verdict = ask(limiter, id, 7, 2, 0), copy = verdict, none = verdict;
-    assert_int_equal(stint_refund(limiter, 7, &verdict, 0), 0);
-    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 2);
-    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 0); /* it has nothing to give */
-    none.window = 0;                                            /* of a key without a slot */
-    assert_int_equal(stint_refund(limiter, 7, &none, 2), 0);
-    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 0);
-    assert_int_equal(stint_refund(limiter, 7, &copy, 2), 0);
-    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 1);
-    verdict = ask(limiter, id, 7, 2, 0);
-    test_time += 2 * MINUTE; /* the lease is over */
-    assert_int_equal(ask(limiter, id, 7, 1, 0).used, 1);
-    assert_int_equal(stint_refund(limiter, 7, &verdict, 2), 0);
-    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
-}
-
-/* "While (verdict.granted != 0) ends": also after the lease, after a reset, by a policy that was
- * replaced, and where the table was full. */
-static unsigned given_back_in(struct stint_limiter *limiter, struct stint_verdict *v) {
-    unsigned calls = 0;
-    for (; v->granted != 0 && calls < 100; calls++)
-        assert_true(stint_refund(limiter, 7, v, 1) <= 1);
-    return calls;
-}
-
-TEST_OF(test_loops_that_give_back, 100, STINT_FULL_ADMIT, "9/minute in-flight name=p") {
-    struct stint_verdict v = ask(limiter, id, 7, 3, 0);
-    assert_int_equal(given_back_in(limiter, &v), 3);
-    v = ask(limiter, id, 7, 3, 0);
-    test_time = T0 + 3 * MINUTE;
-    assert_int_equal(ask(limiter, id, 7, 1, 0).used, 1); /* the lease is over */
-    assert_int_equal(given_back_in(limiter, &v), 1);
-    v = ask(limiter, id, 7, 3, 0);
-    stint_reset(limiter, id, 7);
-    assert_int_equal(given_back_in(limiter, &v), 1);
-    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 2);
-
-    /* "It counts anew." The policy in its place tells of the refund that was lost. */
-    v = ask(limiter, id, 7, 3, 0);
-    assert_int_equal(stint_policies_apply(limiter, "9/2m in-flight name=p", 0, NULL, NULL, NULL),
-                     0);
-    struct stint_verdict again = ask(limiter, id, 7, 9, 0);
-    assert_int_equal(again.granted, 9);
-    assert_int_equal(given_back_in(limiter, &v), 1);
-    assert_int_equal(get_policy_stats(limiter, id).refunds_lost, 1);
-    assert_int_equal(given_back_in(limiter, &again), 9);
-
-    v = (struct stint_verdict){.granted = 2, .flags = STINT_UNTRACKED, .policy = again.policy};
-    assert_int_equal(given_back_in(limiter, &v), 1);
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */

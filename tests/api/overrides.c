@@ -1,12 +1,248 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Keys with limits of their own for a while, and keys that are banned: across restarts, and while
- * others write. (What they mean, case by case: features.c.) */
+ * Keys with limits of their own for a while, and keys that are banned: case by case, across
+ * restarts, and while others write. */
 #include "directory.h"
 #include "limiter/limiter.h"
 #include "sys/testing.h"
 #include "told.h"
+#include "words.h"
+
+/* clang-format off */
+static const struct feature features[] = {
+    /* ---- Overrides ---- */
+
+    /* letsencrypt/boulder#8785 */
+    {"override: more, less, cleared; what was used stays used",
+     "Gives a key another limit until an instant, in place of the policy's capacity and "
+     "request.limit.",
+     "3/m overrides",
+     "take 3 = used 3 until 1m; take = no first wait 1m; override 5 until 1h; "
+     "take = used 4 of 5 overridden; take peek = overridden; take 2 = no overridden wait 1m; "
+     "override 2 until 2h; take = no of 2 overridden wait 1m; clear; take = no of 3 wait 1m; "
+     "clear = ENOENT; 1m: take 3 = used 3 until 2m"},
+    {"override: over at its end, to the tick", SAME, "1/m overrides",
+     "take = used 1 until 1m; override 3 until 10s-1ns; 10s-1ns: take = used 2 of 3 overridden; "
+     "10s: take = no of 1 first wait 50s; clear = ENOENT"},
+    {"override: it beats a request's own limit", SAME, "10/m overrides",
+     "override 4 until 1h; take 3 limit 2 = used 3 of 4 until 1m overridden; "
+     "take 2 limit 100 = no first overridden wait 1m; "
+     "take 9 partial limit 100 = granted 1 used 4 overridden; clear; take 2 limit 6 = used 6 of 6"},
+    {"override: a full table that refuses", SAME, "table 4 refuse; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: a look at a full table tells what its request is told", SAME,
+     "table 4 refuse; 1/m ban=1h",
+     "override 268435456 until 1h; take 2 of b = no until 1m first banned never; 1m: fill 100; "
+     "take peek = of 268435456 until 2m overridden; take = granted 0 overridden; "
+     "take 2 peek of b = no of 0 until 2m overridden banned never; "
+     "take 2 of b = no overridden banned never; take peek of b = no overridden banned wait 59m; "
+     "take of b = no overridden banned wait 59m; take peek of c = no until 2m untracked wait 1m; "
+     "take of c = no until 2m untracked wait 1m; take 0 of c = until 2m"},
+    {"override: where no slot is left, the wait until the window ends may outlast it", SAME,
+     "table 2 refuse; 2/m smooth overrides",
+     "override 5 until 10s; override 5 until 1h of b; fill 100; "
+     "take 2 peek = no of 5 until 1m overridden untracked wait 1m; "
+     "take 3 peek = no of 5 until 1m overridden untracked never; "
+     "take 3 peek of b = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: after a step back of the clock one too far ahead is void, the others hold", SAME,
+     "1/m ban=1h",
+     "clock 1d; override 5 until 366d; override 5 until 365d of b; "
+     "take 2 of c = no until 1d+1m first banned never; clock 1d-2m; take peek of c = until 1d-1m; "
+     "clock 1d-1m; take peek of c = no of 0 until 1d+1m overridden banned wait 61m; "
+     "1d-11m: take of c = no overridden banned wait 61m; clock -2m; take peek = until -1m; "
+     "take peek of b = of 5 until -1m overridden; override 7 until 0; rule = 7 until 0"},
+    {"override: the smooth window of a clock that was stepped back has not begun yet", SAME,
+     "4/s smooth overrides",
+     "clock 1d; take = used 1 until 1d+1s; clock 1d-10s; override 0 until 1d-8s; "
+     "take 3 peek = no used 1 of 0 overridden wait 2s; take 4 peek = no overridden wait 12s; "
+     "1d-8s: take 3 = used 4 of 4"},
+    {"override: smooth", SAME, "4/m smooth overrides",
+     "override 6 until 1h; take 6 = used 6 of 6 until 1m overridden; "
+     "take = no first overridden wait 70s; override 20000 until 1h; "
+     "take = used 7 of 16383 overridden; override 268435456 until 1h; "
+     "take 20000 = granted 0 of 268435456 overridden; "
+     "1m: take 20000 = granted 0 until 2m overridden; clear; "
+     "take = no of 4 first wait 34s+285ms+714us+286ns"},
+    {"override: tokens that carry over", SAME, "10/m capacity=20 reserve=5 overrides",
+     "override 30 until 1h; take 30 = used 30 of 30 until 1m overridden; "
+     "take 5 reserve = used 35 overridden wait 1m; take reserve = no first overridden wait 1m; "
+     "override 268435456 until 1h; take 100 = granted 0 of 268435456 overridden; "
+     "override 0 until 30s; take reserve = no of 0 overridden wait 2m; "
+     "2m: take 5 = used 20 of 20 until 3m"},
+    {"override: a key's own windows, count-refused, shadow, near", SAME,
+     "4/m near=50% shadow count-refused overrides",
+     "take 3 = used 3 until 1m near; override 8 until 1h; take = used 4 of 8 overridden; "
+     "take = used 5 near overridden; override 0 until 1h; "
+     "take 2 = used 7 of 0 first shadowed near overridden wait 1h"},
+    {"override: what cannot be set, told or lifted", SAME, "5/m overrides name=p; 5/m name=q",
+     "override 1 until 1ns by 7 = ENOENT no policy; override 1 until 1ns by 1 = ENOENT no policy; "
+     "override 1 until 1ns by q = EINVAL STINT_OVERRIDES; "
+     "override 268435457 until 1s = EINVAL limit; override 1 until 0 = EINVAL until; "
+     "override 1 until 366d+1ns = EINVAL until; override 1 until 366d; rule by q = EINVAL; "
+     "rule of b = ENOENT; back 1 of 366d by 1 = 0; reset by 1 = nothing; "
+     "clear by q = EINVAL STINT_OVERRIDES; clear of b = ENOENT no override; "
+     "take by 1 = no unknown; rule = 1 until 366d"},
+    {"override: the flag comes, goes and comes back", SAME, "table 100 admit 3; 5/m name=p",
+     "override 1 until 1h = EINVAL; change 5/m overrides; override 1 until 1h; "
+     "take 2 = no of 1 until 1m first overridden wait 1h; change 5/m; take 2 = used 2 of 5; "
+     "change 5/m ban=1h after=2; take 2 = no of 1 overridden wait 1h; "
+     "add 5/m ban=1h after=2 name=p; add 5/m ban=1h after=3 name=p = EEXIST ban_after; "
+     "add 5/m ban=1h after=2 within=2h name=p = EEXIST ban_within; "
+     "add 5/m overrides name=q = ENOSPC max_policies; add 5/m name=q; "
+     "change 5/m overrides name=q = ENOSPC max_policies"},
+    {"override: set and lifted by turns it takes one slot, and leaves nothing", SAME,
+     "1/m ban=1h after=3",
+     "override 0 until 1h; clear; clear = ENOENT; override 1 until 1h; rule = 1 until 1h; clear; "
+     "rule = ENOENT; override 2 until 1h; clear; table = placed 1 overrides 0; reset = nothing; "
+     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
+     "2m: take 2 = no until 3m first banned never; counts = bans 1"},
+    {"override: it replaces nobody, is not replaced, and is told if there is no room", SAME,
+     "table 4 replace; 1/m ban=1h",
+     "override 5 until 1h; override 5 until 1h of b; override 5 until 1h of c; "
+     "override 5 until 1h of d; fill 20; table = overrides 4 live 8 slots 8 replaced 16; "
+     "override 5 until 1h of e = ENOSPC; override 6 until 1h; rule = 6 until 1h; fill 80; "
+     "table = overrides 4 replaced 96; take of e = used 1 until 1m replaced; "
+     "take of e = no first wait 1m; counts = strikes_lost 1; clear; "
+     "override 5 until 1h of e = ENOSPC; 10ms: override 5 until 1h of e"},
+    {"override: a full table refuses nobody who is never refused, admits nobody who is refused all",
+     SAME, "table 4 admit; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = of 5 until 1m overridden untracked"},
+    {"override: 0 refuses all, and says until when",
+     "0 refuses everything, requests for no tokens too.", "10/m overrides",
+     "take 2 = used 2 until 1m; override 0 until 1h; take 0 peek = no of 0 overridden wait 1h; "
+     "take = no first overridden wait 1h; take 0 = no overridden wait 1h; "
+     "take partial drain = no overridden wait 1h; take 11 = no overridden never; "
+     "take 11 limit 11 = no overridden wait 1h; "
+     "1m: take look = no used 0 until 2m first overridden wait 59m; "
+     "take 3 charge = used 3 overridden; override 0 until 80s; take 8 = no overridden wait 1m; "
+     "take 7 = no overridden wait 20s; 80s: take 7 = used 10 of 10"},
+    {"override: 2^28 never refuses", "2^28 never refuses, and takes nothing.", "2/m overrides",
+     "take = used 1 until 1m; override 268435456 until 1h; "
+     "take 5 = granted 0 of 268435456 overridden; take 268435456 peek = overridden; "
+     "take 4294967295 limit 1 = granted 0 overridden; take 5 drain = granted 0 overridden; "
+     "take 5 charge = granted 0 overridden; 1m: take 5 = granted 0 used 0 until 2m overridden; "
+     "clear; take 2 = used 2 of 2; take = no first wait 1m"},
+    {"override: 2^28: what was used before is no more than it has, nor is it drained", SAME,
+     "2/m reserve=5 overrides",
+     "take 7 reserve = used 7 until 1m wait 3m; override 268435456 until 1h; "
+     "take 5 drain = granted 0 of 268435456 overridden; take 5 partial = granted 0 overridden; "
+     "take 5 reserve = granted 0 overridden; take 0 = overridden; clear; "
+     "take drain = no of 2 first wait 3m"},
+    {"override: 2^28 leaves a bucket alone, and a debt", SAME, "5/h burst=5 reserve=5 overrides",
+     "take 3 = used 3 until 36m; override 268435456 until 1h; "
+     "take 9 reserve = granted 0 of 268435456 overridden; take 9 charge = granted 0 overridden; "
+     "clear; take 3 = no of 5 first wait 12m"},
+    {"override: a limit that comes back before the window is over",
+     "A refusal's retry_after takes into account when the override ends.", "5/m overrides",
+     "take 2 = used 2 until 1m; override 2 until 20s; take = no of 2 first overridden wait 20s; "
+     "take 4 = no overridden wait 1m; take 6 = no overridden never; "
+     "take 6 limit 7 = no overridden wait 1m; 20s: take 3 = used 5 of 5"},
+    {"override: once it is over, no request has more room than 2^28, whatever it may reserve", SAME,
+     "5/s reserve=20 overrides",
+     "override 3 until 10s; "
+     "take 268435456 reserve limit 268435456 = no of 3 until 1s first overridden wait 10s; "
+     "take 268435457 reserve limit 268435456 = no overridden never; "
+     "take 268435476 reserve limit 268435456 = no overridden never; "
+     "take 268435480 reserve limit 268435456 = no overridden never"},
+
+    /* ---- Bans ---- */
+
+    /* laravel/framework#9512, haproxy/haproxy#615, fail2ban/fail2ban#2411 */
+    {"ban: after one refusal", "a key that was refused in three windows is banned for an hour",
+     "2/m ban=10m",
+     "take 2 = used 2 until 1m; take peek = no wait 1m; take = no first banned wait 10m; "
+     "take = no of 0 overridden banned wait 10m; take 0 peek = no overridden banned wait 10m; "
+     "take 3 = no overridden banned never; "
+     "2m: take = no used 0 until 3m overridden banned wait 8m; "
+     "10m-1ns: take = no until 10m overridden banned wait 1ns; "
+     "10m: take 2 = used 2 of 2 until 11m; 10m+1ns: take = no first banned wait 10m-1ns; "
+     "reset = forgot; 10m+2ns: take = used 1"},
+    {"ban: after three windows within the time", SAME, "1/m ban=4m after=3",
+     "take 2 = no until 1m first never; take 2 = no never; "
+     "1m: take 2 look = no until 2m first never; 2m: take = used 1 until 3m; "
+     "3m: take 2 = no used 0 until 4m first banned never; "
+     "take = no of 0 overridden banned wait 4m; 6m: take = no until 7m overridden banned wait 1m; "
+     "7m: take = used 1 of 1 until 8m; take = no first wait 1m"},
+    {"ban: the span of strikes begins with the first one",
+     "The next span begins with the first refusal after its end.", "1/10m ban=1h after=3",
+     "take 2 = no until 10m first never; 50m: take 2 = no until 1h first never; "
+     "70m: take 2 = no until 80m first never; 80m: take 2 = no until 90m first never; "
+     "90m: take 2 = no until 100m first banned never; "
+     "140m: take = no of 0 until 150m overridden banned wait 10m; "
+     "150m: take = used 1 of 1 until 160m"},
+    {"ban: strikes count within a time of their own, longer than the ban",
+     "how long after a first refusal others count towards a ban", "1/m ban=1m after=3 within=5m",
+     "take 2 = no until 1m first never; 3m: take 2 = no until 4m first never; "
+     "4m: take 2 = no until 5m first banned never; "
+     "5m-1ns: take = no of 0 overridden banned wait 1ns; 5m: take = used 1 of 1 until 6m"},
+    {"ban: strikes count within a time of their own, shorter than the ban", SAME,
+     "1/m ban=1h after=2 within=2m",
+     "take 2 = no until 1m first never; 2m: take 2 = no until 3m first never; "
+     "3m: take 2 = no until 4m first banned never; "
+     "63m-1ns: take = no of 0 until 63m overridden banned wait 1ns"},
+    {"ban: one that ends before its window does",
+     "if it ends before that window does, it has no effect", "2/h ban=10m",
+     "take = used 1 until 1h; take 2 = no first banned wait 1h; "
+     "take = no of 0 overridden banned wait 10m; take 2 = no overridden banned wait 1h; "
+     "10m: take = used 2 of 2"},
+    {"ban: with cost 1 such a ban has no effect", SAME, "5/90d start=first ban=30s",
+     "take 5 = used 5 until 90d; take = no first banned wait 90d; "
+     "30s: take = no wait 89d+23h+59m+30s; 90d: take = used 1 until 180d"},
+    {"ban: a shadow bans nobody", "A shadow (STINT_SHADOW) counts no strikes, and bans nobody.",
+     "1/m shadow ban=1h",
+     "take = used 1 until 1m; take = first shadowed wait 1m; take = shadowed wait 1m; "
+     "1m: take = used 1 until 2m"},
+    {"ban: an override by hand collects no strikes, and replaces a ban",
+     "(An override that was set by stint_override stays.)", "1/m ban=1h",
+     "override 2 until 3h; take 3 = no of 2 until 1m first overridden never; "
+     "take 2 = used 2 overridden; reset = forgot; take = used 1 overridden; clear; "
+     "1m: take 2 = no used 0 of 1 until 2m first banned never; override 9 until 2m; "
+     "take 2 = used 2 of 9 overridden; 2m: take = used 1 of 1 until 3m"},
+    {"ban: a shadow's end: who was let through is banned from the next window on", SAME,
+     "1/m ban=1h after=3 shadow name=p; 1000/m name=q",
+     "take = used 1 until 1m; take = first shadowed wait 1m; 1m: take = used 1 until 2m; "
+     "take = first shadowed wait 1m; 2m: take = used 1 until 3m; take = first shadowed wait 1m; "
+     "table = banned 0; change 1/m ban=1h after=3; 3m: take = used 1 until 4m; "
+     "take = no first wait 1m; 4m: all take + take by q = used 1 until 5m + used 1 until 5m; "
+     "all take + take by q = no first wait 1m + yes; 5m: take = used 1 until 6m; "
+     "take = no first banned wait 1h; table = banned 1; change 1/m ban=1h after=3 shadow; "
+     "take = of 0 shadowed overridden banned wait 1h; table = banned 1; "
+     "change 1/m ban=1h after=3; take = no overridden banned wait 1h"},
+    {"ban: one that has longer to go than a ban takes by now, and 60 s, is void",
+     "If `ban` is made shorter, bans that have more than it and 60 s to go are void.",
+     "1/m ban=1h name=p",
+     "take 2 = no until 1m first banned never; prune 1/m ban=59m name=p; "
+     "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; take peek = of 1; "
+     "1m: take = no of 0 until 2m overridden banned wait 59m; prune 1/m ban=10m name=p; "
+     "take peek = of 1; prune 1/m ban=1h name=p; take = no of 0 overridden banned wait 59m"},
+    {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
+     "From that instant on the old id leads to the new policy, in every call",
+     "table 100 admit 6; 1/m ban=1h name=p",
+     "override 5 until 1h; take 2 of b = no until 1m first banned never; prune 1/m ban=1h name=p; "
+     "rule = 5 until 1h; prune 1/h ban=1h name=p; rule by 0 = 5 until 1h; rule by p = 5 until 1h; "
+     "take by 0 = used 1 of 5 until 1h overridden by p; "
+     "take of b by 0 = no of 0 until 1h overridden banned wait 1h by p; "
+     "take 2 of c by 0 = no until 1h first banned never by p; table = banned 2; "
+     "override 0 until 1h of d by 0; rule of d by p = 0 until 1h; clear of d by 0; "
+     "prune 1/h near=50% overrides name=p , 1/d name=q overrides; rule by p = 5 until 1h; "
+     "prune 4/m stripes=2 name=p , 1/d name=q overrides; rule by p = EINVAL; table = overrides 0; "
+     "override 5 until 1h by q; remove q; table = overrides 0; "
+     "apply 1/s name=r overrides = ENOSPC max_policies"},
+    {"ban: refusals that count write nothing while it lasts", "Refusals of a banned key only read.",
+     "1/m count-refused ban=1h",
+     "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "
+     "1m: take = no used 0 until 2m overridden banned wait 59m"},
+};
+/* clang-format on */
+
+TEST_FEATURES(features)
 
 static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);

@@ -5,9 +5,60 @@
  * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there. */
 #include "kinds.h"
 #include "told.h"
+#include "words.h"
 
-#define S     SECOND
-#define TOKEN UINT64_C(16666667) /* ns of a token by 60 a second */
+#define S SECOND
+
+/* clang-format off */
+static const struct feature features[] = {
+    {"redis/redis#14826: all of it can be had again; more than that never, and no time is below 0",
+     "a bucket of 20 tokens that fills by ten a second", "1/s burst=5",
+     "take 5 = used 5 until 5s; take 5 = no first wait 5s; 5s-1ns: take 5 = no used 1 wait 1ns; "
+     "5s: take 5 = used 5 until 10s; 1m: take 6 = no used 0 until 1m first never"},
+    {"mailgun/gubernator#77, mailgun/gubernator#87: it fills while it is asked, and to its burst",
+     SAME, "10/30s burst=10",
+     "take = used 1 until 3s; 1s: take = used 2 until 6s; 2s: take = used 3 until 9s; "
+     "3s: take = used 3 until 12s; 4s: take = used 4 until 15s; 5s: take = used 5 until 18s; "
+     "6s: take = used 5 until 21s; 1h: take peek = used 0 until 1h"},
+    {"boinkor-net/governor#107: batches get no more than one by one", SAME, "1200/m burst=1200",
+     "take 1200 = used 1200 until 1m; 500ms: take 5 = used 1195 until 1m+250ms; "
+     "take 5 = used 1200 until 1m+500ms; take 5 = no first wait 250ms; take = no wait 50ms"},
+    {"golang/go#56924, golang/go#69419: a reservation is given back whole after a later one",
+     "What is given back (stint_refund) is the time that the tokens took: verdict.unit for each.",
+     "10/s burst=20 reserve=100",
+     "take 15 = used 15 until 1s+500ms; "
+     "100ms: take 10 reserve = used 24 until 2s+500ms wait 400ms; "
+     "200ms: take 2 reserve = used 25 until 2s+700ms wait 500ms; "
+     "300ms: take peek = no used 24 wait 500ms; back 10 of 2s+500ms; take peek = until 1s+700ms"},
+    {"thrasher-corp/gocryptotrader#2371: reservations are given back in reverse, to the last part",
+     SAME, "60/s burst=1 reserve=5",
+     "take reserve = used 1 until 16ms+666us+667ns; "
+     "take reserve = used 2 until 33ms+333us+334ns wait 16ms+666us+667ns; "
+     "take reserve = used 3 until 50ms+1ns wait 33ms+333us+334ns; take = no first wait 50ms+1ns; "
+     "back 1 of 50ms+1ns; back 1 of 33ms+333us+334ns; back 1 of 16ms+666us+667ns; "
+     "take = used 1 until 16ms+666us+667ns"},
+    {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
+     "stint_override and _clear keep the tokens that are used: 5 used of 5, raised to 50, are 5 "
+     "of 50.",
+     "5/10 weeks burst=5 overrides",
+     "take 5 = used 5 until 70d; take = no first wait 14d; override 50 until 30d; "
+     "take peek = of 50 until 7d overridden; take = used 6 until 8d+9h+36m overridden; clear; "
+     "take peek = no used 5 of 5 until 70d wait 14d"},
+    {"animir/node-rate-limiter-flexible#231: a ban of 366 days lasts 366 days",
+     "a key that was refused in three windows is banned for an hour", "10/5s ban=366d",
+     "take 9 = used 9 until 5s; take 3 = no first banned wait 366d; "
+     "1d: take 3 = no used 0 of 0 until 1d+5s overridden banned wait 365d; "
+     "365d: take 3 = no until 365d+5s overridden banned wait 1d; "
+     "366d: take 3 = used 3 of 10 until 366d+5s"},
+    {"animir/node-rate-limiter-flexible#32: a ban that is shorter than its window gives no tokens",
+     "if it ends before that window does, it has no effect", "5/90d start=first ban=30s",
+     "take 5 = used 5 until 90d; 1s: take = no first banned wait 89d+23h+59m+59s; "
+     "2s: take = no of 0 overridden banned wait 89d+23h+59m+58s; "
+     "31s: take = no of 5 wait 89d+23h+59m+29s; 90d: take = used 1 until 180d"},
+};
+/* clang-format on */
+
+TEST_FEATURES(features)
 
 /* ---- All kinds ------------------------------------------------------------------------------- */
 

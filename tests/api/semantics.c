@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Late callers, and windows whose numbers wrap. */
+ * Late callers by policies of all kinds, and windows whose numbers wrap. */
 #include "kinds.h"
 #include "told.h"
-
-/* ---- A clock that goes back ---------------------------------------------------------------- */
 
 static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id, stint_key key,
                                      uint64_t now) {
@@ -62,6 +60,35 @@ TEST(test_late_without_a_slot) {
         assert_int_equal(look.used, call != REFUSED || id == COUNTING ? request.cost : 0);
     }
     assert_int_equal(get_stats(limiter).clock_steps, 0);
+    stint_close(limiter);
+}
+
+/* A charge is of the window of now; of who is late, of the newer one that the key is in; and by
+ * whoever is later than the window and 60 s, of the clock's. */
+TEST(test_windows_of_charges) {
+    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
+    static const uint64_t lates[] = {0, 1, 30 * SECOND, 2 * HOUR};
+    for (uint32_t id = 0; id < MINUTES; id++) {
+        for (size_t late = 0; late < sizeof lates / sizeof lates[0]; late++) {
+            stint_key key = number_key(limiter, 10 * late + 1);
+            test_time += 5 * MINUTE;
+            struct stint_verdict begin = ask(limiter, id, key, 1, CHARGE);
+            test_time = begin.window;
+            struct stint_verdict next = ask(limiter, id, key, 0, PEEK);
+            assert_true(next.window == begin.window + MINUTE);
+            assert_int_equal(next.used, id == SMOOTH);
+            assert_int_equal(ask(limiter, id, key, 40, CHARGE).granted, id == ROLLING     ? 20
+                                                                        : id == RESERVING ? 25
+                                                                                          : 40);
+            struct stint_request request = {.key = key, .policy = id, .cost = 2, .flags = CHARGE};
+            struct stint_verdict v;
+            uint32_t used = used_of(limiter, id, key);
+            assert_true(stint_decide(limiter, &request, test_time - lates[late], &v));
+            assert_true(v.window == next.window);
+            assert_int_equal(used_of(limiter, id, key), used + v.granted);
+            assert_int_equal(v.granted, id == ROLLING || id == RESERVING ? 0 : 2);
+        }
+    }
     stint_close(limiter);
 }
 

@@ -19,6 +19,7 @@ struct said {
     uint32_t id, used, capacity;
     stint_key key;
     uint64_t window;
+    struct stint_verdict taken; /* the last that granted any */
 };
 
 static struct {
@@ -281,6 +282,7 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
         .flags = mistaken ? STINT_MISTAKEN_NOW : 0,
         .capacity = said->capacity,
         .window = said->window,
+        .generation = said->taken.generation,
         .granted = (request->flags & STINT_PEEK) != 0 ? 0 : request->cost,
         .policy = request->policy,
     };
@@ -304,6 +306,8 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
             due.retry_after = STINT_NEVER;
         } else if (strcmp(told, "by") == 0) {
             due.policy = policy_named(word());
+        } else if (strcmp(told, "generation") == 0) {
+            due.generation = count_of(word());
         } else if (strcmp(told, "at") == 0) {
             decided = time_from(T0, word());
         } else if (strcmp(told, "yes") != 0) {
@@ -322,7 +326,7 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
     due.remaining = due.used < due.capacity ? due.capacity - due.used : 0;
     if ((due.flags & STINT_UNTRACKED) != 0) {
         due.window = 0;
-        due.remaining = due.allowed ? due.remaining : 0;
+        due.remaining = due.retry_after == 0 ? due.remaining : 0;
     }
     return due;
 }
@@ -343,8 +347,9 @@ static const char *text_of(const struct stint_verdict *v, char *text, size_t siz
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if ((v->flags & marks[i].value) != 0)
             length += snprintf(text + length, size - (size_t)length, " %s", marks[i].name);
-    snprintf(text + length, size - (size_t)length, ", policy %" PRId32 ", a token %" PRIu64 " ns",
-             (int32_t)v->policy, v->unit);
+    snprintf(text + length, size - (size_t)length,
+             ", policy %" PRId32 " generation %" PRIu32 ", a token %" PRIu64 " ns",
+             (int32_t)v->policy, v->generation, v->unit);
     return text;
 }
 
@@ -361,6 +366,8 @@ static void compare(const struct stint_request *request, const struct stint_verd
     said->used = due->used;
     said->capacity = due->capacity;
     said->window = due->window;
+    if (got->granted != 0)
+        said->taken = *got;
 }
 
 static bool ask_in_way(const struct stint_request *request, struct stint_verdict *verdict) {
@@ -420,9 +427,8 @@ static void all(void) {
     }
     /* Nothing is granted of a group that is refused. */
     for (size_t i = 0; i < n && !fits; i++) {
-        const uint32_t used = due[i].used - due[i].granted;
-        due[i].remaining = used < due[i].capacity ? due[i].capacity - used : 0;
-        due[i].used = used;
+        due[i].used -= due[i].granted;
+        due[i].remaining += due[i].granted;
         due[i].granted = 0;
     }
     memset(got, 0xa5, sizeof got);
@@ -438,17 +444,19 @@ static void all(void) {
 
 /* ---- What else there is ---------------------------------------------------------------------- */
 
-static void back(void) {
+/* By what a verdict of that window would say, or by the last one. */
+static void back(bool by_last) {
     const uint32_t tokens = count_of(word());
     stint_key key;
     uint32_t id;
-    if (!is("of"))
+    if (!by_last && !is("of"))
         wrong("back N of TIME");
-    const uint64_t end = is("none") ? 0 : time_from(T0, word());
+    const uint64_t end = by_last || is("none") ? 0 : time_from(T0, word());
     whom(&key, &id);
     char otherwise[16];
     snprintf(otherwise, sizeof otherwise, "%" PRIu32, tokens);
-    const uint32_t got = refund_by(f.limiter, id, key, tokens, end);
+    const uint32_t got = by_last ? stint_refund(f.limiter, key, &said_of(key, id)->taken, tokens)
+                                 : refund_by(f.limiter, id, key, tokens, end);
     const uint32_t due = count_of(due_or(otherwise));
     if (got != due)
         wrong("told: %" PRIu32 " given back\n  due:  %" PRIu32, got, due);
@@ -506,6 +514,19 @@ static void change(void) {
     assert_error(error);
 }
 
+/* What is wrong stands in the line that the reason names. */
+static void apply(uint32_t how) {
+    const char *text = rest(), *wrong = NULL;
+    unsigned line = 1, told = 1;
+    const int error = stint_policies_apply(f.limiter, text, how, &wrong, NULL, NULL);
+    for (const char *at = text; wrong != NULL && at < wrong; at++)
+        line += *at == '\n';
+    if (error != 0 &&
+        (wrong == NULL || sscanf(stint_reason(), "line %u", &told) != 1 || told != line))
+        fail_msg("told: %s, at line %u", stint_reason(), line);
+    assert_error(error);
+}
+
 static void fill(void) {
     const uint32_t keys = count_of(word());
     const uint32_t id = is("by") ? policy_named(word()) : 0;
@@ -514,27 +535,30 @@ static void fill(void) {
                          f.now, NULL);
 }
 
-/* The value is the place of a count in its struct. */
-#define OF_POLICY(field)                                                                           \
-    { #field, offsetof(struct stint_policy_stats, field) / sizeof(uint64_t) }
+/* The value is the place of a count in its struct, and above that its size. */
+#define COUNT(type, field)                                                                         \
+    { #field, offsetof(struct type, field) | sizeof(((struct type *)0)->field) << 16 }
+#define OF_POLICY(field) COUNT(stint_policy_stats, field)
+#define OF_TABLE(field)  COUNT(stint_stats, field)
 static const struct named policy_counts[] = {
     OF_POLICY(allowed),        OF_POLICY(refused),      OF_POLICY(shadowed),
     OF_POLICY(first_refusals), OF_POLICY(untracked),    OF_POLICY(near_limit),
     OF_POLICY(charged),        OF_POLICY(refunded),     OF_POLICY(bans),
     OF_POLICY(strikes_lost),   OF_POLICY(refunds_lost), OF_POLICY(mistaken_nows)};
-#define OF_TABLE(field)                                                                            \
-    { #field, offsetof(struct stint_stats, field) / sizeof(uint64_t) }
 static const struct named table_counts[] = {
     OF_TABLE(live),         OF_TABLE(placed),      OF_TABLE(slots),  OF_TABLE(untracked),
     OF_TABLE(replaced),     OF_TABLE(clock_steps), OF_TABLE(resets), OF_TABLE(unknown_policy),
-    OF_TABLE(bad_requests), OF_TABLE(overrides),   OF_TABLE(barred), OF_TABLE(banned)};
+    OF_TABLE(bad_requests), OF_TABLE(overrides),   OF_TABLE(barred), OF_TABLE(banned),
+    OF_TABLE(policies),     OF_TABLE(policy_ids)};
 
 /* = FIELD N ... */
 static void counts(const void *whole, const struct named *names, size_t count) {
     (void)is("=");
     while (f.at < f.count) {
         const char *name = word();
-        const uint64_t got = ((const uint64_t *)whole)[value_of(names, count, name, "count")];
+        const uint64_t place = value_of(names, count, name, "count");
+        uint64_t got = 0;
+        memcpy(&got, (const char *)whole + (place & 0xffff), place >> 16); /* little end first */
         const uint32_t due = count_of(word());
         if (got != due)
             wrong("told: %s %" PRIu64 "\n  due:  %" PRIu32, name, got, due);
@@ -547,8 +571,8 @@ static void act(void) {
         take();
     } else if (strcmp(verb, "all") == 0) {
         all();
-    } else if (strcmp(verb, "back") == 0) {
-        back();
+    } else if (strcmp(verb, "back") == 0 || strcmp(verb, "give") == 0) {
+        back(*verb == 'g');
     } else if (strcmp(verb, "reset") == 0) {
         reset();
     } else if (strcmp(verb, "override") == 0 || strcmp(verb, "clear") == 0) {
@@ -558,8 +582,7 @@ static void act(void) {
     } else if (strcmp(verb, "change") == 0) {
         change();
     } else if (strcmp(verb, "apply") == 0 || strcmp(verb, "prune") == 0) {
-        assert_error(stint_policies_apply(f.limiter, rest(), *verb == 'p' ? STINT_PRUNE : 0, NULL,
-                                          NULL, NULL));
+        apply(*verb == 'p' ? STINT_PRUNE : 0);
     } else if (strcmp(verb, "add") == 0) {
         const struct stint_policy policy = parsed(rest());
         assert_error(stint_policy_add(f.limiter, &policy, NULL));

@@ -15,6 +15,7 @@
  *                                      by POLICY (else the key `a`, by the first)
  *     all take ... + take ... [= DUE ... + DUE ...]   a group
  *     back N of TIME [of KEY] [by POLICY] [= N]       given back into the window that ends then
+ *     give N [of KEY] [by POLICY] [= N]               given back by its last verdict that granted
  *     reset [of KEY] [by POLICY] = forgot, or nothing
  *     override N until TIME [of KEY] [by POLICY] [= ERROR]
  *     clear [of KEY] [by POLICY] [= ERROR]
@@ -37,6 +38,7 @@
  *     wait TIME, or never              else 0
  *     first, shadowed, near, overridden, banned, untracked, replaced, bad, unknown: flags
  *     by POLICY    that decided, where an old id was asked
+ *     generation N of its id; else 0, or that of the key's last verdict that granted
  *     at TIME      it is decided at that time, by the clock
  *
  * All fields of all verdicts are compared, in each way to ask. And C: a look, and a refusal that is
@@ -48,13 +50,25 @@
 
 struct feature {
     const char *name;
-    const char *sentence; /* of include/stint.h or doc/promises.md, word by word; NULL: that of the
-                           * feature before */
+    const char *sentence; /* of include/stint.h or doc/promises.md, word by word; or SAME */
     /* In the notation, divided by ';'. `table N admit [P];` before them: for N entries and P
      * policies; when it is full it may `refuse` or `replace`, too. */
     const char *policies;
     const char *steps;
 };
+
+/* The sentence is that of the feature before. */
+#define SAME NULL
+
+/* The tests of an array of them. */
+#define TEST_FEATURES(features)                                                                    \
+    TEST(test_scripts) {                                                                           \
+        print_message("%zu verdicts\n",                                                            \
+                      play_features(features, sizeof(features) / sizeof *(features)));             \
+    }                                                                                              \
+    TEST(test_sentences) {                                                                         \
+        assert_sentences(features, sizeof(features) / sizeof *(features));                         \
+    }
 
 /* Plays all of them in all ways. Returns the number of verdicts that were compared. */
 size_t play_features(const struct feature *features, size_t count);
