@@ -161,7 +161,9 @@ TEST(test_step_back_line_by_line) {
 
 enum { FLOOD = 20000 };
 
-/* Promise F: a flood of keys that were never seen does not take a count from a live one. */
+/* Promise F: a flood of keys that were never seen does not take a count from a live one.
+ * (SandeepVashishtha/Eventra#12797, jvdmr/mod_evasive#63, kent8192/reinhardt-web#368,
+ * luisgamas/uxnan#101, xuqingfeng/caddy-rate-limit#23: memory that grew with each address.) */
 static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_entries) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(max_entries, on_full);

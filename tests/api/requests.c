@@ -73,6 +73,7 @@ TEST(test_windows_per_key) {
 
 /* ---- Jitter --------------------------------------------------------------------------------- */
 
+/* gojek/heimdall#21, snyk/go-application-framework#649: clients that all come back at once. */
 TEST(test_jitter) {
     enum { KEYS = 5000, BINS = 20 };
     static const uint32_t percents[] = {1, 10, 50, 100};

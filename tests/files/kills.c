@@ -3,7 +3,9 @@
  *
  * One table for processes that are killed at random instants: some decide, some change its
  * policies, one reads it, one makes it another size. Two things must hold. Nobody has more than his
- * limit (A), or less than what the killed may have taken. And nobody is held up (E). */
+ * limit (A), or less than what the killed may have taken. And nobody is held up (E).
+ * (Project-HAMi/HAMi-core#248, krakjoe/apcu#632, otovo/redis-rate-limiters#7,
+ * swoole/swoole-src#3644: who was killed held the lock for ever.) */
 #include "children.h"
 #include "directory.h"
 #include "random.h"
