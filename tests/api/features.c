@@ -476,6 +476,17 @@ static const struct feature features[] = {
      "all take by 0 + take by y + take by x = no bad + no bad + no bad; table = bad_requests 5; "
      "take 0 peek by x = until 1h; all take by 0 + take by y + take of b by x = used 1 until 1h "
      "by x + used 1 until 1m + used 1 until 1h"},
+    {"a part that makes no sense refuses the group, and the others are as in any refusal",
+     "In a group it is, too; the look is not.", "9/m; 10/m smooth name=s; 10/m stripes=2 name=t",
+     "take 3 = used 3 until 1m; take 8 of b = used 8 until 1m; "
+     "all take 2 + take charge of d + take 9 of b + take peek of c = "
+     "yes + no bad + no first wait 1m + until 1m; counts = allowed 2 refused 1; "
+     "all take 2 + take charge of d = yes + no bad; all take 2 + take look of d = used 5 + until 1m; "
+     "take 3 by s = used 3 until 1m; all take 2 by s + take partial charge of d by s = yes + no bad; "
+     "take 3 by t = used 6 until 1m; take 0 peek by t = used 3; "
+     "all take 2 by t + take partial of d by t = yes + no bad; "
+     "all take 2 by t + take limit 9 of d by t = yes + no bad; table = bad_requests 5; "
+     "take 0 peek = used 5; take 0 peek of b = yes"},
     {"all of a group is looked at first: what is refused marks, and what fits is not counted",
      "Those that fit are neither decided nor counted.", "2/m name=p; 5/m name=q",
      "take 2 = used 2 until 1m; all take 3 by q + take = until 1m + no first wait 1m; "

@@ -204,34 +204,50 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
              request->limit, request->reserved);
 }
 
-/* Refused, marked and counted, whoever is asked, and nothing is written. */
+/* Refused, marked and counted, whoever is asked and in whatever company, and nothing is written.
+ * The others of a batch, and of a group, are answered as ever. */
 TEST(test_bad_requests) {
     for (uint32_t id = 0; id < MINUTES; id++) {
         struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
-        stint_key keys[2] = {number_key(limiter, 1), number_key(limiter, 2)};
+        const stint_key keys[2] = {number_key(limiter, 1), number_key(limiter, 2)};
         assert_true(ask(limiter, id, keys[0], 3, 0).allowed); /* the other one has no slot */
-        struct stint_policy_stats counts = get_policy_stats(limiter, id);
+        const struct stint_policy_stats counts = get_policy_stats(limiter, id);
         struct copied copied = copy_table(limiter);
-        struct stint_request request = {.policy = id};
-        uint64_t bad = 0;
-        for (unsigned i = 0; bad_request_of(i, &request); i++) {
-            request.key = keys[i % 2];
-            request.cost = i % 5 == 0 ? 11 : i % 3;
-            struct stint_verdict v;
-            memset(&v, 0xa5, sizeof v);
-            assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
-            assert_bad(&v, &request, "decide");
-            assert_checked(limiter, &request, v.flags);
-            memset(&v, 0xa5, sizeof v);
-            assert_int_equal(stint_decide_batch(limiter, &request, 1, test_time, &v), 0);
-            assert_bad(&v, &request, "batch");
-            assert_false(stint_decide(limiter, &request, test_time, NULL));
-            assert_int_equal(stint_decide_batch(limiter, &request, 1, STINT_NOW, NULL), 0);
-            bad += 4;
-            assert_int_equal(get_stats(limiter).bad_requests, bad);
+        struct stint_request bad = {.policy = id};
+        uint64_t refused = 0;
+        for (unsigned i = 0; bad_request_of(i, &bad); i++) {
+            bad.key = keys[i % 2];
+            bad.cost = i % 5 == 0 ? 11 : i % 3;
+            const struct stint_request three[] = {
+                {.key = number_key(limiter, 3), .policy = id, .cost = 2, .flags = PEEK},
+                bad,
+                {.key = number_key(limiter, 4), .policy = id, .cost = 1000, .flags = PEEK}};
+            const size_t sizes[] = {0, 3, 0}, fit = 1 + (id == SHADOWING);
+            struct stint_verdict v[3];
+            memset(v, 0xa5, sizeof v);
+            assert_false(stint_decide(limiter, &bad, STINT_NOW, v));
+            assert_bad(v, &bad, "decide");
+            assert_checked(limiter, &bad, v->flags);
+            for (int call = 0; call < 3; call++) {
+                memset(v, 0xa5, sizeof v);
+                if (call == 0)
+                    assert_int_equal(stint_decide_batch(limiter, three, 3, test_time, v), fit);
+                else if (call == 1)
+                    assert_false(stint_decide_all(limiter, three, 3, STINT_NOW, v));
+                else
+                    assert_int_equal(stint_decide_groups(limiter, three, 3, sizes, 3, STINT_NOW, v),
+                                     2);
+                assert_bad(&v[1], &bad, call == 0 ? "batch" : "group");
+                assert_true(v[0].allowed && v[0].used == 0 && v[2].allowed == (fit == 2));
+            }
+            assert_false(stint_decide(limiter, &bad, test_time, NULL));
+            assert_false(stint_decide_all(limiter, three, 2, T0, NULL));
+            assert_int_equal(stint_decide_batch(limiter, &bad, 1, STINT_NOW, NULL), 0);
+            refused += 7;
+            assert_int_equal(get_stats(limiter).bad_requests, refused);
         }
         assert_untouched(limiter, &copied);
-        struct stint_policy_stats after = get_policy_stats(limiter, id);
+        const struct stint_policy_stats after = get_policy_stats(limiter, id);
         assert_memory_equal(&after, &counts, sizeof counts);
         assert_int_equal(get_stats(limiter).unknown_policy, 0);
         stint_close(limiter);
@@ -286,96 +302,6 @@ TEST(test_reasons_of_bad_requests) {
     assert_int_equal(stint_request_check(limiter, NULL), -EINVAL);
     assert_int_equal(stint_request_check(NULL, &good), -EINVAL);
     stint_close(limiter);
-}
-
-/* The others of a batch are decided. */
-TEST(test_bad_requests_of_a_batch) {
-    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
-    enum { N = 40 };
-    struct stint_request requests[N], bad;
-    struct stint_verdict v[N];
-    for (unsigned i = 0; bad_request_of(i, &bad); i++) {
-        uint32_t allowed = 0;
-        stint_key key = number_key(limiter, i);
-        for (uint32_t r = 0; r < N; r++)
-            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0};
-        for (uint32_t r = 7; r < N; r += 13) {
-            requests[r].flags = bad.flags, requests[r].limit = bad.limit;
-            requests[r].reserved = bad.reserved;
-        }
-        memset(v, 0xa5, sizeof v);
-        size_t n = stint_decide_batch(limiter, requests, N, test_time, v);
-        for (uint32_t r = 0; r < N; r++) {
-            if (r % 13 == 7)
-                assert_bad(&v[r], &requests[r], "batch");
-            else
-                allowed += v[r].allowed;
-        }
-        assert_int_equal(n, allowed);
-        assert_int_equal(allowed, 10 + 20 - 2);
-    }
-    stint_close(limiter);
-}
-
-/* Of several that are one, the bad ones are marked, and the others are as in a refusal. */
-static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
-                           const struct stint_request *bad, bool groups) {
-    stint_key key = number_key(limiter, 1), full = number_key(limiter, 2);
-    struct stint_request requests[4] = {
-        {.key = key, .policy = id, .cost = 2},
-        *bad,
-        {.key = full, .policy = id, .cost = 9},
-        {.key = number_key(limiter, 3), .policy = id, .cost = 1, .flags = PEEK}};
-    struct stint_verdict v[4];
-    const size_t sizes[3] = {0, 4, 0};
-    struct stint_policy_stats before = get_policy_stats(limiter, id);
-    uint64_t bad_before = get_stats(limiter).bad_requests;
-    memset(v, 0xa5, sizeof v);
-    if (groups)
-        assert_int_equal(stint_decide_groups(limiter, requests, 4, sizes, 3, STINT_NOW, v), 2);
-    else
-        assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, v));
-    assert_bad(&v[1], bad, groups ? "groups" : "all");
-    assert_true(v[0].allowed && v[3].allowed);
-    assert_int_equal(v[0].granted + v[2].granted + v[3].granted, 0);
-    assert_int_equal(v[0].used, 3);
-    assert_false(v[2].allowed);
-    assert_int_equal(v[2].used, 8);
-    struct stint_policy_stats after = get_policy_stats(limiter, id);
-    assert_int_equal(after.allowed, before.allowed);
-    assert_int_equal(after.refused, before.refused + 1);
-    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 1);
-    assert_int_equal(used_of(limiter, id, key), 3);
-    assert_int_equal(used_of(limiter, id, full), 8);
-
-    /* Without verdicts, and with nothing to refuse but the bad one. */
-    if (groups)
-        assert_int_equal(stint_decide_groups(limiter, requests, 2, (size_t[]){2}, 1, T0, NULL), 0);
-    else
-        assert_false(stint_decide_all(limiter, requests, 2, T0, NULL));
-    after = get_policy_stats(limiter, id);
-    assert_int_equal(after.refused, before.refused + 1);
-    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 2);
-    assert_int_equal(used_of(limiter, id, key), 3);
-}
-
-TEST(test_bad_requests_of_a_whole) {
-    static const uint32_t ids[] = {PLAIN, SMOOTH, STRIPED};
-    for (size_t p = 0; p < 3; p++) {
-        for (int groups = 0; groups < 2; groups++) {
-            struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
-            struct stint_request bad = {.key = number_key(limiter, 4), .policy = ids[p], .cost = 1};
-            assert_true(ask(limiter, ids[p], number_key(limiter, 1), 3, 0).allowed);
-            assert_true(ask(limiter, ids[p], number_key(limiter, 2), 8, 0).allowed);
-            for (unsigned i = 0; bad_request_of(i, &bad); i++)
-                check_bad_part(limiter, ids[p], &bad, groups);
-            /* A charge is none of a whole either: only the look before it is. */
-            bad.flags = CHARGE;
-            bad.limit = 0;
-            check_bad_part(limiter, ids[p], &bad, groups);
-            stint_close(limiter);
-        }
-    }
 }
 
 /* More than can be decided as one. */
