@@ -87,7 +87,8 @@ static const struct feature features[] = {
      "take 11 = no never; take 4294967295 = no never; take 3 = used 10; take 0 = yes; "
      "1m: take 10 = used 10 until 2m"},
     {"a cost that can never fit, of a key not seen before", SAME, "10/m",
-     "take 11 = no until 1m first never; take 11 = no never; take 10 = used 10; take = no wait 1m"},
+     "take 11 = no until 1m first never; take 11 = no never; take 10 = used 10; "
+     "take = no wait 1m"},
     {"the largest limit", SAME, "268435456/m",
      "take 268435455 = used 268435455 until 1m; take 2 = no first wait 1m; take = used 268435456; "
      "take = no wait 1m; take 268435456 = no wait 1m; take 268435457 = no never; "
@@ -244,6 +245,35 @@ static const struct feature features[] = {
      "take 2 limit 10 = used 10 of 10"},
     {"a refund to a key that was never seen", SAME, "4/m",
      "back 1 of 1m = 0; take 4 = used 4 until 1m"},
+    {"month: a clock that is stepped back, across its end, by up to 60 s and by more",
+     "A real backward step of the clock adds at most 60 s", "3/month",
+     "clock 2024-03-01+1s; take 2 = used 2 until 2024-04-01; clock 2024-03-01-1s; take = used 3; "
+     "clock 2024-03-01+1s; take 2 of b = used 2 until 2024-04-01; clock 2024-03-01-50s; "
+     "take of b = used 3; clock 2024-03-01+1s; take 2 of c = used 2 until 2024-04-01; "
+     "clock 2024-03-01-1m; take of c = used 3; table = clock_steps 0; clock 2024-03-01+1s; "
+     "take 2 of d = used 2 until 2024-04-01; clock 2024-03-01-1m-20ms; "
+     "take of d = used 1 until 2024-03-01; table = clock_steps 1; clock 2024-03-01+1s; "
+     "take 2 of e = used 2 until 2024-04-01; clock 2024-02-29; "
+     "take of e = used 1 until 2024-03-01; clock 2024-03-01+1s; "
+     "take 2 of f = used 2 until 2024-04-01; clock 2024-02-01+1ns; "
+     "take of f = used 1 until 2024-03-01; clock 2024-03-01+1s; "
+     "take 2 of g = used 2 until 2024-04-01; clock 2024-02-01-1ns; "
+     "take of g = used 1 until 2024-02-01; clock 2024-03-01+1s; "
+     "take 2 of h = used 2 until 2024-04-01; clock 2024-01-01-1ns; "
+     "take of h = used 1 until 2024-01-01; table = clock_steps 5"},
+    {"month: a clock that is stepped back into the hours before a shorter one's end", SAME,
+     "table 2 refuse; 3/month",
+     "clock 2024-04-01+1s; take 2 = used 2 until 2024-05-01; clock 2024-04-01-2h; "
+     "take 3 of b = used 3 until 2024-04-01; take 3 of c = used 3 until 2024-04-01; "
+     "take 3 of d = used 3 until 2024-04-01; take = used 3; take = no first wait 30d+2h; "
+     "take of e = no until 2024-04-01 untracked wait 2h; table = clock_steps 0; clock 2024-02-02; "
+     "take of e = used 1 until 2024-03-01"},
+    {"the window whose 33 bits are 0 is one as any, and no end gives nothing back to it",
+     "Tokens are given back in the window in which they were taken.",
+     "3/s start=2027-03-01T07:31:04.32Z",
+     "2027-03-01+27064s+320ms-1ns: take = used 1 until 2027-03-01+27064s+320ms; "
+     "back 1 of none = 0; take 0 peek = yes; back 1 of 2027-03-01+27064s+320ms; "
+     "take 0 peek = yes"},
     {"month: refunds by the window that was charged, and a reset", SAME, "3/month",
      "2024-02-01-1s: take 3 = used 3 until 2024-02-01; back 1 of 2024-03-01 = 0; "
      "back 2 of 2024-02-01; 2024-02-01: take 3 = used 3 until 2024-03-01; "
@@ -462,6 +492,16 @@ static const struct feature features[] = {
      "take 268435456 reserve = used 268435456 until 1d wait 18446744073709551614ns; "
      "take 134217728 = no first wait 18446744073709551614ns"},
 
+    {"a policy that never was is unknown, whatever its id",
+     "There is no such policy, or it was removed: refused, retry_after STINT_NEVER, all else 0.",
+     "5/m",
+     "take 2 = used 2 until 1m; take by 1 = no unknown; take by 63 = no unknown; "
+     "take by 64 = no unknown; take by 65534 = no unknown; take by 65535 = no unknown; "
+     "take by 65536 = no unknown; take 0 peek by 65537 = no unknown; "
+     "take drain limit 9 by 4294967295 = no unknown; all take + take by 2 = yes + no unknown; "
+     "back 1 of 1m by 1 = 0; reset by 64 = nothing; table = unknown_policy 9 live 1; "
+     "take = used 3"},
+
     {"a group takes all, or nothing", "all of them take their tokens, or none does", "5/m",
      "all take 3 + take 3 of b + take 3 of c = used 3 until 1m + used 3 until 1m + used 3 until "
      "1m; all take 3 + take 3 of b + take 3 of c = no first wait 1m + no first wait 1m + no first "
@@ -478,11 +518,11 @@ static const struct feature features[] = {
      "by x + used 1 until 1m + used 1 until 1h"},
     {"a part that makes no sense refuses the group, and the others are as in any refusal",
      "In a group it is, too; the look is not.", "9/m; 10/m smooth name=s; 10/m stripes=2 name=t",
-     "take 3 = used 3 until 1m; take 8 of b = used 8 until 1m; "
-     "all take 2 + take charge of d + take 9 of b + take peek of c = "
-     "yes + no bad + no first wait 1m + until 1m; counts = allowed 2 refused 1; "
-     "all take 2 + take charge of d = yes + no bad; all take 2 + take look of d = used 5 + until 1m; "
-     "take 3 by s = used 3 until 1m; all take 2 by s + take partial charge of d by s = yes + no bad; "
+     "take 3 = used 3 until 1m; take 8 of b = used 8 until 1m; all take 2 + take charge of d + "
+     "take 9 of b + take peek of c = yes + no bad + no first wait 1m + until 1m; "
+     "counts = allowed 2 refused 1; all take 2 + take charge of d = yes + no bad; "
+     "all take 2 + take look of d = used 5 + until 1m; take 3 by s = used 3 until 1m; "
+     "all take 2 by s + take partial charge of d by s = yes + no bad; "
      "take 3 by t = used 6 until 1m; take 0 peek by t = used 3; "
      "all take 2 by t + take partial of d by t = yes + no bad; "
      "all take 2 by t + take limit 9 of d by t = yes + no bad; table = bad_requests 5; "
@@ -690,7 +730,8 @@ static const struct feature features[] = {
      "At most `limit` held at once, instead of granted per window.", "3/m in-flight",
      "take = used 1 until 1m; 1s: take 2 = used 3; 2s: take = no first wait 118s; "
      "take = no wait 118s; back 1 of 1m; take = used 3; back 2 of 1m; 3s: take 2 = used 3; "
-     "take = no wait 117s; back 3 of 1m; back 1 of 1m = 0; take 0 peek = yes; 4s: take 3 = used 3"},
+     "take = no wait 117s; back 3 of 1m; back 1 of 1m = 0; take 0 peek = yes; "
+     "4s: take 3 = used 3"},
     {"in flight: given back to the window in which it was taken, in any order", SAME,
      "5/m in-flight",
      "take 3 = used 3 until 1m; 1m: take 2 = used 5 until 2m; back 1 of 1m; back 9 of 2m = 2; "

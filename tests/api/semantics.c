@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Late callers by policies of all kinds, and windows whose numbers wrap. */
+ * Late callers, by policies of all kinds. (What else a decision means: features.c.) */
 #include "kinds.h"
 #include "told.h"
 
@@ -111,22 +111,4 @@ TEST(test_lost_window_stays_over) {
         assert_int_equal(v.flags & STINT_UNTRACKED, 0);
         stint_close(limiter);
     }
-}
-
-/* ---- 33 bits of ticks ---------------------------------------------------------------------- */
-
-#define WRAP (STINT_TICK_NS << 33)
-
-/* A refund by window 0 gives nothing back, not even of the windows whose id is 0. */
-TEST(test_window_of_id_0) {
-    const uint64_t end = 21 * WRAP;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 3, SECOND, (int64_t)end, 0);
-    stint_key key = number_key(limiter, 1);
-    test_time = end - 1;
-    assert_true(take_one(limiter, id, key, STINT_NOW).window == end);
-    assert_int_equal(refund_by(limiter, id, key, 1, 0), 0);
-    assert_int_equal(used_of(limiter, id, key), 1);
-    assert_int_equal(refund_by(limiter, id, key, 1, end), 1);
-    stint_close(limiter);
 }
