@@ -161,6 +161,42 @@ TEST(test_stripes_of_a_full_table) {
     }
 }
 
+/* ---- Resets ---------------------------------------------------------------------------------- */
+
+/* A reset that forgot nothing says so. Each policy is asked a day before the last one was, by keys
+ * of one line. */
+TEST(test_reset_tells) {
+    static const char *const texts[] = {"5/minute name=plain", "8/minute stripes=4 name=striped",
+                                        "5/minute smooth name=smooth",
+                                        "5/minute capacity=9 name=carries"};
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    assert_false(stint_reset(limiter, 7, 1));
+    for (uint32_t id = 0; id < sizeof texts / sizeof *texts; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(texts[id], &policy, NULL), 0);
+        assert_int_equal(stint_policy_add(limiter, &policy, NULL), 0);
+        test_time = T0;
+        assert_false(stint_reset(limiter, id, 1));
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        assert_false(stint_reset(limiter, id, 2));
+        assert_true(stint_reset(limiter, id, 1));
+        assert_false(stint_reset(limiter, id, 1));
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        assert_true(ask(limiter, id, 1, 9, CHARGE).used > 5);
+        /* A window that is over, with a slot that nobody has taken yet; one that still counts. */
+        test_time = T0 + MINUTE;
+        assert_int_equal(stint_reset(limiter, id, 1), id >= 2);
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        test_time = T0 + DAY;
+        assert_false(stint_reset(limiter, id, 1));
+        /* The mark of a refusal is something to forget. */
+        assert_false(ask(limiter, id, 3, 99, 0).allowed);
+        assert_true(stint_reset(limiter, id, 3));
+        assert_false(stint_reset(limiter, id, 3));
+    }
+    stint_close(limiter);
+}
+
 /* ---- Requests that make no sense ------------------------------------------------------------ */
 
 static const struct stint_verdict bad_request = {
