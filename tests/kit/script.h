@@ -6,8 +6,8 @@
 #ifndef STINT_TESTS_SCRIPT_H
 #define STINT_TESTS_SCRIPT_H
 
-#include "fixture.h"
 #include "model.h"
+#include "told.h"
 
 enum action {
     END, /* of the script */
@@ -67,22 +67,6 @@ struct script {
 #define W  MINUTE        /* window of most scripts */
 #define E  (T0 + MINUTE) /* its end */
 #define E2 (T0 + 2 * MINUTE)
-
-enum {
-    FIRST = STINT_FIRST_REFUSAL,
-    SHADOWED = STINT_SHADOWED,
-    NEAR = STINT_NEAR_LIMIT,
-    OVER = STINT_OVERRIDDEN,
-    BANNED = STINT_BANNED,
-    PEEK = STINT_PEEK,
-    PARTIAL = STINT_PARTIAL,
-    DRAIN = STINT_DRAIN,
-    RESERVE = STINT_RESERVE,
-    CHARGE = STINT_CHARGE,
-    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
-    TENTATIVE = STINT_TENTATIVE,
-    MOST = STINT_LIMIT_MAX,
-};
 
 /* How it is asked. stint_take cannot say all that a row can: then it is stint_decide. */
 enum way { BY_DECIDE, BY_BATCH, BY_TAKE, WAYS };
