@@ -185,7 +185,7 @@ enum stint_policy_flags {
     /* At most `limit` held at once, instead of granted per window. A take holds `cost` until
      * stint_refund gives it back, by its verdict, in any thread or process. The window is a lease:
      * what nobody gives back is forgotten by itself, one to two windows after it was taken. So
-     * `10/30s in-flight` is ten at once, for work of less than 30 s. limit at most 16,383. */
+     * `10/30s in-flight` is ten at once, for work below 30 s. limit at most 16,383 (IN FLIGHT). */
     STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
      * takes a second id. Not with stripes. */

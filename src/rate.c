@@ -195,6 +195,7 @@ static void policy_sweep(struct stint_limiter *limiter, uint32_t id) {
             for (uint32_t i = 0; i < LINE_SLOTS; i++)
                 slot_sweep(limiter, &recount, id, line, &table->lines[line].slots[i]);
     }
+    /* M14: under the lock. */
     atomic_store_relaxed_32(&record->flags, record->flags & ~(uint32_t)RECORD_TWO_RATES);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Buckets whose rate changes. Read slot.h first.
  *
- * A bucket's slot has an instant, and the tokens that it stands for depend on the rate. So each slot
- * says by which rate it counts: its state has the low bits of the rate's number (STATE_RATE). A
- * policy's rate gets the next number when its unit or its window changes, or when its bucket holds
- * less. The record keeps the rate before it, and the instant of the change. A slot of the rate
- * before is counted anew, as at that instant:
+ * A bucket's slot has an instant, and the tokens that it stands for depend on the rate. So each
+ * slot says by which rate it counts: its state has the low bits of the rate's number (STATE_RATE).
+ * A policy's rate gets the next number when its unit or its window changes, or when its bucket
+ * holds less. The record keeps the rate before it, and the instant of the change. A slot of the
+ * rate before is counted anew, as at that instant:
  *
  *     full = changed + (full - changed) * unit / unit before, and no more than the bucket holds
  *
@@ -13,8 +13,8 @@
  * change (stint_rate_sweep). Both swap tag and state. So it is counted anew once.
  *
  * Why a slot is never of a rate before the one before. A change sweeps after its version is stored,
- * and the next change begins with a sweep if the last one was not finished (under the lock). A sweep
- * leaves no slot of an older number, and no claim. What is written behind it:
+ * and the next change begins with a sweep if the last one was not finished (under the lock). A
+ * sweep leaves no slot of an older number, and no claim. What is written behind it:
  *   - A swap compares the state that was seen, with its number. Its terms have the same number
  *     (slot_look). If the sweep has passed the slot, the number is another, and the swap fails. A
  *     thread that sleeps across two changes fails likewise; across sixteen, it must meet the same

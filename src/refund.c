@@ -89,9 +89,10 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 }
 
 /* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
- * verdict took, by no more than is left to its window, and to now at the earliest; without a verdict
- * to now. Of its mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how much; 1, if
- * it was full, and loses a mark. The verdict receives what it tells by the rate that stands.
+ * verdict took, by no more than is left to its window, and to now at the earliest; without a
+ * verdict to now. Of its mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how
+ * much; 1, if it was full, and loses a mark. The verdict receives what it tells by the rate that
+ * stands.
  *
  * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
  * over by then, so no end of theirs comes back. For late adds of other keys, see

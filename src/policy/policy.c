@@ -138,8 +138,8 @@ static bool rate_changes(const struct stint_limiter *limiter, uint32_t id,
 }
 
 /* Notes a bucket's rate before it changes, and when. No slot counts by an older one (rate.h). A
- * verdict of before is known by its generation (rate.c, stint_rate_verdict): while the two words are
- * being written, there is no instant of a change. The policy's identity follows its version, so
+ * verdict of before is known by its generation (rate.c, stint_rate_verdict): while the two words
+ * are being written, there is no instant of a change. The policy's identity follows its version, so
  * that no verdict by the rate before tells the generation of the next. */
 static void rate_note(struct stint_limiter *limiter, uint32_t id) {
     const struct ruling was = ruling_read(limiter, id);

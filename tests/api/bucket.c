@@ -153,7 +153,8 @@ static const struct script scripts[] = {
         no(T0, 1, 3, 0, FIRST, 1, 1, T0 + 20 * S, 20 * S),
         no(T0, 1, 0, 0, 0, 10, 20, T0 + 20 * S, 11 * S),
         no(T0, 0, 0, 0, 0, 10, 20, T0 + 20 * S, 10 * S)}},
-    {"one above the policy's is honoured: the bucket lasts as long", policy(W, .limit = 60, .burst = 10), {
+    {"one above the policy's is honoured: the bucket lasts as long",
+     policy(W, .limit = 60, .burst = 10), {
         ok(T0, 10, 1000, 0, 0, 166, 10, 10, T0 + 600 * MS),
         ok(T0, 156, 1000, 0, 0, 166, 166, 156, T0 + 9960 * MS),
         no(T0, 1, 1000, 0, FIRST, 166, 166, T0 + 9960 * MS, 60 * MS)}},
@@ -300,7 +301,8 @@ static const struct script scripts[] = {
         change_bucket(120, 10, 0),
         no(T0, 1, 0, 0, 0, 10, 10, T0 + 5 * S, 500 * MS),
         ok(T0 + 500 * MS, 1, 0, 0, 0, 10, 10, 1, T0 + 5500 * MS)}},
-    {"the burst is lowered: no more is used than it holds; and raised", policy(W, .limit = 60, .burst = 9), {
+    {"the burst is lowered: no more is used than it holds; and raised",
+     policy(W, .limit = 60, .burst = 9), {
         ok(T0, 5, 0, 0, 0, 9, 5, 5, T0 + 5 * S),
         change_bucket(60, 5, 0),
         ok(T0, 0, 0, 0, 0, 5, 5, 0, T0 + 5 * S),

@@ -354,8 +354,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
          STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, reserved), 8, 0, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, rate_changed), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, rate_before), 8, 0,
-         "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, rate_before), 8, 0, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, bucket), sizeof(uint64_t[2][2]), 0,
          "policy 0 of the table has"},
     };

@@ -451,7 +451,8 @@ static uint64_t tokens_in(const struct model_by *by, const struct stint_request 
     return least_of(most_of(tokens * token_time(by->policy), own) / own, STINT_LIMIT_MAX);
 }
 
-/* "0: all that the policy allows; more is taken as that". */
+/* "how much of a bucket ... may be used after this request", "0, or more: all that the policy
+ * allows". */
 static uint64_t cut_to_burst(const struct stint_request *request, uint64_t tokens) {
     return request->burst ? least_of(tokens, request->burst) : tokens;
 }
@@ -857,9 +858,7 @@ static uint32_t bucket_refund(const struct stint_policy *policy,
     return (uint32_t)ceil_div(from - key->window, verdict->unit);
 }
 
-/* "stint_override and _clear keep the tokens that are used". "A part of a
- * token stays that part, rounded up to a ns. What is more than the bucket and its reserve then hold
- * is forgotten." */
+/* "stint_override and _clear keep the tokens that are used, likewise". */
 void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,
                  const struct model_ruling *to, uint64_t now, struct model_key *key) {
     const struct stint_request request = {0};
@@ -876,7 +875,7 @@ void model_ruled(const struct stint_policy *policy, const struct model_ruling *f
     key->refused = mark_moved(policy, key->refused, full, key->window);
 }
 
-/* "What is used stays used": "when its rate changes, or it holds less". */
+/* "Its rate and its burst change at once". */
 bool model_rate_change(struct model_rate *rate, const struct stint_policy *from,
                        const struct stint_policy *to, uint64_t now) {
     if (!is_bucket(from) || !is_bucket(to) ||
@@ -892,8 +891,8 @@ static uint64_t scale(uint64_t ns, uint64_t to, uint64_t from) {
     return scaled < UINT64_MAX / 2 ? (uint64_t)scaled : UINT64_MAX / 2; /* of no real verdict */
 }
 
-/* "full = changed + (full - changed) * T / T before, rounded up", "and no more than the bucket and
- * its reserve hold". */
+/* "What a key has used stays used, in tokens, and is no more than the bucket and its reserve then
+ * hold": "changed + (full - changed) * T / T before, rounded up". */
 void model_rate_keep(const struct model_rate *rate, const struct stint_policy *to,
                      const struct model_ruling *ruling, struct model_key *key) {
     const struct stint_request request = {0};
@@ -908,8 +907,8 @@ void model_rate_keep(const struct model_rate *rate, const struct stint_policy *t
     key->refused = mark_moved(to, key->refused, full, key->window);
 }
 
-/* "A verdict from before the last change gives back as many tokens, an older one nothing." "Of one
- * by a limit of its own the time grows no longer." */
+/* "A verdict from before the last change of the rate gives back as many tokens, an older one
+ * nothing. (One by a limit of its own, or an override, gives back no more time than it took.)" */
 bool model_rate_verdict(const struct model_rate *rate, const struct stint_policy *to,
                         struct stint_verdict *verdict) {
     const bool ruled = verdict->flags & STINT_OVERRIDDEN;

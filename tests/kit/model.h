@@ -193,8 +193,8 @@ struct model_rate {
     struct stint_policy before;
 };
 
-/* Notes it, if a policy that becomes another at `now` is a bucket whose rate changes, or which holds
- * less. Returns whether it is. */
+/* Notes it, if a policy that becomes another at `now` is a bucket whose rate changes, or which
+ * holds less. Returns whether it is. */
 bool model_rate_change(struct model_rate *rate, const struct stint_policy *from,
                        const struct stint_policy *to, uint64_t now);
 

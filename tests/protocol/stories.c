@@ -393,8 +393,8 @@ const struct story stories[] = {
      .b = "turn 10; take b other cost 9",
      .c = "refund b other 9 of 19; turn 12; take two key x2"}},
 
-    /* The rate changes and somebody asks before the key's slot is counted anew. It changes twice, and
-     * nobody asks in between; or somebody claims a slot meanwhile. */
+    /* The rate changes and somebody asks before the key's slot is counted anew. It changes twice,
+     * and nobody asks in between; or somebody claims a slot meanwhile. */
     {WITHOUT(RATE_LOOK), {"bucket that counts by the rate before", .stops = 1,
      .before = "add b 10/100ms burst=10; take b key x4", .a = "change b 100/100ms burst=10",
      .b = "take b key look cost 0 = used 4"}},
