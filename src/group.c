@@ -35,10 +35,11 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     struct stint_request look = *request;
     uint32_t traits = 0;
 
-    if (((flags & STINT_CHARGE) | request->burst) != 0) /* which no look has; or is of buckets */
+    if ((flags & STINT_CHARGE) != 0) /* which no look has */
         (void)stint_limiter_policy_and_traits(limiter, request->policy, &traits);
     if (UNLIKELY((flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE) || /* never refused */
-        UNLIKELY(!request_good(request)) || UNLIKELY(!request_suits(request, traits)))
+        UNLIKELY(!request_good(request)) ||
+        UNLIKELY(traits != 0 && !request_suits(request, traits)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     look.flags = (flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     return stint_decide_any(limiter, &look, now, verdict);
