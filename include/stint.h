@@ -429,7 +429,7 @@ enum stint_request_flags {
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (bytes,
      * model tokens, CPU time). A charge is never refused. STINT_PEEK | STINT_CHARGE is the look
      * before one. Not in groups (but the look), nor with STINT_PARTIAL, STINT_DRAIN,
-     * STINT_RESERVE, STINT_IN_FLIGHT or a limit of the request's own (CHARGES). */
+     * STINT_RESERVE, STINT_IN_FLIGHT, or a limit or burst of the request's own (CHARGES). */
     STINT_CHARGE = 1 << 13,
     /* Take for work that may come to nothing (a login is a failed one until it succeeds): then give
      * it back. A refusal is no first one, and no strike (TENTATIVE REQUESTS). */

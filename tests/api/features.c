@@ -787,6 +787,17 @@ static const struct feature features[] = {
      "take 3 = used 3 until 1m; 70s: take 2 = used 5 until 2m; take 3 = no first wait 50s; "
      "take 4 = no wait 110s; take 6 = no never; 2m: take 3 = used 5 until 3m"},
 
+    {"bucket: one serves a page with 21 and a login with 6",
+     "how much of a bucket, and of what STINT_RESERVE takes ahead, may be used after this request",
+     "10/m burst=21",
+     "take 6 burst 6 = used 6 of 6 until 36s; take burst 6 = no first wait 6s; "
+     "take 15 = used 21 of 21 until 126s; take burst 30 = no first wait 6s; "
+     "96s: take 2 burst 6 = no used 5 of 6 wait 6s"},
+    {"bucket: queues of both lengths",
+     "how much of a bucket, and of what STINT_RESERVE takes ahead, may be used after this request",
+     "10/m burst=1 reserve=20",
+     "take reserve burst 6 = used 1 until 6s; take 5 reserve burst 6 = used 6 until 36s wait 30s; "
+     "take reserve burst 6 = no first wait 6s; take 15 reserve = used 21 until 126s wait 120s"},
 };
 /* clang-format on */
 

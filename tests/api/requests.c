@@ -308,6 +308,8 @@ TEST(test_reasons_of_bad_requests) {
         {{.flags = CHARGE | PEEK | DRAIN}, "STINT_CHARGE does not go with STINT_DRAIN"},
         {{.flags = CHARGE | RESERVE, .limit = 9}, "STINT_CHARGE does not go with STINT_RESERVE"},
         {{.flags = CHARGE, .limit = 9}, "STINT_CHARGE does not go with a limit"},
+        {{.flags = CHARGE, .burst = 9}, "STINT_CHARGE does not go with a burst"},
+        {{.burst = 9}, "request.burst goes with token buckets only"},
         {{.policy = IN_FLIGHT, .flags = CHARGE}, "STINT_CHARGE does not go with a policy that is"},
         {{.policy = IN_FLIGHT, .flags = DRAIN}, "STINT_DRAIN does not go with a policy that is"},
         {{.policy = IN_STRIPES, .flags = DRAIN},

@@ -243,6 +243,8 @@ static struct stint_request request_told(void) {
     while (f.at < f.count && strcmp(peeked(), "=") != 0 && strcmp(peeked(), "+") != 0) {
         if (is("limit")) {
             request.limit = count_of(word());
+        } else if (is("burst")) {
+            request.burst = count_of(word());
         } else if (is("of")) {
             request.key = key_named(word());
         } else if (is("by")) {

@@ -11,8 +11,8 @@
  * says the latest of them. A time is a date (2024-02-01) or counts from T0 (90s, 1h+10ms, 2m-1ns).
  *
  *     take [N] [WORD ...] [= DUE ...]  N tokens, or one. Words: peek, partial, drain, reserve,
- *                                      charge, tentative, look (before a charge), limit N; of KEY,
- *                                      by POLICY (else the key `a`, by the first)
+ *                                      charge, tentative, look (before a charge), limit N, burst N;
+ *                                      of KEY, by POLICY (else the key `a`, by the first)
  *     all take ... + take ... [= DUE ... + DUE ...]   a group
  *     back N of TIME [of KEY] [by POLICY] [= N]       given back into the window that ends then
  *     give N [of KEY] [by POLICY] [= N]               given back by its last verdict that granted

@@ -1741,7 +1741,9 @@ class Changing(Tool):
         self.good("apply", self.table, "-", stdin="9/day burst=5 name=p\n")
         self.assertIn("4 of 5 used", self.good("take", self.table, "p", "k"))
         self.good("apply", self.table, "-", stdin="18/day burst=5 name=p\n")
-        self.assertIn("8 of 5 used", self.good("peek", self.table, "p", "k", code=1))
+        self.assertIn("4 of 5 used", self.good("peek", self.table, "p", "k"))
+        self.good("apply", self.table, "-", stdin="18/day burst=2 name=p\n")
+        self.assertIn("2 of 2 used", self.good("peek", self.table, "p", "k", code=1))
         self.assertEqual(self.changes(self.table, "-", stdin="18/day name=p\n")[0][0], "replaced")
         text = self.write("limits", "10K/s burst=199 name=small\n10K/s burst=200 name=right\n5/s burst=1 name=slow\n"
                           "2/m smooth ban=1h\n5/h ban=1m name=short\n")
