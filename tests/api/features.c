@@ -119,7 +119,7 @@ static const struct feature features[] = {
      "take = no of 5 first wait 1m; take 6 = no never; change 26/m; take = used 26 of 26; "
      "change 268435456/m; take 268435430 = used 268435456 of 268435456; change 1/m; "
      "1m: take = used 1 of 1 until 2m; take = no first wait 1m"},
-    {"PARTIAL", "Take what is left if that is less than the cost; refused only if nothing is left.",
+    {"PARTIAL", "Take what is left if that is less than the cost; refused if nothing is.",
      "10/m",
      "take 4 partial = used 4 until 1m; take 20 partial = granted 6 used 10; "
      "take 5 partial = no first wait 1m; take 0 partial = yes; "

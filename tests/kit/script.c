@@ -21,7 +21,7 @@ static bool ask_in_way(const struct play *play, const struct stint_request *requ
                        struct stint_verdict *verdict) {
     if (play->way == BY_BATCH)
         return stint_decide_batch(play->limiter, request, 1, now, verdict) == 1;
-    if (play->way == BY_TAKE && request->limit == 0 && request->flags == 0)
+    if (play->way == BY_TAKE && (request->limit | request->burst | request->flags) == 0)
         return stint_take(play->limiter, play->id, play->key, request->cost, now, verdict);
     return stint_decide(play->limiter, request, now, verdict);
 }

@@ -375,7 +375,7 @@ static void compare(const struct stint_request *request, const struct stint_verd
 static bool ask_in_way(const struct stint_request *request, struct stint_verdict *verdict) {
     if (f.way == BY_BATCH)
         return stint_decide_batch(f.limiter, request, 1, f.now, verdict) == 1;
-    if (f.way == BY_TAKE && request->limit == 0 && request->flags == 0)
+    if (f.way == BY_TAKE && (request->limit | request->burst | request->flags) == 0)
         return stint_take(f.limiter, request->policy, request->key, request->cost, f.now, verdict);
     return stint_decide(f.limiter, request, f.now, verdict);
 }
