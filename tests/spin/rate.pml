@@ -180,7 +180,10 @@ inline sweep() {
                 if
                 :: AS_SEEN ->
                     kind = TOMBSTONE;
-                    c_code { happened[1] = 1; }
+                    c_code { happened[1] = 1; };
+                    two_rates = false;
+                    s_kind = 0; s_number = 0; s_ns = 0; s_end = 0; s_by = 0; was = 0;
+                    break
                 :: else
                 fi
             }
