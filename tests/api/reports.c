@@ -38,8 +38,8 @@ static const struct feature features[] = {
      "back 1 of 50ms+1ns; back 1 of 33ms+333us+334ns; back 1 of 16ms+666us+667ns; "
      "take = used 1 until 16ms+666us+667ns"},
     {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
-     "stint_override and _clear keep the tokens that are used, likewise: 5 used of 5, raised to 50, are 5 "
-     "of 50.",
+     "stint_override and _clear keep the tokens that are used, likewise: 5 used of 5, raised to "
+     "50, are 5 of 50.",
      "5/10 weeks burst=5 overrides",
      "take 5 = used 5 until 70d; take = no first wait 14d; override 50 until 30d; "
      "take peek = of 50 until 7d overridden; take = used 6 until 8d+9h+36m overridden; clear; "
