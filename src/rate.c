@@ -196,11 +196,12 @@ static void policy_sweep(struct stint_limiter *limiter, uint32_t id) {
                 slot_sweep(limiter, &recount, id, line, &table->lines[line].slots[i]);
     }
     /* M14: under the lock. */
-    atomic_store_relaxed_32(&record->flags, record->flags & ~(uint32_t)RECORD_TWO_RATES);
+    atomic_store_relaxed_32(&record->flags,
+                            record_flags(limiter, id) & ~(uint32_t)RECORD_TWO_RATES);
 }
 
 void stint_rate_sweep(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
-        if ((limiter->records[id].flags & RECORD_TWO_RATES) != 0)
+        if ((record_flags(limiter, id) & RECORD_TWO_RATES) != 0)
             policy_sweep(limiter, id);
 }

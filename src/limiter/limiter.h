@@ -459,8 +459,13 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 
+/* Of a record, enum record_flags. One changes while others look (rate.h). */
+static inline uint32_t record_flags(const struct stint_limiter *limiter, uint32_t id) {
+    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].flags); /* M15 */
+}
+
 static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
-    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
+    return (record_flags(limiter, id) & RECORD_COMPANION) != 0;
 }
 
 /* ---- Lost tables ----------------------------------------------------------------------------- */

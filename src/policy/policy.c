@@ -264,7 +264,7 @@ bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
     if (id == POLICY_NONE)
         return false;
     *policy = stint_policy_read(limiter, id);
-    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(policy, policy->name, sizeof(policy->name));
     return true;
 }
@@ -651,7 +651,7 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const uint32_t flags =
         RECORD_UNNAMED | RECORD_COMPANION | (bucket ? (uint32_t)RECORD_TWO_RATES : 0);
 
-    return (record->flags & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
+    return (record_flags(limiter, id) & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
            record->reserved == 0 &&
            (bucket ||
             ((record->rate_changed | record->rate_before) == 0 &&

@@ -163,7 +163,7 @@ static void was_read(const struct stint_limiter *limiter, struct change *change)
     const uint32_t id = change->ids.old;
 
     change->was = stint_policy_read(limiter, id);
-    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
     change->decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
                       stint_limiter_counted(limiter, id, COUNT_REFUSED) +
