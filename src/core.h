@@ -142,6 +142,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
     terms->unit = 1;
+    terms->rate = 0;
     if ((traits & RULE_BUCKET) != 0) {
         if (UNLIKELY(!begin_bucket(decision, other, override != 0)))
             return STINT_UNKNOWN_POLICY;
