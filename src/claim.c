@@ -116,17 +116,12 @@ static void commit_at(struct decision *decision, uint64_t claim_id) {
                                     decision->hash, tick);
 }
 
-/* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). The
- * double-width CAS fails when the slot was committed meanwhile. The tombstone keeps the claim's
- * end, so that the slot cannot be taken again before the next tick (I1). */
+/* Cancels a claim, unless it is no longer as it was (whatever `used`): it was committed
+ * meanwhile. */
 static bool claim_cancel(const struct decision *decision, struct slot *slot, uint64_t claim) {
     uint64_t state = claim;
     do {
-        const uint64_t expected[2] = {decision->tag, state};
-        const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
-        const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table), kept};
-        /* I2 */
-        if (atomic_cas2_seq(slot, expected, tombstone))
+        if (slot_cancel(&decision->limiter->table, slot, decision->tag, state))
             return true;
         state = atomic_load_acquire(&slot->state); /* M6 */
     } while (state_same_window(state, claim) && atomic_load_relaxed(&slot->tag) == decision->tag);

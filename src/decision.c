@@ -189,8 +189,7 @@ bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, 
                        uint64_t to) {
     if (from == to)
         return false;
-    const uint64_t window = bucket_window(limiter, policy_id);
-    return from / window != to / window;
+    return mark_passed(from, to, bucket_window(limiter, policy_id));
 }
 
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {

@@ -125,8 +125,7 @@ uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t l
  * another thread of the key, or of its shard, went on, nor for one that goes back a little. */
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
-/* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple
- * of the policy's window. */
+/* The same as mark_passed (judge.h), by the window that the policy has. */
 bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
                        uint64_t to);
 

@@ -77,8 +77,7 @@ static uint64_t recounted(const struct recount *recount, const struct shard *sha
     const uint64_t over = tick_ns((tick_t)atomic_load_relaxed(&shard->watermark)); /* M7 */
     if (full < was && full < over && over <= limiter_now(recount->limiter) + ALLOWANCE_NS)
         full = over < was ? over : was;
-    const bool marked =
-        (state & STATE_REFUSED) != 0 && full / to->window == was / to->window; /* mark_passed */
+    const bool marked = (state & STATE_REFUSED) != 0 && !mark_passed(was, full, to->window);
     return bucket_state(full, to->rate) | (marked ? STATE_REFUSED : 0);
 }
 
@@ -146,15 +145,6 @@ bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket
 
 /* ---- The sweep ------------------------------------------------------------------------------- */
 
-/* Cancels a claim, whose claimer may have read a rate of before; it claims anew. */
-static bool claim_sweep(const struct stint_limiter *limiter, struct slot *slot, uint64_t tag,
-                        uint64_t state) {
-    const uint64_t expected[2] = {tag, state};
-    const uint64_t tombstone[2] = {table_tombstone(&limiter->table),
-                                   state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK)};
-    return atomic_cas2_seq(slot, expected, tombstone); /* I2 */
-}
-
 /* Counts a slot of the policy anew if it is one, and counts by the rate before. */
 static void slot_sweep(const struct stint_limiter *limiter, const struct recount *recount,
                        uint32_t id, uint64_t line, struct slot *slot) {
@@ -168,7 +158,8 @@ static void slot_sweep(const struct stint_limiter *limiter, const struct recount
             return;
         seen.state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         if (state_pending(seen.state)) {
-            if (!GUARDED(RATE_CLAIMS) || claim_sweep(limiter, slot, seen.tag, seen.state))
+            /* Its claimer may have read a rate of before. It claims anew. */
+            if (!GUARDED(RATE_CLAIMS) || slot_cancel(&limiter->table, slot, seen.tag, seen.state))
                 return;
             continue;
         }

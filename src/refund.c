@@ -57,22 +57,14 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
 
-/* Of tokens of a policy that were taken when it had this identity. */
-static struct giving giving_of(const struct stint_limiter *limiter, uint32_t policy_id,
-                               uint64_t identity, uint64_t hash) {
-    return (struct giving){.policy = &limiter->policies[policy_id],
-                           .identity = identity,
-                           .tag = table_tag(&limiter->table, hash, policy_id)};
-}
-
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
                            uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens) {
-    struct giving giving = giving_of(limiter, policy_id, identity, hash);
+    const struct policy *policy = &limiter->policies[policy_id];
+    const struct giving giving = {policy, (uint32_t)policy_word(policy), identity,
+                                  table_tag(&limiter->table, hash, policy_id), id};
     struct seen seen;
     uint32_t back;
 
-    giving.traits = (uint32_t)policy_word(giving.policy);
-    giving.id = id;
     INSTANT(INSTANT_REFUND);
     do {
         if (!stint_find_committed(&limiter->table, hash, giving.tag, &seen))

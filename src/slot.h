@@ -46,7 +46,7 @@
  *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone; claim.h, claim_unused
  *                                  The policy is gone or its rate changed, or another slot is the
- *                                  key's. rate: rate.c, claim_sweep
+ *                                  key's. rate: rate.c, slot_sweep
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
@@ -195,6 +195,17 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     const uint64_t expected[2] = {tag, state}, desired[2] = {tag, next};
     /* I2. It confirms what was loaded (M2). */
     return atomic_cas2_seq(slot, expected, desired);
+}
+
+/* Turns a claim that was seen with this state into a tombstone. That keeps the claim's end, so that
+ * the slot cannot be taken again before the next tick (I1). Returns false if the claim has changed,
+ * or was resolved. */
+static inline bool slot_cancel(const struct table *table, struct slot *slot, uint64_t tag,
+                               uint64_t state) {
+    const uint64_t expected[2] = {tag, state};
+    const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
+    const uint64_t tombstone[2] = {table_tombstone(table), kept};
+    return atomic_cas2_seq(slot, expected, tombstone); /* I2 */
 }
 
 /* ---- Look ------------------------------------------------------------------------------------ */

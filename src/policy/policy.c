@@ -124,29 +124,26 @@ static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t i
     return ruling;
 }
 
-/* Whether a policy that decides, and becomes this, is a bucket whose slots are to be counted anew:
- * its rate changes, or it holds less. */
-static bool rate_changes(const struct stint_limiter *limiter, uint32_t id,
+/* Whether a policy that decides, and is to have the next rule, is a bucket whose slots are to be
+ * counted anew: its rate changes, or it holds less. */
+static bool rate_changes(const struct policy *policy, const struct ruling *was,
                          const struct ruling *next) {
-    const struct ruling was = ruling_read(limiter, id);
-
-    return (policy_word(&limiter->policies[id]) & TRAIT_EXISTS) != 0 &&
-           (was.rule.flags & next->rule.flags & RULE_BUCKET) != 0 &&
-           (was.window != next->window || was.rule.limit != next->rule.limit ||
-            was.rule.capacity > next->rule.capacity ||
-            was.rule.max_reserved > next->rule.max_reserved);
+    return (policy_word(policy) & TRAIT_EXISTS) != 0 &&
+           (was->rule.flags & next->rule.flags & RULE_BUCKET) != 0 &&
+           (was->window != next->window || was->rule.limit != next->rule.limit ||
+            was->rule.capacity > next->rule.capacity ||
+            was->rule.max_reserved > next->rule.max_reserved);
 }
 
 /* Notes a bucket's rate before it changes, and when. No slot counts by an older one (rate.h). A
  * verdict of before is known by its generation (rate.c, stint_rate_verdict): while the two words
  * are being written, there is no instant of a change. The policy's identity follows its version, so
  * that no verdict by the rate before tells the generation of the next. */
-static void rate_note(struct stint_limiter *limiter, uint32_t id) {
-    const struct ruling was = ruling_read(limiter, id);
+static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was) {
     struct policy_record *record = &limiter->records[id];
 
     word_write(&record->rate_changed, 0);
-    word_write(&record->rate_before, (uint64_t)tick_of(was.window) << 32 | was.rule.limit);
+    word_write(&record->rate_before, (uint64_t)tick_of(was->window) << 32 | was->rule.limit);
     half_write(&record->generation, record->generation + 1);
     word_write(&record->rate_changed, limiter_now(limiter));
     half_write(&record->flags, record->flags | RECORD_TWO_RATES);
@@ -171,9 +168,10 @@ static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
     policy_raise(limiter, id, rule, ruling->window);
     policy_heat(policy, 0);
     identity_write(limiter, id);
+    const struct ruling was = ruling_read(limiter, id);
     uint64_t number = record->bucket[(version - 1) % 2][0] >> RATE_NUMBER;
-    if (rate_changes(limiter, id, ruling)) {
-        rate_note(limiter, id);
+    if (rate_changes(policy, &was, ruling)) {
+        rate_note(limiter, id, &was);
         number++; /* modulo 16 */
     }
     word_write(&record->bans[version % 2], ruling->ban.word);

@@ -246,6 +246,12 @@ static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t n
     return (int64_t)count > 0 ? count : 0;
 }
 
+/* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple
+ * of the policy's window. */
+static inline bool mark_passed(uint64_t from, uint64_t to, uint64_t window) {
+    return from / window != to / window;
+}
+
 /* A bucket's rule. */
 struct bucket {
     uint64_t unit;       /* ns */
