@@ -103,11 +103,11 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
 }
 
 /* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word), and of the request. Returns 0, or the verdict's flag that says why there is no
- * decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
+ * (policy_word), and of the request; terms.special is set. Returns 0, or the verdict's flag that
+ * says why there is no decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
 static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
                                                 struct stint_limiter *limiter, uint32_t policy_id,
-                                                const struct stint_request *request, uint64_t now,
+                                                const struct stint_request *request,
                                                 struct moment moment, uint64_t word) {
     const uint32_t traits = (uint32_t)word, flags = request->flags, limit = request->limit;
     const uint64_t hash = request->key.hash;
@@ -130,7 +130,6 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;
-    terms->special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
     terms->cost = request->cost;
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
@@ -158,9 +157,10 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
 
     if (UNLIKELY(!request_suits(request, traits)))
         return STINT_BAD_REQUEST;
-    return decision_begin_at(
-        decision, limiter, policy_id, request, now,
-        moment_of(limiter, &limiter->policies[policy_id], traits, request->key.hash, now), word);
+    const struct moment moment =
+        moment_of(limiter, &limiter->policies[policy_id], traits, request->key.hash, now);
+    decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
+    return decision_begin_at(decision, limiter, policy_id, request, moment, word);
 }
 
 /* ---- 2  Look --------------------------------------------------------------------------------- */

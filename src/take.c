@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
- * Here they are taken for a slot near the key's home (decide_at). That stands once, and is compiled
- * for each kind of policy whose traits are then known: a plain one, any with windows, a bucket; for
- * a request with flags, and for one without. What is not near goes on in decide.c. */
+ * Here they are taken for a slot near the key's home (decide_begun). That stands once, and is
+ * compiled for each kind of policy whose traits are then known: a plain one, any with windows, a
+ * bucket; for a request with flags, and for one without. What is not near goes on in decide.c. */
 #include "take.h"
 
 #include "decide.h"
@@ -158,36 +158,30 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
     return decide_anew(decision->limiter, &again, now, verdict);
 }
 
-/* All steps of a request at this moment by a policy that was there a moment ago, of which this is
- * the word. `looked`: `slot` is the key's near its home, or NULL, as it has none there. */
-static ALWAYS_INLINE bool decide_at(struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct moment moment, uint64_t word, bool looked,
-                                    struct slot *slot, struct stint_verdict *verdict) {
-    struct decision decision;
+/* The same in any slot. `slot`: the key's near its home; NULL: it has none there. */
+static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *slot,
+                                       const struct stint_request *request, uint64_t now,
+                                       struct stint_verdict *verdict) {
+    struct far far = {slot, 0};
 
-    if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request, now, moment,
-                                   word) != 0)) {
-        const struct stint_request again = *request;
-        return decide_anew(limiter, &again, now, verdict);
-    }
-    struct far far = {looked ? slot : slot_near(&limiter->table, decision.hash, decision.tag), 0};
-    if (UNLIKELY(far.slot == NULL))
-        far = stint_look_far(&limiter->table, decision.hash, decision.tag);
-    return LIKELY(far.slot != NULL) ? decide_in(&decision, far.slot, request, now, verdict)
-                                    : decide_nowhere(&decision, far, verdict);
+    if (UNLIKELY(slot == NULL))
+        far = stint_look_far(&decision->limiter->table, decision->hash, decision->tag);
+    return LIKELY(far.slot != NULL) ? decide_in(decision, far.slot, request, now, verdict)
+                                    : decide_nowhere(decision, far, verdict);
 }
 
-/* The same at the moment of now. */
+/* All steps of a request by a policy that was there a moment ago, of which this is the word. */
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
-    if (UNLIKELY(!request_suits(request, (uint32_t)word)))
-        return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
-    return decide_at(limiter, request, now,
-                     moment_of(limiter, &limiter->policies[request->policy], (uint32_t)word,
-                               request->key.hash, now),
-                     word, false, NULL, verdict);
+    struct decision decision;
+
+    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0)) {
+        const struct stint_request again = *request;
+        return decide_anew(limiter, &again, now, verdict);
+    }
+    return decide_begun(&decision, slot_near(&limiter->table, decision.hash, decision.tag), request,
+                        now, verdict);
 }
 
 /* The request of a take: `cost`, and above it the request's own limit. */
@@ -245,14 +239,22 @@ static ALWAYS_INLINE bool decide_hinted(struct stint_limiter *limiter,
     const struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_word(policy);
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
+    struct decision decision;
 
     if (UNLIKELY((uint32_t)word != PLAIN) || UNLIKELY(request->burst != 0) ||
         UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window))) {
         const struct stint_request again = *request;
         return decide_windows(limiter, &again, now, verdict);
     }
-    return decide_at(limiter, request, now, (struct moment){now, end}, WORD_EXACT(word, PLAIN),
-                     looked, slot, verdict);
+    decision.terms.special = 0;
+    if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request,
+                                   (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0)) {
+        const struct stint_request again = *request;
+        return decide_anew(limiter, &again, now, verdict);
+    }
+    if (!looked)
+        slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    return decide_begun(&decision, slot, request, now, verdict);
 }
 
 static NOINLINE bool decide_plain(struct stint_limiter *limiter,
