@@ -191,12 +191,16 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
         .limit = (uint32_t)((tokens) >> 32)                                                        \
     }
 
-/* A caller's request, word by word, as he has just stored it: a load of more would wait for that.
- * It stays in registers. */
+/* A word of a request that the caller has just stored. It is loaded by itself: a load of several
+ * words would wait until their stores are done. */
+#define APART(word) (*(const volatile uint32_t *)&(word))
+
+/* A caller's request. It stays in registers. */
 #define OWN(request)                                                                               \
     {                                                                                              \
-        .key = (request)->key, .policy = (request)->policy, .cost = (request)->cost,               \
-        .limit = (request)->limit, .flags = (request)->flags, .burst = (request)->burst            \
+        .key = (request)->key, .policy = APART((request)->policy), .cost = APART((request)->cost), \
+        .limit = APART((request)->limit), .flags = APART((request)->flags),                        \
+        .burst = APART((request)->burst)                                                           \
     }
 
 /* Kinds of policies that have a function of their own. In it the compiler knows the traits of which
@@ -348,8 +352,7 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
     if (UNLIKELY(request->policy >= limiter->deciding))
         return decide_unknown(limiter, request, now, verdict);
     if (LIKELY((request->flags | request_rest(request)) == 0)) {
-        /* Loaded apart, as the caller has just stored them: a load of both would wait for that. */
-        const uint64_t limit = *(const volatile uint32_t *)&request->limit;
+        const uint64_t limit = APART(request->limit);
         return take_by_kind(limiter, request->policy, request->key.hash,
                             limit << 32 | request->cost, now, verdict);
     }
