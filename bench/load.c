@@ -1,202 +1,128 @@
 /* SPDX-License-Identifier: MIT
- * The generator is open: arrival n is due at start + n / rate, whatever became of those before
- * it, so a stall is not hidden by fewer arrivals. It does as an epoll server does: wakes about
- * every millisecond, serves all that is due by then in order, and sleeps again. */
-#include "load.h"
-
+ * The generator is open: arrival n is due at start + n / rate, whatever became of those before it,
+ * so a stall is not hidden by fewer arrivals. It waits busily, so that no timer of its own adds to
+ * the time from when a request is due until it is decided. */
 #include <stint.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include "histogram.h"
 #include "jobs.h"
 #include "keys.h"
+#include "load.h"
 #include "pages.h"
-#include "tail.h"
 #include "team.h"
 #include "ticks.h"
 
-enum {
-    POLICIES_MAX = 16,
-    KEY_LENGTH = 16,
-    PARTS = 10, /* of a run, see struct part */
-};
+enum { POLICIES_MAX = 16, KEY_LENGTH = 16 };
 
-#define WAKE_NS   UINT64_C(1000000)
-#define LATE_NS   (2 * WAKE_NS) /* a wake-up was missed */
-#define START_NS  UINT64_C(10000000)
-#define SHOW_NS   UINT64_C(500000000)
-#define SECOND_NS UINT64_C(1000000000)
-
-/* ---- Generator ---- */
-
-/* A tenth of the arrivals, in the order in which they are due: how far tenths differ is the
- * noise. */
-struct part {
-    uint64_t arrivals;
-    uint64_t ticks;                  /* of all decisions, without what timing takes */
-    struct histogram took, lateness; /* ns */
-};
+#define LATE_NS  UINT64_C(1000000)
+#define START_NS UINT64_C(10000000)
+#define SHOW_NS  UINT64_C(500000000)
 
 /* What one thread did. */
 struct served {
     uint64_t arrivals, allowed, late;
-    uint64_t cpu_ns, ended_ns;
-    struct part parts[PARTS];
+    uint64_t ticks;              /* of all decisions, without what timing takes */
+    uint64_t ended;              /* ticks */
+    struct histogram took, done; /* ns: of the decision; from when it was due */
 };
 
 struct load {
-    struct stint_limiter *limiter; /* NULL: the control run */
+    struct stint_limiter *limiter;
     uint32_t policies[POLICIES_MAX];
     size_t policies_n;
     unsigned threads;
     struct sequence sequence;
     uint64_t rate;
     uint64_t arrivals; /* of all threads */
-    uint64_t start_ns; /* CLOCK_MONOTONIC */
+    uint64_t start;    /* ticks */
     struct served *served;
     const char *label;
 };
 
-/* ns after the start at which the nth arrival is due. */
+/* When the nth arrival is due, in ticks. */
 static uint64_t due(const struct load *load, uint64_t nth) {
-    __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)((wide)nth * SECOND_NS / load->rate);
-}
-
-static void sleep_until(uint64_t ns) {
-    struct timespec time = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0)
-        continue;
-}
-
-/* Serves one arrival. Returns when it was begun, in ticks. */
-static uint64_t serve(const struct load *load, struct served *served, unsigned thread,
-                      uint64_t nth) {
-    unsigned char key[KEY_LENGTH];
-    uint64_t position = nth / load->threads;
-    size_t policy = scale64(mix64(nth), load->policies_n);
-    struct part *part = &served->parts[nth * PARTS / load->arrivals];
-    bool allowed = false;
-    struct stint_verdict verdict;
-
-    key_bytes(sequence_index(&load->sequence, thread, position), key, sizeof(key));
-    uint64_t started = ticks_start();
-    if (load->limiter != NULL)
-        allowed = stint_take(load->limiter, load->policies[policy],
-                             stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
-    uint64_t took = ticks_stop() - started;
-    took = took > ticks.overhead ? took - ticks.overhead : 0;
-    part->ticks += took;
-    part->arrivals++;
-    histogram_add(&part->took, (uint64_t)((double)took * ticks.ns + 0.5));
-    served->allowed += allowed;
-    served->arrivals++;
-    return started;
+    return load->start + (uint64_t)((double)nth * 1e9 / (double)load->rate / ticks.ns);
 }
 
 /* Thread t serves the arrivals t, t + threads, t + 2 * threads... */
 static void generate(struct member *member, void *context) {
-    struct load *load = context;
+    const struct load *load = context;
     struct served *served = &load->served[member->thread];
-    uint64_t step = load->threads, nth = member->thread, shown = 0;
+    const uint64_t show = (uint64_t)(SHOW_NS / ticks.ns), late = (uint64_t)(LATE_NS / ticks.ns);
+    uint64_t shown = load->start, position = 0;
 
-    prctl(PR_SET_TIMERSLACK, 1); /* wake when it is time, not 50 us after */
-    sleep_until(load->start_ns);
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    while (nth < load->arrivals) {
-        uint64_t now = clock_ns(CLOCK_MONOTONIC), now_ticks = ticks_start();
-        uint64_t passed = now > load->start_ns ? now - load->start_ns : 0;
-        for (; nth < load->arrivals && due(load, nth) <= passed; nth += step) {
-            uint64_t began = serve(load, served, member->thread, nth);
-            uint64_t late =
-                passed - due(load, nth) + (uint64_t)((double)(began - now_ticks) * ticks.ns);
-            histogram_add(&served->parts[nth * PARTS / load->arrivals].lateness, late);
-            served->late += late > LATE_NS;
-        }
-        if (member->thread == 0 && passed - shown > SHOW_NS) {
-            shown = passed;
+    for (uint64_t nth = member->thread; nth < load->arrivals; nth += load->threads) {
+        uint64_t policy = scale64(mix64(nth), load->policies_n), at = due(load, nth), started;
+        struct stint_verdict verdict;
+        unsigned char key[KEY_LENGTH];
+
+        key_bytes(sequence_index(&load->sequence, member->thread, position++), key, sizeof(key));
+        while ((started = ticks_start()) < at)
+            continue;
+        bool allowed =
+            stint_take(load->limiter, load->policies[policy],
+                       stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
+        uint64_t ended = ticks_stop(), took = ended - started;
+        took = took > ticks.overhead ? took - ticks.overhead : 0;
+        served->ticks += took;
+        histogram_add(&served->took, (uint64_t)((double)took * ticks.ns + 0.5));
+        histogram_add(&served->done, (uint64_t)((double)(ended - at) * ticks.ns + 0.5));
+        served->late += ended - at > late;
+        served->allowed += allowed;
+        served->arrivals++;
+        if (member->thread == 0 && at - shown > show) {
+            shown = at;
             jobs_progress(load->label, (double)nth / (double)load->arrivals);
         }
-        if (nth < load->arrivals) {
-            uint64_t wake = due(load, nth) / WAKE_NS * WAKE_NS + WAKE_NS;
-            sleep_until(load->start_ns + wake);
-        }
     }
-    served->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-    served->ended_ns = clock_ns(CLOCK_MONOTONIC);
+    served->ended = ticks_start();
 }
 
 /* ---- The job ---- */
 
-/* A tenth of the run, or all of it: all threads together. */
-static json_t *part_answer(const struct part *part) {
-    return json_pack("{s:I, s:f, s:o, s:o}", "arrivals", (json_int_t)part->arrivals, "ns",
-                     (double)part->ticks * ticks.ns, "took", tail_answer(&part->took), "late",
-                     tail_answer(&part->lateness));
-}
+/* ns: half of the times are no longer, 90%, 99%, 99.9%, 99.99%, and all. */
+static json_t *tail(const struct histogram *histogram) {
+    static const double percents[] = {50, 90, 99, 99.9, 99.99, 100};
+    json_t *answer = json_array();
 
-static void add_part(struct part *sum, const struct part *part) {
-    sum->arrivals += part->arrivals;
-    sum->ticks += part->ticks;
-    histogram_merge(&sum->took, &part->took);
-    histogram_merge(&sum->lateness, &part->lateness);
-}
-
-static json_t *parts_answer(const struct load *load) {
-    struct part *all = must_have(calloc(1, sizeof(*all))), *part = must_have(malloc(sizeof(*part)));
-    json_t *parts = json_array();
-
-    for (unsigned i = 0; i < PARTS; i++) {
-        memset(part, 0, sizeof(*part));
-        for (unsigned thread = 0; thread < load->threads; thread++)
-            add_part(part, &load->served[thread].parts[i]);
-        if (part->arrivals > 0) /* else of less than ten */
-            json_array_append_new(parts, part_answer(part));
-        add_part(all, part);
-    }
-    json_t *answer = json_pack("{s:o, s:o}", "all", part_answer(all), "parts", parts);
-    free(all);
-    free(part);
+    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
+        json_array_append_new(
+            answer, json_integer((json_int_t)histogram_percentile(histogram, percents[i])));
     return answer;
 }
 
 static json_t *run(struct load *load) {
-    struct rusage before, after;
-    struct served sum = {0};
+    struct served *sum = must_have(calloc(1, sizeof(*sum)));
 
     load->served = must_have(calloc(load->threads, sizeof(*load->served)));
     /* Touched now: their page faults are no part of a decision. */
     memset(load->served, 0, load->threads * sizeof(*load->served));
-    load->start_ns = clock_ns(CLOCK_MONOTONIC) + START_NS;
-    getrusage(RUSAGE_SELF, &before);
+    load->start = ticks_start() + (uint64_t)(START_NS / ticks.ns);
     team_run(load->threads, generate, load);
-    getrusage(RUSAGE_SELF, &after);
     /* The last arrival is due before the end of the last interval. */
-    sum.ended_ns = load->start_ns + due(load, load->arrivals);
+    sum->ended = due(load, load->arrivals);
     for (unsigned i = 0; i < load->threads; i++) {
         const struct served *served = &load->served[i];
-        sum.arrivals += served->arrivals;
-        sum.allowed += served->allowed;
-        sum.late += served->late;
-        sum.cpu_ns += served->cpu_ns;
-        if (served->ended_ns > sum.ended_ns)
-            sum.ended_ns = served->ended_ns;
+        sum->arrivals += served->arrivals;
+        sum->allowed += served->allowed;
+        sum->late += served->late;
+        sum->ticks += served->ticks;
+        histogram_merge(&sum->took, &served->took);
+        histogram_merge(&sum->done, &served->done);
+        if (served->ended > sum->ended)
+            sum->ended = served->ended;
     }
-    json_t *answer = parts_answer(load);
-    json_object_update_new(
-        answer,
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "arrivals", (json_int_t)sum.arrivals,
-                  "allowed", (json_int_t)sum.allowed, "late", (json_int_t)sum.late, "late_after_ns",
-                  (json_int_t)LATE_NS, "cpu_ns", (json_int_t)sum.cpu_ns, "wall_ns",
-                  (json_int_t)(sum.ended_ns - load->start_ns), "preempted",
-                  (json_int_t)(after.ru_nivcsw - before.ru_nivcsw)));
+    json_t *answer =
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "arrivals", (json_int_t)sum->arrivals,
+                  "allowed", (json_int_t)sum->allowed, "late", (json_int_t)sum->late,
+                  "late_after_ns", (json_int_t)LATE_NS, "ns", (double)sum->ticks * ticks.ns,
+                  "wall_ns", (double)(sum->ended - load->start) * ticks.ns, "took",
+                  tail(&sum->took), "done", tail(&sum->done));
+    free(sum);
     free(load->served);
     return answer;
 }
@@ -253,17 +179,13 @@ json_t *load_run(json_t *asked) {
                         .arrivals = job_number(asked, "arrivals"),
                         .label = job_text(asked, "label")};
     json_t *answer = open_limiter(&load, json_object_get(asked, "limits"), keys);
-    struct stint_limiter *limiter = load.limiter;
 
     if (answer == NULL) {
         sequence_open(&load.sequence, ZIPF, keys, load.threads, job_number(asked, "period"));
-        if (job_flag(asked, "control"))
-            load.limiter = NULL;
         answer = run(&load);
-        load.limiter = limiter;
         json_object_update_new(answer, count_answer(&load));
         sequence_close(&load.sequence);
     }
-    stint_close(limiter);
+    stint_close(load.limiter);
     return answer;
 }

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* A job: serves arrivals on a schedule, with the limiter or, as a control, without. */
+/* A job: serves arrivals on a schedule. */
 json_t *load_run(json_t *asked);
 
 #endif

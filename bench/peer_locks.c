@@ -9,8 +9,13 @@
 #include "pages.h"
 #include "peer.h"
 
-/* uthash, because it is what C programs take when they want a hash table at once. */
-#define uthash_fatal(message) must_have(NULL)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* uthash, because it is what C programs take when they want a hash table at once; with the hash
+ * function that all others here have, as its own is slower. */
+#define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
+#define uthash_fatal(message)            must_have(NULL)
 #include <uthash.h>
 
 struct entry {
@@ -109,8 +114,9 @@ PEER_DECIDE_LIMITS(locks, mutex_decide)
 static inline bool rwlock_one(struct locks *locks, const char *key) {
     unsigned hash;
     struct entry *entry;
-    uint32_t window = (uint32_t)peer_window(&locks->setup);
+    uint32_t window;
 
+    peer_windows(&locks->setup, 1, &window);
     HASH_VALUE(key, PEER_KEY, hash);
     struct shard *shard = shard_of(locks, hash);
     pthread_rwlock_rdlock(&shard->rwlock);

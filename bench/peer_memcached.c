@@ -23,7 +23,7 @@ struct memcached {
     char version[64];
     struct connection {
         FILE *in, *out;
-    } connection[]; /* one a thread */
+    } connection[];
 };
 
 static bool flush(struct connection *connection) {
@@ -43,7 +43,7 @@ static bool read_line(struct connection *connection, char *line) {
 static void memcached_close(void *state) {
     struct memcached *memcached = state;
 
-    for (unsigned i = 0; i < memcached->setup.threads; i++) {
+    for (unsigned i = 0; i < memcached->setup.threads * memcached->setup.connections; i++) {
         if (memcached->connection[i].in != NULL)
             fclose(memcached->connection[i].in);
         if (memcached->connection[i].out != NULL)
@@ -87,11 +87,12 @@ static bool memcached_open(const struct peer_setup *setup, void **state) {
     struct memcached *memcached;
     bool good = true;
 
-    memcached = calloc(1, sizeof(*memcached) + setup->threads * sizeof(struct connection));
+    unsigned connections = setup->threads * setup->connections;
+    memcached = calloc(1, sizeof(*memcached) + connections * sizeof(struct connection));
     if (memcached == NULL)
         return peer_fail("no memory");
     memcached->setup = *setup;
-    for (unsigned i = 0; good && i < setup->threads; i++)
+    for (unsigned i = 0; good && i < connections; i++)
         good = connect_unix(&memcached->connection[i], setup->socket);
     if (!good || !read_version(memcached)) {
         memcached_close(memcached);
@@ -110,28 +111,31 @@ static const char *memcached_version(void *state) {
 enum verb { INCR, ADD };
 
 /* Asks for those of the n keys whose count is 0: incr writes the count, or leaves it 0 where there
- * is no such key; add writes 1, or leaves it 0 where there is one by now. */
-static bool ask(struct memcached *memcached, struct connection *connection, enum verb verb,
+ * is no such key; add writes 1, or leaves it 0 where there is one by now. Requests are spread over
+ * the connections. */
+static bool ask(struct memcached *memcached, struct connection *connections, enum verb verb,
                 const char *keys, size_t n, uint64_t window, uint64_t *counts) {
     unsigned long long number = window, seconds = memcached->setup.window;
+    unsigned of = memcached->setup.connections;
     char line[LINE_SIZE];
     bool asked[DEPTH_MAX];
 
     for (size_t i = 0; i < n; i++) {
         const char *key = keys + i * PEER_KEY;
+        FILE *out = connections[i % of].out;
         asked[i] = counts[i] == 0;
         if (asked[i] && verb == INCR)
-            fprintf(connection->out, "incr %.*s:%llu 1\r\n", PEER_KEY, key, number);
+            fprintf(out, "incr %.*s:%llu 1\r\n", PEER_KEY, key, number);
         else if (asked[i])
-            fprintf(connection->out, "add %.*s:%llu 0 %llu 1\r\n1\r\n", PEER_KEY, key, number,
-                    seconds);
+            fprintf(out, "add %.*s:%llu 0 %llu 1\r\n1\r\n", PEER_KEY, key, number, seconds);
     }
-    if (!flush(connection))
-        return false;
+    for (unsigned i = 0; i < of; i++)
+        if (!flush(&connections[i]))
+            return false;
     for (size_t i = 0; i < n; i++) {
         if (!asked[i])
             continue;
-        if (!read_line(connection, line))
+        if (!read_line(&connections[i % of], line))
             return false;
         if (verb == INCR && *line >= '0' && *line <= '9')
             counts[i] = strtoull(line, NULL, 10);
@@ -153,16 +157,15 @@ static bool all_counted(const uint64_t *counts, size_t n) {
 static bool decide(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                    uint64_t *answers) {
     struct memcached *memcached = state;
-    struct connection *connection = &memcached->connection[thread];
+    struct connection *connections = &memcached->connection[thread * memcached->setup.connections];
     size_t most = depth < DEPTH_MAX ? depth : DEPTH_MAX;
 
-    memset(answers, 0, (n + PEER_ANSWERS - 1) / PEER_ANSWERS * sizeof(*answers));
     for (size_t at = 0; at < n; at += most) {
         size_t batch = n - at < most ? n - at : most;
         uint64_t counts[DEPTH_MAX], window = peer_window(&memcached->setup);
         memset(counts, 0, batch * sizeof(counts[0]));
         for (enum verb verb = INCR; !all_counted(counts, batch); verb = verb == INCR ? ADD : INCR)
-            if (!ask(memcached, connection, verb, keys + at * PEER_KEY, batch, window, counts))
+            if (!ask(memcached, connections, verb, keys + at * PEER_KEY, batch, window, counts))
                 return false;
         for (size_t i = 0; i < batch; i++) {
             uint64_t granted = counts[i] <= memcached->setup.limit;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * stint itself, asked as a server asks it, and the floor under everything that counts. */
+ * stint itself, asked as a server asks it. */
 #include <stint.h>
 
 #include <ck_cc.h>
-#include <ck_pr.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -138,7 +137,6 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
     }
     return true;
 }
-_Static_assert(PEER_ANSWERS % PEER_DEPTH == 0, "a batch does not straddle two words");
 
 /* ---- Several limits ---- */
 
@@ -222,33 +220,3 @@ const struct peer peer_stint_bucket = {.name = "stint-bucket",
                                        .open = stint_bucket_open,
                                        .close = stint_peer_close,
                                        .decide = stint_one_each};
-
-/* ---- Counter ---- */
-
-struct counter {
-    _Alignas(64) uint64_t count;
-};
-
-static bool counter_open(const struct peer_setup *setup, void **state) {
-    struct counter *counter = aligned_alloc(64, sizeof(*counter));
-
-    (void)setup;
-    if (counter == NULL)
-        return peer_fail("no memory");
-    counter->count = 0;
-    *state = counter;
-    return true;
-}
-
-static inline bool counter_one(struct counter *counter, const char *key) {
-    (void)key;
-    return ck_pr_faa_64(&counter->count, 1) != UINT64_MAX;
-}
-
-PEER_DECIDE(counter, counter_one)
-
-const struct peer peer_counter = {.name = "counter",
-                                  .one_count = true,
-                                  .open = counter_open,
-                                  .close = free,
-                                  .decide = counter_one_each};

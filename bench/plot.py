@@ -34,7 +34,7 @@ class Picture:
 
     def curve(self, name, colour=None, faint=False):
         """The curve of that name; a new one has the colour, a number or grey, or the next one. What
-        is faint is a floor, or noise: the lines of one colour are dashed each in its own way."""
+        is faint is a reference: the lines of one colour are dashed each in its own way."""
         if name not in self.curves:
             if len(self.curves) == CURVES_MAX:
                 self.full = True
@@ -65,8 +65,8 @@ def in_series(row, series):
 
 
 KEYS_CURVES = {"take": "take: one at a time", "batch": "batch: 16 in a call"}
-KEYS_FLOORS = {"clock+hash+xadd": "floor: clock, hash, atomic add", "xadd": "floor: atomic add",
-               "dependent load": "loads, each after the last"}
+KEYS_REFERENCES = {"take": "reference: clock, hash, atomic add",
+                   "batch": "reference: hash, atomic add"}
 
 
 def keys_picture(rows):
@@ -86,13 +86,10 @@ def keys_picture(rows):
     for row in rows:
         curve(row).add(row["keys"], 1000 / row["ns_per_op"], 1000 / row["ns_max"],
                        1000 / row["ns_min"])
-    for workload in KEYS_CURVES:
-        for row in rows:
-            if row["workload"] == workload:
-                # In the colour of what it is the floor of.
-                floor = picture.curve(KEYS_FLOORS.get(row["floor"], row["floor"]),
-                                      curve(row).colour, True)
-                floor.add(row["keys"], 1000 / row["floor_ns"])
+    for row in rows:
+        if row["workload"] in KEYS_REFERENCES:  # in the colour of what it stands beside
+            picture.curve(KEYS_REFERENCES[row["workload"]], curve(row).colour, True).add(
+                row["keys"], 1000 / row["reference_ns"])
     return picture
 
 
@@ -115,11 +112,7 @@ def threads_picture(rows):
         threads, striped = row["threads"], " striped" if row["stripes"] > 1 else ""
         curve = picture.curve(f"{row['workload']} {row['distribution']}{striped}, "
                               f"{short(row['keys'])} keys")
-        if row["floor"] == "one alone":  # the threads alone and together by turns
-            curve.add(threads, threads / row["ratio"], threads / row["ratio_max"],
-                      threads / row["ratio_min"])
-        else:
-            curve.add(threads, row["mops"] / alone[like(row)])
+        curve.add(threads, row["mops"] / alone[like(row)])
         most = max(most, threads)
     if most == 1:
         picture.curves.clear()
@@ -127,46 +120,6 @@ def threads_picture(rows):
         ideal = picture.curve("as many times as threads", GREY, True)
         ideal.add(1, 1)
         ideal.add(most, most)
-    return picture
-
-
-PERCENTILES = (
-    "set logscale xy\nset xrange [1.6:1.3e5]\n"
-    "set ytics ('1 ns' 1,'10 ns' 10,'100 ns' 100,'1 µs' 1e3,'10 µs' 1e4,"
-    "'100 µs' 1e5,'1 ms' 1e6,'10 ms' 1e7,'100 ms' 1e8,'1 s' 1e9)\n"
-    "set xtics ('50%%' 2,'90%%' 10,'99%%' 100,'99.9%%' 1e3,'99.99%%' 1e4,'max' 1e5)\n")
-
-
-def add_tail(curve, tail):
-    for point, times in tail.items():
-        x = 1e5 if point == "max" else 100 / (100 - float(point[1:]))
-        # Nothing is below 1 on a logarithmic axis.
-        curve.add(x, *(max(1, times[name]) for name in ("ns", "min", "max")))
-
-
-def tails_picture(rows):
-    picture = Picture("tails", "Time of a single call, and of an empty section", "percentile",
-                      "time", PERCENTILES)
-    for i, row in enumerate(rows):
-        if not row.get("latency") or "call" not in row:
-            continue
-        order = "" if row["distribution"] == "uniform" else f" {row['distribution']}"
-        name = f"{row['workload']}{order}, {short(row['keys'])} keys, {row['threads']} thr"
-        add_tail(picture.curve(name, i), row["call"])
-        add_tail(picture.curve(f"{name}: empty", i, True), row["empty"])
-    return picture
-
-
-def load_picture(rows):
-    picture = Picture("load",
-                      "Arrivals on a schedule: how late each was begun, and how long it took",
-                      "percentile", "time", PERCENTILES)
-    for row in rows:
-        if row.get("workload") == "arrivals":
-            add_tail(picture.curve("a decision", 0), row["call"])
-            add_tail(picture.curve("no decision in its place", 0, True), row["empty"])
-            add_tail(picture.curve("begun after it was due", 1), row["late"])
-            add_tail(picture.curve("begun, without decisions", 1, True), row["late_without"])
     return picture
 
 
@@ -281,8 +234,7 @@ def draw(picture, directory, caption):
 
 
 # Each takes the rows that it has a place for, which may be none.
-PICTURES = (keys_picture, kinds_picture, threads_picture, tails_picture, load_picture,
-            peers_picture)
+PICTURES = (keys_picture, kinds_picture, threads_picture, peers_picture)
 
 
 def draw_all(pictures, result, directory):

@@ -6,7 +6,6 @@ sees at the end of a pipe whatever the benchmark died of. Then it kills the serv
 directory."""
 import os
 import pwd
-import shutil
 import socket
 import subprocess
 import time
@@ -37,10 +36,6 @@ def arguments(program, keys):
     # rather an error than a count that is dropped (-M). Root must say that it means it (-u).
     return [program, "-s", "DIRECTORY/socket", "-m", str(64 + keys * 128 // 2**20), "-M",
             "-u", pwd.getpwuid(os.geteuid()).pw_name]
-
-
-def installed(program):
-    return program is None or shutil.which(program) is not None
 
 
 class Server:

@@ -60,11 +60,4 @@ static inline uint64_t ticks_stop(void) {
     return ticks_clock();
 }
 
-/* Time of a section without that of timing it. */
-static inline uint64_t ticks_ns(uint64_t started, uint64_t stopped) {
-    uint64_t took = stopped - started;
-    return took <= ticks.overhead ? 0
-                                  : (uint64_t)((double)(took - ticks.overhead) * ticks.ns + 0.5);
-}
-
 #endif
