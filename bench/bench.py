@@ -105,7 +105,8 @@ class Rows:
 
 RUN_HELP = """\
 Without --workload, --keys, --threads, --distribution and --load it answers what one wants to know
-first, in four lines and a short table: a minute. Else it measures every combination of what is given.
+first, in four lines and a short table: a minute. Else it measures every combination of what is
+given.
 
 workloads:
 {workloads}
@@ -414,10 +415,10 @@ def peers(program, arguments):
 # ---- load ----
 
 LOAD_HELP = """\
-Arrival n is due at start + n / rate, whatever became of those before it. The generator waits busily
-until then; an arrival that is due already is served at once. So what is told from due to decided has
-the wait behind others, and what the machine does meanwhile. An arrival is late if that took more than
-a millisecond.
+Arrival n is due at start + n / rate, whatever became of those before it. The generator waits
+busily until then; an arrival that is due already is served at once. So what is told from due to
+decided has the wait behind others, and what the machine does meanwhile. An arrival is late if that
+took more than a millisecond.
 
 The share of a core is the sum of the times of all decisions (hashing the key, reading the clock,
 deciding) divided by the time that the run took. Each is timed by itself by the time-stamp

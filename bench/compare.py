@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One result beside another of the same command: an earlier one, or that of another build, measured
-by turns. Rows are paired by what was asked, as far as both say it; a row that has no partner is only
-counted.
+by turns. Rows are paired by what was asked, as far as both say it; a row that has no partner is
+only counted.
 
 What is told is told by the repeats, which are processes. If it did not matter which process was of
 which build, then any mixture of the two would differ by as much as the two do. A row has changed if
@@ -128,7 +128,8 @@ def results(path, old, new, by_turns=False):
         for what in [name for name in now if name in then]:
             told, ratio, noise = change(then[what], now[what], by_turns)
             pairs.append({"row": name_of(row), "what": what, "old": told_cost(then[what]),
-                          "new": told_cost(now[what]), "ratio": ratio, "noise": noise, "change": told})
+                          "new": told_cost(now[what]), "ratio": ratio, "noise": noise,
+                          "change": told})
     return {"old": path, "date": old.get("date", "unknown"),
             "commit": old.get("build", {}).get("commit", "unknown"),
             "same_machine": old["machine"] == new["machine"], "pairs": pairs,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Peers side by side, by turns, so that a machine that is slower for a while is slower for all. In
 each turn every peer has a process of its own, which fills its table and is timed; a server runs on,
-and its clients are new. Each must grant every key the smaller of demand and limit, counted one by one
-on a small table first; no key comes to its limit while it is timed, and all must be granted."""
+and its clients are new. Each must grant every key the smaller of demand and limit, counted one by
+one on a small table first; no key comes to its limit while it is timed, and all must be granted."""
 import contextlib
 import dataclasses
 import shutil
@@ -52,7 +52,7 @@ ONE = [
     Peer("dpdk-64", "DPDK rte_hash, 64 in a call",
          "DPDK's rte_hash: readers without locks, 64 looked up in a call", 136, 64),
     Peer("own", "a table for each thread",
-         "a pre-sized open-addressing table for each thread: no lock, no limit that threads share",
+         "a pre-sized open-addressing table for each thread: no lock, no shared limit",
          40),
     Peer("open-64", "open addressing, 64 mutexes",
          "a pre-sized open-addressing table behind 64 mutexes, xxhash", 40),

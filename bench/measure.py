@@ -2,8 +2,8 @@
 """One row: repeats are processes, by turns with what it stands beside. Each process rehearses on a
 small table, fills a table of its own, is timed, and checks the answers; then it times a reference.
 
-A process tells three numbers. Its ns are the median of its stretches of 512 decisions, so what other
-work on the machine takes away now and then does not show: the row's are the median of the
+A process tells three numbers. Its ns are the median of its stretches of 512 decisions, so what
+other work on the machine takes away now and then does not show: the row's are the median of the
 processes. Decisions a second are what was done in the time that passed. And what the fastest tenth
 of the stretches took at most is compared ("each"): others only ever add."""
 import contextlib
@@ -13,7 +13,7 @@ import time
 
 from compare import change
 from driver import Bar, Driver, field
-from workloads import KINDS, LIMIT_MAX, FEW, Path, slots_half, top_share, zipf_period
+from workloads import KINDS, LIMIT_MAX, Path, slots_half, top_share, zipf_period
 
 PROCESSES = 5
 MORE, MORE_MAX = 5, 4  # turns, until TOLD_FROM is reached; at most so many times what was asked
@@ -387,7 +387,8 @@ def result(job, found, beside):
     return {"stripes": job.row["stripes"], "repeats": len(found),
             **{name: sum(one[name] for one in found) for name in ("allowed", "refused")},
             "unplaced": max(one["unplaced"] for one in found), "ns_per_op": ns["value"],
-            "ns_min": ns["min"], "ns_max": ns["max"], "each": [one["low"] for one in found], "mops": sum(rates),
+            "ns_min": ns["min"], "ns_max": ns["max"], "each": [one["low"] for one in found],
+            "mops": sum(rates),
             "thread_mops": rates, "reference": name, "reference_ns": reference["value"],
             "ratio": ratios["value"], "ratio_min": ratios["min"], "ratio_max": ratios["max"],
             "huge_pages": sum(one["huge"] for one in found) / sum(one["resident"] for one in found),

@@ -48,7 +48,7 @@ class Report:
                        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                        "seconds": seconds, "rows": []}
         self.head, self.old, self.by_turns = head, None, False
-        self.more, self.others = {}, work_of_others()
+        self.more, self.others = {}, work_of_others() if seconds else None  # else nothing is timed
         self.prepare(programs)
 
     def prepare(self, programs):
@@ -116,6 +116,8 @@ class Report:
     def quiet(self):
         """What others took while this was measured, as a part of the CPUs' time, and what to say of
         it."""
+        if self.others is None:
+            return ""
         part = self.result["others"] = number(self.others(), 3)
         if part is None or part <= QUIET:
             return ""
@@ -127,7 +129,9 @@ class Report:
         said = self.quiet()
         if self.json:
             print("\n  ]", end="")
-            for name, value in {"others": self.result["others"], **self.more}.items():
+            if self.others:
+                self.more = {"others": self.result["others"], **self.more}
+            for name, value in self.more.items():
                 print(f',\n  "{name}": {json.dumps(value)}', end="")
         elif not self.csv:
             print(self.foot(), end=said)

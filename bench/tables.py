@@ -96,7 +96,6 @@ def series():
 def answers(rows, load, loud):
     """What one came for, in four lines; what cannot be said is said. `loud`: others were at work,
     who only ever add to times."""
-    most_of, least_of = ("at most ", "at least ") if loud else ("", "")
     def mops(order, keys, threads, workload="take"):
         for row in rows:
             if (row["workload"], row["distribution"], row["keys"], row["threads"]) == (
@@ -106,23 +105,23 @@ def answers(rows, load, loud):
 
     def rate(order, keys, threads=1):
         value = mops(order, keys, threads)
-        return f"{value:.3g} million a second" if value else "an unknown number"
+        return f"{value:.3g} million" if value else "an unknown number"
 
     def time(of):
-        return f"{of['ns'] / 1e3:.3g} us"
+        return f"{of['ns'] / 1e3:.3g} us" if of["ns"] < 1e6 else f"{of['ns'] / 1e6:.3g} ms"
 
+    done, most = load["done"], max(row["threads"] for row in rows)
+    least, within = ("at least ", "in at most") if loud else ("", "within")
+    share = f"{100 * load['core_share']:.1f}%"
+    cost = f"{share} of a core ({load['ns_per_op']:.0f} ns each, a million keys)"
     if loud:
         usual = load["rate"] * load["call"]["p50"]["ns"] / 1e9
-        most_of_core = f"{100 * usual:.1f}% by the median decision, at most "
-    else:
-        most_of_core = ""
-    done, most = load["done"], max(row["threads"] for row in rows)
-    lines = [f"{load['rate']:,} decisions a second take {most_of_core}{100 * load['core_share']:.1f}% of a core "
-             f"({load['ns_per_op']:.0f} ns each, a million keys, {len(load['limits'])} limits).",
-             f"One core decides {least_of}{rate('uniform', FEW)} of a thousand keys, and "
+        cost = f"{100 * usual:.1f}% of a core (by the median; at most {share})"
+    lines = [f"{load['rate']:,} decisions a second take {cost}.",
+             f"One core decides {least}{rate('uniform', FEW)} a second of a thousand keys, "
              f"{rate('uniform', MILLION)} of a million.",
-             f"At {load['rate']:,} a second 99% are decided within {most_of}{time(done['p99'])} of when they "
-             f"are due, 99.9% within {most_of}{time(done['p99.9'])}."]
+             f"At {load['rate']:,} a second 99% are decided {within} {time(done['p99'])} after they "
+             f"are due, 99.9% {within} {time(done['p99.9'])}."]
     if most == 1:
         return lines + ["There is one CPU: what more threads give cannot be said here."]
     gains = []
@@ -131,8 +130,8 @@ def answers(rows, load, loud):
         one, all_of = mops(order, keys, 1), mops(order, keys, most)
         gains.append(f"{name} {all_of / one:.2f}" if one and all_of else f"{name} unknown")
     if loud:
-        return lines + [f"What {most} threads give cannot be said while others are at work; seen were "
-                        f"{', '.join(gains)} times."]
+        return lines + [f"{most} threads: not to be said while others work (seen: "
+                        f"{', '.join(gains)})."]
     return lines + [f"{most} threads decide so many times what one does: {', '.join(gains)}."]
 
 
