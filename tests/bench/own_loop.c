@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * A loop as one who does not trust bench/ writes it: against stint.h alone, and in another way. Keys
- * are strings in one array, drawn at random;
- * what is timed are blocks of 1,024 decisions.
+ * A loop as one who does not trust bench/ writes it: against stint.h alone, and in another way.
+ * Keys are strings in one array, drawn at random; what is timed are blocks of 1,024 decisions.
  *
- *     own-loop take|batch|refuse KEYS SECONDS     prints ns: what a tenth of the blocks took at most
- */
+ *     own-loop take|batch|refuse KEYS SECONDS
+ *
+ * It prints ns of a decision: what a tenth of the blocks took at most. */
 #include <stint.h>
 
 #include <inttypes.h>
