@@ -185,8 +185,7 @@ enum stint_policy_flags {
     /* At most `limit` held at once, instead of granted per window. A take holds `cost` until
      * stint_refund gives it back, by its verdict, in any thread or process. The window is a lease:
      * what nobody gives back is forgotten by itself, one to two windows after it was taken. So
-     * `10/30s in-flight` is ten at once, for work of less than 30 s. limit at most 16,383 (IN
-     * FLIGHT). */
+     * `10/30s in-flight` is ten at once, for work below 30 s. limit at most 16,383 (IN FLIGHT). */
     STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
      * takes a second id. Not with stripes. */
@@ -372,8 +371,7 @@ enum stint_verdict_flags {
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
     /* `now` was more than two minutes from the clock, and the request was decided at the clock's
-     * time (LATE AND EARLY). It is a bug of the caller's; who tests with times of his own sets
-     * options.clock. */
+     * time (LATE AND EARLY). It is a bug of the caller's; a test sets options.clock. */
     STINT_MISTAKEN_NOW = 1 << 9,
 };
 
@@ -397,7 +395,7 @@ struct stint_verdict {
                            * of a reservation the ns to wait before its tokens are there */
     uint32_t policy;      /* the id of the policy that decided, also where an older one was asked;
                            * UINT32_MAX: none did (UNKNOWN_POLICY, BAD_REQUEST, a lost table) */
-    uint32_t generation;  /* of that id, which a later policy may get */
+    uint32_t generation;  /* of that id, which a later policy may get; of a bucket's rate */
     uint64_t unit;        /* of a bucket: ns that each token took; else 0 */
 };
 
@@ -421,8 +419,7 @@ enum stint_request_flags {
     /* Look, take nothing, count nothing: whether the request would be let through, and what it
      * would be told, by a full table too. */
     STINT_PEEK = 1 << 9,
-    /* Take what is left if that is less than the cost; refused only if nothing is left. Not with
-     * stripes. */
+    /* Take what is left if that is less than the cost; refused if nothing is. Not with stripes. */
     STINT_PARTIAL = 1 << 10,
     /* If the cost does not fit, refuse it and take what is left. Not in flight, nor striped. */
     STINT_DRAIN = 1 << 11,
@@ -432,7 +429,7 @@ enum stint_request_flags {
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (bytes,
      * model tokens, CPU time). A charge is never refused. STINT_PEEK | STINT_CHARGE is the look
      * before one. Not in groups (but the look), nor with STINT_PARTIAL, STINT_DRAIN,
-     * STINT_RESERVE, STINT_IN_FLIGHT or a limit of the request's own (CHARGES). */
+     * STINT_RESERVE, STINT_IN_FLIGHT, or a limit or burst of the request's own (CHARGES). */
     STINT_CHARGE = 1 << 13,
     /* Take for work that may come to nothing (a login is a failed one until it succeeds): then give
      * it back. A refusal is no first one, and no strike (TENTATIVE REQUESTS). */
@@ -450,11 +447,14 @@ struct stint_request {
                         * also with what STINT_RESERVE may take. 0: the policy's holds: it blocks
                         * nobody. Not with stripes */
     uint32_t flags;    /* enum stint_request_flags; others are refused (STINT_BAD_REQUEST) */
-    uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
+    uint32_t burst;    /* how much of a bucket, and of what STINT_RESERVE takes ahead, may be used
+                        * after this request, tokens; 0, or more: all that the policy allows. Not
+                        * by other policies, nor with STINT_CHARGE (STINT_BAD_REQUEST) */
+    uint32_t reserved; /* 0 */
 };
 
 #define STINT_REQUEST(policy, key, cost)                                                           \
-    { {(key).hash}, policy, cost, 0, 0, 0 }
+    { {(key).hash}, policy, cost, 0, 0, 0, 0 }
 
 /* Decides one request: stint_take with all options.
  *   request  made with STINT_REQUEST; its fields and flags have their ranges beside them

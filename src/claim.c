@@ -16,6 +16,11 @@
 
 /* ---- Claimed near --------------------------------------------------------------------------- */
 
+/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
+ * window is that of now. Returns false if it is not that simple, whatever the claim is left in: the
+ * key is looked for again. */
+static bool claim_over(const struct decision *decision, uint64_t state);
+
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
  * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind
  * it (I5). A request that leaves nothing ends here: there is a slot, and no need of it. */
@@ -38,11 +43,7 @@ enum progress stint_claim_short(struct decision *decision) {
     if (!decision->charge.fits)
         return STALE;
     const uint64_t state = decision_state(decision);
-    return (unused
-                ? claim_unused(decision->limiter, decision->policy, hash, tag, tick_of(now), state)
-                : stint_claim_over(decision->limiter, decision->policy, hash, tag, now, state))
-               ? DONE
-               : STALE;
+    return (unused ? claim_unused(decision, state) : claim_over(decision, state)) ? DONE : STALE;
 }
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
@@ -115,17 +116,12 @@ static void commit_at(struct decision *decision, uint64_t claim_id) {
                                     decision->hash, tick);
 }
 
-/* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). The
- * double-width CAS fails when the slot was committed meanwhile. The tombstone keeps the claim's
- * end, so that the slot cannot be taken again before the next tick (I1). */
+/* Cancels a claim, unless it is no longer as it was (whatever `used`): it was committed
+ * meanwhile. */
 static bool claim_cancel(const struct decision *decision, struct slot *slot, uint64_t claim) {
     uint64_t state = claim;
     do {
-        const uint64_t expected[2] = {decision->tag, state};
-        const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
-        const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table), kept};
-        /* I2 */
-        if (atomic_cas2_seq(slot, expected, tombstone))
+        if (slot_cancel(&decision->limiter->table, slot, decision->tag, state))
             return true;
         state = atomic_load_acquire(&slot->state); /* M6 */
     } while (state_same_window(state, claim) && atomic_load_relaxed(&slot->tag) == decision->tag);
@@ -197,13 +193,9 @@ static enum progress claim_commit(const struct decision *decision, const struct 
     return DONE;
 }
 
-/* Cancels a claim whose policy is gone. Its key may have had a slot, which was swept (sweep.c): so
- * what it had used in this window is no longer known. The decision begins anew, by the policy that
- * is there now. If the policy is seen to be there after the look (M8), the sweep had not begun when
- * the look was made; or the policy is back, and what was swept counts no more. Returns whether it
- * is gone. */
+/* Cancels a claim that may not be committed. Returns whether it was one. */
 static bool claim_gone(struct decision *decision, const struct seen *claim) {
-    if (!GUARD(CLAIM_GONE, policy_word(decision->policy) == 0)) /* M8 */
+    if (!claim_void(decision))
         return false;
     (void)claim_cancel(decision, claim->slot, claim->state);
     decision->charge = (struct charge){0};
@@ -287,7 +279,8 @@ bool stint_claim_free(struct decision *decision, struct seen *seen) {
     if (seen->tag != 0) {
         const tick_t over = tick_of(decision->over);
         const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
-        const tick_t done = slot_done(policy, seen->state, end_of(state_id(seen->state), over));
+        const tick_t done =
+            slot_done(policy, seen->state, slot_end(decision->limiter, policy, seen->state, over));
         /* A step of the clock made it later than now, or another rule. */
         watermark_raise(&table_shard_of(&decision->limiter->table, decision->hash)->watermark,
                         done < over ? done : over);
@@ -308,8 +301,8 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
         seen->tag = atomic_load_acquire(&seen->slot->tag);     /* M15 */
         seen->state = atomic_load_acquire(&seen->slot->state); /* the claim compares both */
         const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
-        if (policy != NULL && end_of(state_id(seen->state), over) <= over &&
-            !state_pending(seen->state) &&
+        if (policy != NULL && !state_pending(seen->state) &&
+            slot_end(limiter, policy, seen->state, over) <= over &&
             (policy_word(policy) & (TRAIT_CARRIES | TRAIT_COMPANION)) == 0)
             return true;
     }
@@ -318,9 +311,10 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
 
 /* stint_claim_free and stint_claim_resolve in one, where nothing is in the way. Else the claim is
  * left as by a thread that stopped, for whoever meets it: this one, by the long way. */
-bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy, uint64_t hash,
-                      uint64_t tag, uint64_t now, uint64_t state) {
+static bool claim_over(const struct decision *decision, uint64_t state) {
+    struct stint_limiter *limiter = decision->limiter;
     const struct table *table = &limiter->table;
+    const uint64_t hash = decision->hash, tag = decision->tag, now = decision->now;
     const uint64_t clock = limiter_now(limiter);
     const tick_t over = tick_of(now < clock ? now : clock);
     const uint64_t claim[2] = {tag, state_of(over + 1, STATE_PENDING)};
@@ -330,7 +324,8 @@ bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy
     if (UNLIKELY(!home_over(limiter, hash, over, &seen)))
         return false;
     INSTANT(INSTANT_ABSENT);
-    watermark_raise(watermark, end_of(state_id(seen.state), over));
+    watermark_raise(watermark,
+                    slot_end(limiter, limiter_tag_policy(limiter, seen.tag), seen.state, over));
     const uint64_t expected[2] = {seen.tag, seen.state};
     /* I2: the watermark (M7), then the claim, then the look (M5). Each reach has the home line. */
     if (UNLIKELY(!atomic_cas2_seq(seen.slot, expected, claim)))
@@ -347,7 +342,7 @@ bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);
     if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(watermark) > tick_of(now))) ||
-        UNLIKELY(GUARD(CLAIM_GONE, policy_word(policy) == 0))) /* M8: see claim_gone */
+        UNLIKELY(claim_void(decision))) /* M8 */
         return false;
     return slot_swap(seen.slot, tag, claim[1], state);
 }

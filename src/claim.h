@@ -5,6 +5,19 @@
 
 #include "search.h"
 
+/* Whether a claim may not be committed. Its policy is gone. Its key may have had a slot, which was
+ * swept (sweep.c): so what it had used in this window is no longer known. If the policy is seen to
+ * be there after the look (M8), the sweep had not begun when the look was made; or the policy is
+ * back, and what was swept counts no more. Or a bucket's rate changed, and the claim's state may be
+ * by a rate of which no slot may be any more (rate.h). The decision begins anew. */
+static ALWAYS_INLINE bool claim_void(const struct decision *decision) {
+    const struct policy *policy = decision->policy;
+
+    return GUARD(CLAIM_GONE, policy_word(policy) == 0) || /* M8 */
+           ((decision->terms.traits & RULE_BUCKET) != 0 &&
+            GUARD(RATE_CLAIM, atomic_load_relaxed(&policy->version) != decision->version)); /* M8 */
+}
+
 /* Claims a never-used slot of a key's first two lines, which have not got the key, looks at these,
  * and commits `state`. Returns false if it is not that simple, whatever the claim is left in: the
  * key is looked for again.
@@ -19,9 +32,11 @@
  *
  * Both lines are looked at, whichever the slot is in, and no branch asks which: at a load of 50%, 1
  * new key in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
-static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const struct policy *policy,
-                                       uint64_t hash, uint64_t tag, tick_t now, uint64_t state) {
+static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t state) {
+    struct stint_limiter *limiter = decision->limiter;
     const struct table *table = &limiter->table;
+    const uint64_t hash = decision->hash, tag = decision->tag;
+    const tick_t now = tick_of(decision->now);
     struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
     const uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
 
@@ -51,7 +66,7 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
     INSTANT(INSTANT_LOOKED);
     if (UNLIKELY(GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now)))
         return false;
-    if (UNLIKELY(GUARD(CLAIM_GONE, policy_word(policy) == 0))) { /* M8: see claim_gone */
+    if (UNLIKELY(claim_void(decision))) { /* M8 */
         const uint64_t tombstone[2] = {table_tombstone(table), state_of(now + 1, 0)};
         (void)atomic_cas2_seq(slot, claim, tombstone); /* I2; fails if it was resolved */
         return false;
@@ -61,14 +76,8 @@ static ALWAYS_INLINE bool claim_unused(struct stint_limiter *limiter, const stru
 }
 
 /* Decides on a key that has no slot, where one near its home was never used (claim_unused), or is
- * over (stint_claim_over). STALE: it is not that simple. */
+ * over (claim_over). STALE: it is not that simple. */
 enum progress stint_claim_short(struct decision *decision);
-
-/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
- * window is that of `now`, ns. Returns false if it is not that simple, whatever the claim is left
- * in: the key is looked for again. */
-bool stint_claim_over(struct stint_limiter *limiter, const struct policy *policy, uint64_t hash,
-                      uint64_t tag, uint64_t now, uint64_t state);
 
 /* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);

@@ -80,11 +80,11 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
     if (UNLIKELY(!limiter_bucket_load(decision->limiter, decision->policy_id, terms->traits, whole,
                                       &bucket)))
         return false;
-    if (whole && !overridden)
-        limit = bucket_own(&bucket, limit);
-    else if (limit == STINT_LIMIT_MAX) /* never refused */
+    if (overridden && limit == STINT_LIMIT_MAX) /* never refused */
         limit = 0;
+    decision->version = bucket.version;
     bucket_terms(terms, &bucket, limit);
+    terms_cut(terms, decision->asked.burst);
     return true;
 }
 
@@ -118,7 +118,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
-    if (UNLIKELY(!request_suits(flags, limit, traits)))
+    if (UNLIKELY(!request_suits(request, traits)))
         return STINT_BAD_REQUEST;
     const struct moment moment = moment_of(limiter, policy_id, traits, hash, now);
     if (UNLIKELY((traits & STINT_OVERRIDES) != 0) && companion_possible(&limiter->table, hash))
@@ -133,7 +133,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     decision->end = moment.end;
     decision->identity = policy_identity(decision->policy);
     decision->flags = 0;
-    decision->asked = (struct asked){request->cost, limit};
+    decision->asked = (struct asked){request->cost, limit, request->burst};
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;
@@ -142,6 +142,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
     terms->unit = 1;
+    terms->rate = 0;
     if ((traits & RULE_BUCKET) != 0) {
         if (UNLIKELY(!begin_bucket(decision, other, override != 0)))
             return STINT_UNKNOWN_POLICY;
@@ -196,6 +197,7 @@ enum look {
     LOOK_GOOD,
     LOOK_PENDING, /* it is claimed, and not committed */
     LOOK_AHEAD,   /* it is in a later window than that of now */
+    LOOK_CHANGED, /* it is a bucket's, and counts by another rate than the decision does */
 };
 
 /* Looks at the state that was loaded of a slot of the key (seen->state), in the decision's window.
@@ -228,6 +230,10 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
             return LOOK_PENDING; /* the end is the claim's */
         decision->end = window_in(decision, state);
     }
+    if ((traits & RULE_BUCKET) != 0 &&
+        UNLIKELY(GUARD(RATE_LOOK, rate_differs(state, decision->terms.rate))) &&
+        !state_pending(state))
+        return LOOK_CHANGED;
     /* The id is in the top bits: an earlier one makes the difference negative. */
     const uint64_t ahead = state - state_of(decision->end, 0);
     if (UNLIKELY(ahead >= STATE_PENDING)) {
@@ -243,7 +249,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
         }
     }
     seen->count = (traits & RULE_BUCKET) != 0
-                      ? bucket_count(decision->end, state_used(state), decision->now)
+                      ? bucket_count(decision->end, bucket_ns(state), decision->now)
                       : state_used(state);
     seen->refused = state & STATE_REFUSED;
     return LOOK_GOOD;
@@ -327,7 +333,7 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
 
     if ((decision->terms.traits & RULE_BUCKET) != 0) {
         decision->end = tick_of(decision->now + count) + 1;
-        return bucket_state(decision->now + count);
+        return bucket_state(decision->now + count, decision->terms.rate);
     }
     return state_of(decision->end, count);
 }
@@ -347,7 +353,7 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     const bool bucket = (terms->traits & RULE_BUCKET) != 0;
     if (bucket && UNLIKELY(refused != 0) && charge->count != seen->count &&
         GUARD(BUCKET_MARK, stint_mark_passed(decision->limiter, decision->policy_id,
-                                             bucket_full(decision->end, state_used(seen->state)),
+                                             bucket_full(decision->end, bucket_ns(seen->state)),
                                              decision->now + charge->count)))
         refused = 0;
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);

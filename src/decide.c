@@ -5,6 +5,7 @@
 
 #include "claim.h"
 #include "core.h"
+#include "rate.h"
 #include "search.h"
 
 /* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not
@@ -44,6 +45,34 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     return true;
 }
 
+/* The key's bucket counts by another rate than the decision. Either that is not the policy's any
+ * more, and the decision begins anew; or the slot counts by the rate before, and is counted anew. A
+ * reader stores nothing: it is told what the state means. */
+static enum progress decide_changed(struct decision *decision, struct seen *seen) {
+    struct bucket bucket;
+
+    if (!stint_bucket_rule(decision->limiter, decision->policy_id, &bucket) ||
+        bucket.rate != decision->terms.rate) {
+        decision->charge = (struct charge){0};
+        decision->flags = DECISION_GONE;
+        return DONE;
+    }
+    if (!decision->limiter->memory.read_only) {
+        stint_rate_settle(decision->limiter, decision->policy_id, decision->hash, seen, &bucket);
+        return STALE;
+    }
+    const uint64_t state = seen->state;
+    uint64_t next;
+    seen->state =
+        stint_rate_means(decision->limiter, decision->policy_id, decision->hash, state, &bucket);
+    if (slot_look(decision, seen) == LOOK_AHEAD && look_ahead(decision, seen))
+        (void)slot_look(decision, seen);
+    decision_judge(decision, seen);
+    (void)slot_next(decision, seen, &next);
+    seen->state = state;
+    return slot_as_seen(seen, decision->terms.traits) ? DONE : STALE;
+}
+
 /* The key is in a slot. */
 static enum progress decide_found(struct decision *decision, struct seen *seen) {
     seen->state = atomic_load_acquire(&seen->slot->state); /* M1, M6 */
@@ -55,6 +84,8 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
         look = slot_look(decision, seen);
     if (look == LOOK_PENDING)
         return decide_absent(decision, seen, true);
+    if (UNLIKELY(look == LOOK_CHANGED))
+        return decide_changed(decision, seen);
     decision_judge(decision, seen);
     if (!slot_charge(decision, seen))
         return STALE;

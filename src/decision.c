@@ -14,11 +14,13 @@ static int request_refuse(const struct stint_request *request) {
     const char *with = (flags & STINT_PARTIAL) != 0   ? "STINT_PARTIAL"
                        : (flags & STINT_DRAIN) != 0   ? "STINT_DRAIN"
                        : (flags & STINT_RESERVE) != 0 ? "STINT_RESERVE"
-                                                      : "a limit of the request's own";
+                       : request->limit != 0          ? "a limit of the request's own"
+                                                      : "a burst of the request's own";
+    const struct stint_request flags_alone = {.flags = flags & ~(uint32_t)STINT_CHARGE};
 
     if (request->reserved != 0)
         return stint_failed(EINVAL, "request.reserved must be 0: begin with STINT_REQUEST");
-    if (!request_good(flags & ~(uint32_t)STINT_CHARGE, 0))
+    if (!request_good(&flags_alone))
         return stint_failed_with(EINVAL,
                                  "request.flags is %#x, in which some flag is none of "
                                  "enum stint_request_flags: leave it out",
@@ -34,6 +36,9 @@ static int request_unsuited(const struct stint_request *request, uint32_t traits
                        : (request->flags & STINT_PARTIAL) != 0 ? "STINT_PARTIAL"
                                                                : "a limit of the request's own";
 
+    if (request->burst != 0 && (traits & RULE_BUCKET) == 0)
+        return stint_failed(EINVAL, "request.burst goes with token buckets only: give the policy a "
+                                    "burst, or leave it out");
     return (traits & STINT_IN_FLIGHT) != 0
                ? stint_failed_with(EINVAL,
                                    "%s does not go with a policy that is in flight, as nobody "
@@ -55,17 +60,14 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
                                     "only looks: request.flags must have STINT_PEEK, and not "
                                     "STINT_CHARGE");
     /* In the order of decision_begin. */
-    if (request->policy < limiter->max_policies &&
-        (request->reserved != 0 || !request_good(request->flags, request->limit)))
+    if (request->policy < limiter->max_policies && !request_good(request))
         return request_refuse(request);
     const int error = stint_limiter_whole(limiter); /* a cut amid a change leaves a policy */
     if (error != 0)
         return error;
     if (stint_limiter_policy_and_traits(limiter, request->policy, &traits) == POLICY_NONE)
         return stint_limiter_no_policy(limiter);
-    return request_suits(request->flags, request->limit, traits)
-               ? 0
-               : request_unsuited(request, traits);
+    return request_suits(request, traits) ? 0 : request_unsuited(request, traits);
 }
 
 /* The window that holds a tick.
@@ -187,8 +189,7 @@ bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, 
                        uint64_t to) {
     if (from == to)
         return false;
-    const uint64_t window = bucket_window(limiter, policy_id);
-    return from / window != to / window;
+    return mark_passed(from, to, bucket_window(limiter, policy_id));
 }
 
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
@@ -246,8 +247,10 @@ static struct terms terms_after(const struct decision *decision, const struct ru
 
     after.special = 0;
     if ((after.traits & RULE_BUCKET) != 0) {
-        if (limiter_bucket(decision->limiter, decision->policy_id, after.traits, &bucket))
-            bucket_terms(&after, &bucket, bucket_own(&bucket, own));
+        if (limiter_bucket(decision->limiter, decision->policy_id, after.traits, &bucket)) {
+            bucket_terms(&after, &bucket, own);
+            terms_cut(&after, decision->asked.burst);
+        }
         return after;
     }
     after.capacity = own != 0 ? own : rule->capacity;

@@ -12,6 +12,7 @@
 struct asked {
     uint32_t cost;
     uint32_t limit; /* the request's own; 0: none */
+    uint32_t burst;
 };
 
 struct decision {
@@ -26,6 +27,7 @@ struct decision {
     uint32_t flags;    /* of the verdict */
     uint64_t override; /* the state of the slot of the key's override; 0: there is none in force */
     struct asked asked;
+    uint64_t version; /* of a bucket's policy, by which the terms are */
     struct terms terms;
     struct charge charge; /* what came of it, in the window that ends at `end` */
     /* Of what is not near: */
@@ -42,20 +44,30 @@ enum progress { DONE, STALE };
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
 
-/* What a request of known flags must not combine. */
-static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
-    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+/* The words of a request that few have: its burst, and the reserved one. */
+static ALWAYS_INLINE uint64_t request_rest(const struct stint_request *request) {
+    return (uint64_t)request->reserved << 32 | request->burst;
+}
+
+/* Whether a request is one by itself. */
+static ALWAYS_INLINE bool request_good(const struct stint_request *request) {
+    const uint32_t flags = request->flags;
+    return request->reserved == 0 &&
+           (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
                                 STINT_CHARGE | STINT_TENTATIVE)) == 0 &&
            ((flags & STINT_CHARGE) == 0 ||
-            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
+            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 &&
+             (request->limit | request->burst) == 0));
 }
 
 /* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
  * give back. Stripes that are read one by one do not tell what is left. */
-static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t limit, uint32_t traits) {
-    return ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
+static ALWAYS_INLINE bool request_suits(const struct stint_request *request, uint32_t traits) {
+    const uint32_t flags = request->flags;
+    return (request->burst == 0 || (traits & RULE_BUCKET) != 0) &&
+           ((traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0) &&
            (!traits_striped(traits) ||
-            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && limit == 0));
+            ((flags & (STINT_DRAIN | STINT_PARTIAL)) == 0 && request->limit == 0));
 }
 
 /* A time, and the end of the window that holds it; 0: of the key's own, which the slot tells. */
@@ -113,8 +125,7 @@ uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t l
  * another thread of the key, or of its shard, went on, nor for one that goes back a little. */
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
-/* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple
- * of the policy's window. */
+/* The same as mark_passed (judge.h), by the window that the policy has. */
 bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
                        uint64_t to);
 

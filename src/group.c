@@ -38,8 +38,8 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     if ((flags & STINT_CHARGE) != 0) /* which no look has */
         (void)stint_limiter_policy_and_traits(limiter, request->policy, &traits);
     if (UNLIKELY((flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE) || /* never refused */
-        UNLIKELY(!request_good(flags, request->limit)) ||
-        UNLIKELY(!request_suits(flags, request->limit, traits)))
+        UNLIKELY(!request_good(request)) ||
+        UNLIKELY(traits != 0 && !request_suits(request, traits)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     look.flags = (flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     return stint_decide_any(limiter, &look, now, verdict);
@@ -177,7 +177,7 @@ struct part {
 
 /* Whether it is a request for one token, with nothing else. */
 static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
-    return LIKELY((request->flags | request->limit | request->reserved) == 0) &&
+    return LIKELY((request->flags | request->limit | request_rest(request)) == 0) &&
            LIKELY(request->cost == 1);
 }
 
@@ -238,7 +238,7 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
     part->hot = part_simple(request) && part_hot(limiter, request, now, &part->token);
     if (part->hot)
         return true;
-    if (UNLIKELY((request->flags | request->reserved) != 0) ||
+    if (UNLIKELY((request->flags | request_rest(request)) != 0) ||
         UNLIKELY(request->policy >= limiter->deciding))
         return false;
     const uint64_t word = policy_word(&limiter->policies[request->policy]);

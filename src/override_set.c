@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "claim.h"
+#include "rate.h"
 #include "search.h"
 #include "sys/message.h"
 
@@ -49,6 +50,7 @@ struct change {
     uint64_t was;   /* the state of the companion's slot; 0: the key had none */
     uint64_t state; /* that is written */
     uint64_t full;  /* when the key's bucket was full, ns; 0: it has no slot, or is none */
+    uint64_t rate;  /* by which rate */
 };
 
 /* The search and the claim for a companion's slot. It is no decision: it has no terms, and its
@@ -94,18 +96,33 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, count + 1);
 }
 
+/* The slot of a key's bucket, by the rate that stands. Returns false if it has none. */
+static bool bucket_find(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
+                        struct seen *seen, struct bucket *bucket) {
+    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
+
+    while (stint_find_committed(&limiter->table, key, tag, seen) &&
+           stint_bucket_rule(limiter, ruled.policy, bucket)) {
+        if (!rate_differs(seen->state, bucket->rate))
+            return true;
+        stint_rate_settle(limiter, ruled.policy, key, seen, bucket);
+    }
+    return false;
+}
+
 /* When a key's bucket is full, as in struct change. It is read after the state of the companion's
  * slot, and before that is written: so none of it was taken by what is written. */
-static uint64_t bucket_before(const struct stint_limiter *limiter, struct ruled ruled,
-                              uint64_t key) {
-    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
+static void bucket_before(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
+                          struct change *change) {
     struct seen seen;
+    struct bucket bucket;
 
-    if ((ruled.traits & RULE_BUCKET) == 0 ||
-        !stint_find_committed(&limiter->table, key, tag, &seen))
-        return 0;
-    return bucket_full(end_of(state_id(seen.state), tick_of(limiter_now(limiter))),
-                       state_used(seen.state));
+    change->full = change->rate = 0;
+    if ((ruled.traits & RULE_BUCKET) == 0 || !bucket_find(limiter, ruled, key, &seen, &bucket))
+        return;
+    change->full = bucket_full(end_of(state_id(seen.state), tick_of(limiter_now(limiter))),
+                               bucket_ns(seen.state));
+    change->rate = bucket.rate;
 }
 
 /* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
@@ -139,7 +156,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             committed = !state_pending(seen.state);
         }
         change->was = committed ? seen.state : 0;
-        change->full = bucket_before(limiter, ruled, key);
+        bucket_before(limiter, ruled, key, change);
         if (committed) {
             change->state = wished(limiter, ruled, wish, seen.state, limiter_now(limiter));
             if (change->state == 0)
@@ -184,7 +201,8 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
         if (!there)
             return false;
         const tick_t next = tick_of(decision.now) + 1;
-        *change = (struct change){state, state_of(next, 0), bucket_before(limiter, ruled, key)};
+        *change = (struct change){.was = state, .state = state_of(next, 0)};
+        bucket_before(limiter, ruled, key, change);
         shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
         /* What is over may have counted for a late caller alone. */
         if (slot_swap(seen.slot, decision.tag, state, change->state))
@@ -217,7 +235,8 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  *   - What came back since is taken off what was used before. So is what was given back since, if
  *     less was taken meanwhile; else the time that was given back is scaled, too (A2).
  * Calls for one key may meet. Each scales by its own two units, in either order. But what is taken
- * between the writes of the two may be scaled by both (A2).
+ * between the writes of the two may be scaled by both (A2). If the policy's rate changes meanwhile,
+ * it is not known what was used before: all of it is scaled if that is more, none if it is less.
  *
  * The override comes first. A thread that dies between the two leaves the time as it was; so does
  * an override that is over by itself. The other way round, tokens would be given to a key that then
@@ -235,26 +254,27 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
     struct seen seen;
     uint64_t next;
 
-    if (change->full == 0 || !stint_bucket_rule(limiter, ruled.policy, &bucket))
-        return;
-    const uint64_t from = unit_by(limiter, ruled, &bucket, change->was),
-                   to = unit_by(limiter, ruled, &bucket, change->state),
-                   tokens = (uint64_t)bucket.burst + bucket.max_reserved,
-                   most = bucket_holds(tokens * bucket.unit, to) * to;
-    if (from == to || !GUARDED(KEEP_TOKENS))
+    if (change->full == 0)
         return;
     do {
-        if (!stint_find_committed(&limiter->table, key, tag, &seen))
+        if (!bucket_find(limiter, ruled, key, &seen, &bucket))
+            return;
+        const uint64_t from = unit_by(limiter, ruled, &bucket, change->was),
+                       to = unit_by(limiter, ruled, &bucket, change->state),
+                       tokens = (uint64_t)bucket.burst + bucket.max_reserved,
+                       most = bucket_holds(tokens * bucket.unit, to) * to;
+        const bool changed = change->rate != bucket.rate;
+        if (from == to || (changed && to < from) || !GUARDED(KEEP_TOKENS))
             return;
         /* The watermark after the tag, whose claim raised it (M7). */
         const uint64_t now = stint_bucket_later(limiter, key, limiter_now(limiter));
         if (!stint_slot_live(limiter, tag, seen.state, tick_of(now)))
             return;
         const tick_t end = end_of(state_id(seen.state), tick_of(now));
-        const uint64_t full = bucket_full(end, state_used(seen.state));
-        const uint64_t count = bucket_count(end, state_used(seen.state), now);
+        const uint64_t full = bucket_full(end, bucket_ns(seen.state));
+        const uint64_t count = bucket_count(end, bucket_ns(seen.state), now);
         const uint64_t before = (int64_t)(change->full - now) > 0 ? change->full - now : 0;
-        const uint64_t used = GUARD(KEEP_BEFORE, before < count) ? before : count;
+        const uint64_t used = !changed && GUARD(KEEP_BEFORE, before < count) ? before : count;
         const wide scaled = ((wide)used * to + from - 1) / from + (count - used);
         const uint64_t room = most > count ? most : count;
         next = now + (GUARD(KEEP_MOST, scaled > room) ? room : (uint64_t)scaled);
@@ -263,7 +283,7 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
         if (GUARDED(BUCKET_FALLS))
             shard_end_falls(shard, end, tick_of(next) + 1);
         next =
-            bucket_state(next) |
+            bucket_state(next, bucket.rate) |
             (stint_mark_passed(limiter, ruled.policy, full, next) ? 0 : seen.state & STATE_REFUSED);
     } while (!slot_swap(seen.slot, tag, seen.state, next));
 }

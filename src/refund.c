@@ -3,6 +3,7 @@
 #include "refund.h"
 
 #include "override_set.h"
+#include "rate.h"
 #include "search.h"
 
 /* Tokens that are given back. */
@@ -56,22 +57,14 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
 
-/* Of tokens of a policy that were taken when it had this identity. */
-static struct giving giving_of(const struct stint_limiter *limiter, uint32_t policy_id,
-                               uint64_t identity, uint64_t hash) {
-    return (struct giving){.policy = &limiter->policies[policy_id],
-                           .identity = identity,
-                           .tag = table_tag(&limiter->table, hash, policy_id)};
-}
-
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
                            uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens) {
-    struct giving giving = giving_of(limiter, policy_id, identity, hash);
+    const struct policy *policy = &limiter->policies[policy_id];
+    const struct giving giving = {policy, (uint32_t)policy_word(policy), identity,
+                                  table_tag(&limiter->table, hash, policy_id), id};
     struct seen seen;
     uint32_t back;
 
-    giving.traits = (uint32_t)policy_word(giving.policy);
-    giving.id = id;
     INSTANT(INSTANT_REFUND);
     do {
         if (!stint_find_committed(&limiter->table, hash, giving.tag, &seen))
@@ -81,25 +74,46 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     return back;
 }
 
-/* Moves back the instant at which a key's bucket is full: by `most` ns at most, by no more than is
- * left to `window`, and to now at the earliest; not if the policy is of another generation. Of its
- * mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how much; 1, if it was full,
- * and loses a mark.
+/* The ns that so many tokens took of a bucket. */
+static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
+    uint64_t time;
+    return __builtin_mul_overflow(verdict->unit, tokens, &time) ? UINT64_MAX : time;
+}
+
+/* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
+ * verdict took, by no more than is left to its window, and to now at the earliest; without a
+ * verdict to now. Of its mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how
+ * much; 1, if it was full, and loses a mark. The verdict receives what it tells by the rate that
+ * stands.
  *
  * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
  * over by then, so no end of theirs comes back. For late adds of other keys, see
  * shard_end_falls. */
-static uint64_t bucket_move_back(const struct stint_limiter *limiter, const struct giving *giving,
-                                 uint64_t key, uint64_t most, uint64_t window, uint64_t kept) {
+static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
+                                 uint64_t key, struct stint_verdict *verdict, uint32_t tokens,
+                                 uint64_t kept) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct shard *shard = table_shard_of(&limiter->table, key);
+    struct stint_verdict then = {0};
+    struct bucket bucket;
     struct seen seen;
-    uint64_t back, next;
 
-    do {
-        if (!stint_find_committed(&limiter->table, key, giving->tag, &seen) ||
-            /* M15, as in slot_give_back */
-            atomic_differs(&giving->policy->identity, giving->identity))
+    for (;;) {
+        if (!stint_find_committed(&limiter->table, key, tag, &seen) ||
+            !stint_bucket_rule(limiter, policy_id, &bucket))
             return 0;
+        if (rate_differs(seen.state, bucket.rate)) {
+            stint_rate_settle(limiter, policy_id, key, &seen, &bucket);
+            continue;
+        }
+        uint64_t most = UINT64_MAX, window = UINT64_MAX;
+        if (verdict != NULL) {
+            then = *verdict;
+            if (!stint_rate_verdict(limiter, &bucket, &then)) /* of another generation */
+                return 0;
+            most = time_of(&then, tokens);
+            window = then.window;
+        }
         uint64_t now = limiter_now(limiter);
         /* After the tag, whose claim raised it (M7). */
         const uint64_t over = tick_ns((tick_t)atomic_load_relaxed(&shard->watermark));
@@ -107,10 +121,10 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, const stru
         if (GUARD(BUCKET_OVER, over > now && over - now <= ALLOWANCE_NS))
             now = over;
         const tick_t end = end_of(state_id(seen.state), tick_of(now));
-        const uint64_t full = bucket_full(end, state_used(seen.state));
-        const uint64_t left = bucket_count(end, state_used(seen.state), now);
+        const uint64_t full = bucket_full(end, bucket_ns(seen.state));
+        const uint64_t left = bucket_count(end, bucket_ns(seen.state), now);
         const uint64_t taken = window > now ? window - now : 0;
-        back = most < left ? most : left;
+        uint64_t back = most < left ? most : left;
         if (GUARD(BUCKET_TAKEN, back > taken))
             back = taken;
         /* A mark counts until the slot is over. */
@@ -119,15 +133,13 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, const stru
             return 0;
         if (GUARDED(BUCKET_FALLS) && back != 0)
             shard_end_falls(shard, end, tick_of(full - back) + 1);
-        next = bucket_state(full - back) | (seen.state & kept);
-    } while (!slot_swap(seen.slot, giving->tag, seen.state, next));
-    return back != 0 ? back : 1;
-}
-
-/* The ns that so many tokens took of a bucket. */
-static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
-    uint64_t time;
-    return __builtin_mul_overflow(verdict->unit, tokens, &time) ? UINT64_MAX : time;
+        const uint64_t next = bucket_state(full - back, bucket.rate) | (seen.state & kept);
+        if (!slot_swap(seen.slot, tag, seen.state, next))
+            continue;
+        if (verdict != NULL)
+            *verdict = then;
+        return back != 0 ? back : 1;
+    }
 }
 
 /* Gives a bucket back the time that the tokens took, as far as it has not come back by itself.
@@ -135,16 +147,12 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
  * now is what was taken, less what came back and what was given back, by whatever units.
  * (stint_override and _clear scale what is ahead: A2.) */
 static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
-                              const struct stint_verdict *verdict, uint32_t tokens) {
-    const uint64_t unit = verdict->unit;
-
-    if (unit == 0) /* no bucket's */
+                              struct stint_verdict *verdict, uint32_t tokens) {
+    if (verdict->unit == 0) /* no bucket's */
         return 0;
-    const struct giving giving =
-        giving_of(limiter, verdict->policy, verdict_identity(verdict), key);
-    const uint64_t back = bucket_move_back(limiter, &giving, key, time_of(verdict, tokens),
-                                           verdict->window, STATE_REFUSED);
-    return (uint32_t)(back / unit + (back % unit != 0));
+    const uint64_t back =
+        bucket_move_back(limiter, verdict->policy, key, verdict, tokens, STATE_REFUSED);
+    return (uint32_t)(back / verdict->unit + (back % verdict->unit != 0));
 }
 
 /* Whether the first stripe of a key has passed the window that ends at `window`. The first stripe
@@ -165,7 +173,7 @@ static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t po
 }
 
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
-                          const struct stint_verdict *verdict, uint32_t tokens) {
+                          struct stint_verdict *verdict, uint32_t tokens) {
     if (verdict->policy >= limiter->deciding ||
         GUARD(REFUND_NONE, verdict->window == 0)) /* nothing was counted */
         return 0;
@@ -304,11 +312,8 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     const uint32_t stripes = (rule.flags & RULE_BUCKET) != 0 ? 0 : rule.stripes;
     bool had = stint_strikes_reset(limiter, policy_id, key.hash);
 
-    if (stripes == 0) {
-        const struct giving giving = giving_of(
-            limiter, policy_id, policy_identity(&limiter->policies[policy_id])[0], key.hash);
-        had |= bucket_move_back(limiter, &giving, key.hash, UINT64_MAX, UINT64_MAX, 0) != 0;
-    }
+    if (stripes == 0)
+        had |= bucket_move_back(limiter, policy_id, key.hash, NULL, 0, 0) != 0;
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
         had |= slot_reset(limiter, policy_id, stripe_key(key.hash, stripe));
     if (had)

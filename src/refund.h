@@ -13,6 +13,6 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 /* Gives tokens of a verdict back to its key, striped or not (stint_refund). It reads no `granted`.
  * Returns how many. */
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
-                          const struct stint_verdict *verdict, uint32_t tokens);
+                          struct stint_verdict *verdict, uint32_t tokens);
 
 #endif

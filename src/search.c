@@ -59,7 +59,8 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum whe
     const struct table *table = &decision->limiter->table;
     bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
     const struct policy *policy = key ? limiter_tag_policy(decision->limiter, seen->tag) : NULL;
-    const tick_t over = tick_of(decision->over), end = end_of(state_id(seen->state), over);
+    const tick_t over = tick_of(decision->over),
+                 end = slot_end(decision->limiter, policy, seen->state, over);
 
     if (end <= over) {
         const bool told = policy != NULL && override_says(policy, seen->state);

@@ -76,7 +76,7 @@ uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct pol
         return 0; /* it is gone */
     bucket_terms(&terms, &bucket, 0);
     return bucket_tokens(
-        &terms, bucket_count(end_of(state_id(state), tick_of(now)), state_used(state), now));
+        &terms, bucket_count(end_of(state_id(state), tick_of(now)), bucket_ns(state), now));
 }
 
 bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
@@ -84,7 +84,7 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
     if (tag == 0 || tag == table_tombstone(&limiter->table) || state_pending(state))
         return false;
     const struct policy *policy = limiter_tag_policy(limiter, tag);
-    const tick_t ahead = end_of(state_id(state), now) - now;
+    const tick_t ahead = slot_end(limiter, policy, state, now) - now;
     if (policy != NULL && ahead > 0 && ahead - ALLOWANCE_TICKS <= policy_reach(policy))
         return !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
                  (policy_word(policy) & TRAIT_COMPANION) != 0);

@@ -9,7 +9,8 @@
  *   pending  the slot is claimed, but nobody may count in it yet
  *   refused  the key was refused in this window: FIRST_REFUSAL has been given. In a pending slot it
  *            marks the slot's first claim (claim.h, claim_unused)
- *   used     tokens taken; of a bucket, how far into its end's tick it is full, ns (judge.h)
+ *   used     tokens taken; of a bucket: its rate's number 4 | ns 25: how far into its end's tick
+ *            it is full (judge.h), and by which of its policy's rates that is (rate.h)
  *
  * A slot is in one of four states:
  *
@@ -33,18 +34,19 @@
  *     from        to          how  by
  *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, claim_slot
  *                                  No other slot of the sequence has the key's tag.
- *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, stint_claim_over
+ *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, claim_over
  *                                  It is over and carries nothing (search.c, slot_reusable). The
  *                                  shard's watermark was raised first.
  *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_free
  *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
- *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_over; _resolve, by anyone
+ *     PENDING     COMMITTED   D    resolve: claim.c, claim_over; _resolve, by anyone
  *                                  No other slot of the key is committed, or an earlier claim.
  *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone; claim.h, claim_unused
- *                                  The policy is gone, or another slot is the key's.
+ *                                  The policy is gone or its rate changed, or another slot is the
+ *                                  key's. rate: rate.c, slot_sweep
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
@@ -53,6 +55,7 @@
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
  *                                  override: of a bucket: override_set.c, bucket_keep (I1).
+ *                                  rate: of a bucket: rate.c, recount_slot (I1)
  *                                  Of a companion, whose end may fall (I1): companion_write,
  *                                  _clear (override_set.c)
  *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
@@ -112,9 +115,21 @@ static inline uint64_t state_of(tick_t end, uint64_t rest) {
     return id_of(end) << STATE_ID | rest;
 }
 
-/* The state of a bucket that is full at this instant (judge.h, bucket_full). */
-static inline uint64_t bucket_state(uint64_t full) {
-    return state_of(tick_of(full) + 1, full % STINT_TICK_NS);
+/* Of a bucket's state: the number of the rate by which it counts. Below it are the ns. 2^24 stray
+ * tokens in one slot would reach it. */
+#define STATE_RATE (UINT64_C(15) << STATE_RATE_SHIFT)
+
+/* The state of a bucket that is full at this instant, by this rate (judge.h, bucket_full). */
+static inline uint64_t bucket_state(uint64_t full, uint64_t rate) {
+    return state_of(tick_of(full) + 1, full % STINT_TICK_NS | rate);
+}
+
+static inline uint64_t bucket_ns(uint64_t state) {
+    return state & ((UINT64_C(1) << STATE_RATE_SHIFT) - 1);
+}
+
+static inline bool rate_differs(uint64_t state, uint64_t rate) {
+    return ((state ^ rate) & STATE_RATE) != 0;
 }
 
 static inline uint64_t state_id(uint64_t state) {
@@ -182,6 +197,17 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     return atomic_cas2_seq(slot, expected, desired);
 }
 
+/* Turns a claim that was seen with this state into a tombstone. That keeps the claim's end, so that
+ * the slot cannot be taken again before the next tick (I1). Returns false if the claim has changed,
+ * or was resolved. */
+static inline bool slot_cancel(const struct table *table, struct slot *slot, uint64_t tag,
+                               uint64_t state) {
+    const uint64_t expected[2] = {tag, state};
+    const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
+    const uint64_t tombstone[2] = {table_tombstone(table), kept};
+    return atomic_cas2_seq(slot, expected, tombstone); /* I2 */
+}
+
 /* ---- Look ------------------------------------------------------------------------------------ */
 
 /* What was loaded of a slot. */
@@ -194,6 +220,22 @@ struct seen {
     uint32_t position; /* in the sequence of the key's slots */
     bool stepped;      /* it counts as over only because the clock was stepped back */
 };
+
+/* The tick at which a slot is over, at the latest. A bucket that counts by the rate before may be
+ * full later than it says, by the time in which the longest one fills. */
+static inline tick_t slot_end(const struct stint_limiter *limiter, const struct policy *policy,
+                              uint64_t state, tick_t now) {
+    const tick_t end = end_of(state_id(state), now);
+
+    if (policy == NULL || LIKELY((policy_word(policy) & RULE_BUCKET) == 0))
+        return end;
+    const struct policy_record *record = limiter_record(limiter, policy);
+    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    const uint64_t rate = atomic_load_relaxed(&record->bucket[version % 2][0]) >> RATE_NUMBER;
+    const tick_t latest =
+        tick_of(atomic_load_relaxed(&record->rate_changed)) + policy_reach(policy); /* M12 */
+    return UNLIKELY(rate_differs(state, rate << STATE_RATE_SHIFT)) && latest > end ? latest : end;
+}
 
 /* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {

@@ -34,7 +34,7 @@ bool stint_decision_void(struct stint_limiter *limiter, const struct stint_reque
         why = STINT_BAD_REQUEST;
     if (why == STINT_UNKNOWN_POLICY && request->policy < limiter->max_policies &&
         stint_limiter_lost(limiter)) {
-        if (request->reserved == 0 && request_good(request->flags, request->limit))
+        if (request_good(request))
             return decide_lost(limiter, request, verdict);
         why = STINT_BAD_REQUEST;
     }
@@ -54,7 +54,7 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
 
     if (UNLIKELY(id >= limiter->deciding))
         return STINT_UNKNOWN_POLICY;
-    if (UNLIKELY(request->reserved != 0 || !request_good(request->flags, request->limit)))
+    if (UNLIKELY(!request_good(request)))
         return STINT_BAD_REQUEST;
     /* Each round but the first: the policy was changed, or replaced once more. */
     while (id < limiter->deciding) { /* POLICY_NONE is none */
@@ -84,7 +84,8 @@ static NOINLINE bool decide_far(struct decision *decision, struct stint_verdict 
                                           .policy = decision->policy_id,
                                           .cost = decision->asked.cost,
                                           .flags = decision->terms.flags,
-                                          .limit = decision->asked.limit};
+                                          .limit = decision->asked.limit,
+                                          .burst = decision->asked.burst};
 
     for (;;) {
         if (traits_striped(decision->terms.traits))
@@ -276,10 +277,10 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
                       uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(request->policy >= limiter->deciding))
         return decide_unknown(limiter, request, now, verdict);
-    if (LIKELY((request->flags | request->reserved) == 0))
+    if (LIKELY((request->flags | request_rest(request)) == 0))
         return take_windows(limiter, request->policy, request->key.hash,
                             (uint64_t)request->limit << 32 | request->cost, now, verdict);
-    return LIKELY(request->reserved == 0 && request_good(request->flags, request->limit))
+    return LIKELY(request_good(request))
                ? decide_windows(limiter, request, now, verdict)
                : stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
 }
@@ -318,7 +319,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    if (LIKELY((request->flags | request->limit | request->reserved) == 0))
+    if (LIKELY((request->flags | request->limit | request_rest(request)) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
     return stint_decide_any(limiter, request, now_fetching(limiter, request->key.hash, now),
                             verdict);
@@ -348,7 +349,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         const uint32_t policy_id = request->policy;
         const struct policy *policy = &limiter->policies[policy_id];
         if (UNLIKELY(policy_id >= limiter->deciding) ||
-            UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
+            UNLIKELY((request->flags | request->limit | request_rest(request)) != 0) ||
             UNLIKELY(request->cost != 1) || UNLIKELY(!hot_window(policy, now, &hot))) {
             allowed += stint_decide_any(limiter, request, now, verdict);
             continue;

@@ -71,13 +71,26 @@ sub vcl_recv {
             "^([0-9a-f]+:[0-9a-f]+)::.*", "\1:0:"),
             "^(([0-9a-f]+:){3}).*", "\1");
     }
-    set req.backend_hint = nodes.backend(by=KEY, key=nodes.key(req.http.X-Limit-Key));
 
     # What is answered from the cache does not reach a node, and is not counted.
     return (pass);
 }
 
-# Never return (retry) for what a node answers: a refusal would be asked of another node.
+sub vcl_backend_fetch {
+    # LAZY, so that the node is chosen when the request goes to it. One that was chosen in vcl_recv may
+    # have been asked to leave since, and then Varnish answers 503.
+    set bereq.backend = nodes.backend(by=KEY, key=nodes.key(bereq.http.X-Limit-Key), resolve=LAZY);
+}
+
+# A node that was asked to leave between its choice and its request did not get it; the next one does. A
+# POST may have been cut amid: it is not repeated. Never return (retry) for what a node answers, in
+# vcl_backend_response: a refusal would be asked of another node.
+sub vcl_backend_error {
+    if (bereq.retries == 0 && bereq.method != "POST" && !std.healthy(beresp.backend)) {
+        return (retry);
+    }
+}
+
 sub vcl_deliver {
     if (local.socket != "operators") {
         unset resp.http.X-Node;

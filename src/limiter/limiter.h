@@ -50,22 +50,21 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 /* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
-    /* This and the two `reserved` below are 0: three words for what a bucket's rate was before. A
-     * table of layout 5 may have what 0.3 wrote. */
-    uint64_t reserved;
-    uint64_t bans[2]; /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t reserved_too;
-    uint32_t flags;      /* enum record_flags */
-    uint32_t alias;      /* once it is gone: the id of the policy in its place + 1; 0: none */
-    uint32_t companion;  /* the id of its companion + 1; 0: none. Of a companion: whose it is */
-    uint32_t calendar;   /* enum stint_calendar; 0: all windows are of one length */
-    int32_t offset;      /* of the calendar, minutes east of UTC */
-    uint32_t generation; /* how often the id was used again */
-    uint32_t reserved_halves[2];
+    uint64_t rate_changed; /* ns: when a bucket's rate changed last (rate.h); 0: it did not */
+    uint64_t bans[2];      /* by the policy's version, as its rules are (limiter_ban) */
+    uint64_t reserved;     /* 0; a table of layout 5 may have what 0.3 wrote */
+    uint32_t flags;        /* enum record_flags */
+    uint32_t alias;        /* once it is gone: the id of the policy in its place + 1; 0: none */
+    uint32_t companion;    /* the id of its companion + 1; 0: none. Of a companion: whose it is */
+    uint32_t calendar;     /* enum stint_calendar; 0: all windows are of one length */
+    int32_t offset;        /* of the calendar, minutes east of UTC */
+    uint32_t generation;   /* how often the id was used again, or a bucket's rate changed */
+    uint64_t rate_before;  /* of a bucket: the window before, ticks 32 | the limit before 32 */
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
     uint64_t bucket_window[2]; /* ns: a bucket's window may change; 0: that of its policy */
     uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
-    uint64_t bucket[2][2];     /* a bucket's unit, and its reciprocal (judge.h) */
+    uint64_t bucket[2][2];     /* a bucket's rate, and the reciprocal of its unit (judge.h): the
+                                * rate's number 4 | unit 60 */
 };
 static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
 static_assert(offsetof(struct policy_record, bucket_window) == (size_t)2 * CACHE_LINE,
@@ -74,6 +73,7 @@ static_assert(offsetof(struct policy_record, bucket_window) == (size_t)2 * CACHE
 enum record_flags {
     RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
     RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
+    RECORD_TWO_RATES = 1 << 2, /* slots may count by the rate before (rate.h) */
 };
 
 /* Counters (counters.h). A lane has a line for each policy, and one for the table. The first
@@ -385,8 +385,11 @@ static ALWAYS_INLINE bool limiter_bucket_load(const struct stint_limiter *limite
         bucket->max_reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
         bucket->window = limiter_bucket_window(limiter, id, version);
     }
+    const uint64_t rate = atomic_load_acquire(&of[0]); /* M13 */
     bucket->burst = (uint32_t)(has >> 32);
-    bucket->unit = atomic_load_acquire(&of[0]);       /* M13 */
+    bucket->unit = rate & UNIT_MASK;
+    bucket->rate = rate >> RATE_NUMBER << STATE_RATE_SHIFT;
+    bucket->version = version;
     bucket->reciprocal = atomic_load_acquire(&of[1]); /* M13 */
     return LIKELY(version != 0) && LIKELY((uint32_t)has == traits) &&
            LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
@@ -456,8 +459,13 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 
+/* Of a record, enum record_flags. One changes while others look (rate.h). */
+static inline uint32_t record_flags(const struct stint_limiter *limiter, uint32_t id) {
+    return (uint32_t)atomic_load_relaxed_32(&limiter->records[id].flags); /* M15 */
+}
+
 static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
-    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
+    return (record_flags(limiter, id) & RECORD_COMPANION) != 0;
 }
 
 /* ---- Lost tables ----------------------------------------------------------------------------- */

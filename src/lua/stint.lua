@@ -80,7 +80,8 @@ struct stint_request {
     uint32_t cost;
     uint32_t limit;
     uint32_t flags;
-    uint64_t reserved;
+    uint32_t burst;
+    uint32_t reserved;
 };
 
 struct stint_stats {
@@ -659,36 +660,38 @@ function limit:allows(policy, key, cost, now)
 end
 
 -- Nothing is written before all is found good: what fails leaves the request as it was.
-local function fill(self, request, policy, key, cost, flags, own_limit)
+local function fill(self, request, policy, key, cost, flags, own_limit, own_burst)
     key = key_of(self, key)
     cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
     flags = flags == nil and 0 or whole(flags, "flags", UINT32_MAX)
     own_limit = own_limit == nil and 0 or whole(own_limit, "own_limit", UINT32_MAX)
+    own_burst = own_burst == nil and 0 or whole(own_burst, "own_burst", UINT32_MAX)
     request.policy, request.key, request.cost = policy, key, cost
-    request.flags, request.limit = flags, own_limit
+    request.flags, request.limit, request.burst = flags, own_limit, own_burst
 end
 
 -- limit:take with all options.
 --   flags      stint.PEEK, PARTIAL, DRAIN, RESERVE, CHARGE, TENTATIVE; nil: none
 --   own_limit  this call's own in place of the policy's; nil: the policy's
-function limit:decide(policy, key, cost, flags, own_limit, verdict, now)
+--   own_burst  tokens of a bucket that may be used after this call; nil: all that the policy allows
+function limit:decide(policy, key, cost, flags, own_limit, own_burst, verdict, now)
     local id, why = id_of(self, policy)
     if not id then
         return nil, why
     end
     verdict = verdict or self.verdict
-    fill(self, self.request, id, key, cost, flags, own_limit)
+    fill(self, self.request, id, key, cost, flags, own_limit, own_burst)
     return C.stint_decide(self.limiter, self.request, time_of(now), verdict), verdict
 end
 
 -- Says whether limit:decide could decide this, and why not. Arguments as for limit:decide.
 -- Returns true; nil, the reason, the errno.
-function limit:check(policy, key, cost, flags, own_limit)
+function limit:check(policy, key, cost, flags, own_limit, own_burst)
     local id, why, number = id_of(self, policy)
     if not id then
         return nil, why, number
     end
-    fill(self, self.request, id, key, cost, flags, own_limit)
+    fill(self, self.request, id, key, cost, flags, own_limit, own_burst)
     local error = C.stint_request_check(self.limiter, self.request)
     if error ~= 0 then
         return failure(error)
@@ -812,13 +815,13 @@ end
 
 -- Sets request i (from 1). Arguments as for limit:decide.
 -- Returns the group; nil and the reason, and the request is as it was.
-function group:set(i, policy, key, cost, flags, own_limit)
+function group:set(i, policy, key, cost, flags, own_limit, own_burst)
     local at = place(self, i)
     local id, why = id_of(self.limit, policy)
     if not id then
         return nil, why
     end
-    fill(self.limit, self.requests[at], id, key, cost, flags, own_limit)
+    fill(self.limit, self.requests[at], id, key, cost, flags, own_limit, own_burst)
     self.ids[at] = id
     return self
 end
@@ -848,7 +851,7 @@ function group:refund()
 end
 
 -- Decides a list of requests as one (group:decide_all).
---   requests  each {policy, key, cost, flags, own_limit}
+--   requests  each {policy, key, cost, flags, own_limit, own_burst}
 -- Returns whether all were allowed, and the group, which the next list of that length overwrites,
 -- even one that fails; nil and the reason.
 function limit:decide_all(requests, now)
@@ -860,7 +863,7 @@ function limit:decide_all(requests, now)
     end
     for i = 1, n do
         local one = requests[i]
-        local set, why = all:set(i, one[1], one[2], one[3], one[4], one[5])
+        local set, why = all:set(i, one[1], one[2], one[3], one[4], one[5], one[6])
         if not set then
             return nil, why
         end

@@ -52,9 +52,11 @@ typedef enum {
     NGX_HTTP_STINT_LOG_LOST,
     NGX_HTTP_STINT_LOG_COST,
     NGX_HTTP_STINT_LOG_LIMIT,
+    NGX_HTTP_STINT_LOG_BURST,
     NGX_HTTP_STINT_LOG_CHARGE,
     NGX_HTTP_STINT_LOG_POLICY,
     NGX_HTTP_STINT_LOG_STRIPES,
+    NGX_HTTP_STINT_LOG_BUCKET,
     NGX_HTTP_STINT_LOG_ADDRESS,
     NGX_HTTP_STINT_LOG_HELD,
     NGX_HTTP_STINT_LOG_DELAY,
@@ -132,6 +134,7 @@ typedef struct {
     unsigned prefix6;
     ngx_http_stint_number_t cost;
     ngx_http_stint_number_t limit;    /* in place of the policy's; 0: the policy's */
+    ngx_http_stint_number_t burst;    /* of a bucket that it may use up; 0: all */
     ngx_http_complex_value_t *charge; /* NULL: it is not charged by the response */
     ngx_uint_t late;                  /* unsigned late:1; nothing is taken before the charge */
     ngx_msec_t max_delay; /* ms that a request may be held, or this; 0: it is not held */
@@ -230,8 +233,6 @@ ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
 ngx_uint_t ngx_http_stint_kind(const ngx_http_stint_policy_t *policy);
 /* The most that a key of it can have. */
 uint32_t ngx_http_stint_most(const struct stint_policy *policy);
-/* ns until a token comes back to a bucket. */
-uint64_t ngx_http_stint_token_time(const struct stint_policy *policy);
 
 /* Keeps in mind what a request, as it was decided, holds until it ends. */
 void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx);

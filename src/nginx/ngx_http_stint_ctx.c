@@ -121,10 +121,6 @@ uint32_t ngx_http_stint_most(const struct stint_policy *policy) {
                                    : policy->limit;
 }
 
-uint64_t ngx_http_stint_token_time(const struct stint_policy *policy) {
-    return (policy->window + policy->limit - 1) / policy->limit;
-}
-
 void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         if (ctx->verdicts[i].granted != 0 && ngx_http_stint_is_in_flight(ctx->policies[i])) {

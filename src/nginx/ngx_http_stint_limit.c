@@ -9,6 +9,7 @@ typedef enum {
     PARAMETER_COST,
     PARAMETER_CHARGE,
     PARAMETER_LIMIT,
+    PARAMETER_BURST,
     PARAMETER_PREFIX,
     PARAMETER_DEFAULT,
     PARAMETER_DELAY,      /* delay=TIME */
@@ -18,10 +19,11 @@ typedef enum {
 } ngx_http_stint_parameter_t;
 
 static const ngx_str_t ngx_http_stint_parameters[PARAMETERS] = {
-    [PARAMETER_COST] = ngx_string("cost="),       [PARAMETER_CHARGE] = ngx_string("charge="),
-    [PARAMETER_LIMIT] = ngx_string("limit="),     [PARAMETER_PREFIX] = ngx_string("prefix="),
-    [PARAMETER_DEFAULT] = ngx_string("default="), [PARAMETER_DELAY] = ngx_string("delay="),
-    [PARAMETER_DELAY_ELSE] = ngx_string("delay"), [PARAMETER_LATE] = ngx_string("late"),
+    [PARAMETER_COST] = ngx_string("cost="),     [PARAMETER_CHARGE] = ngx_string("charge="),
+    [PARAMETER_LIMIT] = ngx_string("limit="),   [PARAMETER_BURST] = ngx_string("burst="),
+    [PARAMETER_PREFIX] = ngx_string("prefix="), [PARAMETER_DEFAULT] = ngx_string("default="),
+    [PARAMETER_DELAY] = ngx_string("delay="),   [PARAMETER_DELAY_ELSE] = ngx_string("delay"),
+    [PARAMETER_LATE] = ngx_string("late"),
 };
 
 /* A new complex value, or NULL. */
@@ -212,6 +214,8 @@ static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_
         return ngx_http_stint_parse_number(cf, "cost", 0, &text, &limit->cost);
     case PARAMETER_LIMIT:
         return ngx_http_stint_parse_number(cf, "limit", 1, &text, &limit->limit);
+    case PARAMETER_BURST:
+        return ngx_http_stint_parse_number(cf, "burst", 1, &text, &limit->burst);
     case PARAMETER_CHARGE:
         limit->charge = ngx_http_stint_compile(cf, &text);
         return limit->charge == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
@@ -275,6 +279,7 @@ static void ngx_http_stint_warn_of_late(ngx_conf_t *cf, const ngx_str_t *text) {
 static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen,
                                            const ngx_http_stint_limit_t *limit) {
     static const ngx_http_stint_parameter_t apart[][2] = {{PARAMETER_CHARGE, PARAMETER_LIMIT},
+                                                          {PARAMETER_CHARGE, PARAMETER_BURST},
                                                           {PARAMETER_CHARGE, PARAMETER_DELAY_ELSE},
                                                           {PARAMETER_LATE, PARAMETER_COST}};
 
@@ -495,15 +500,17 @@ static void ngx_http_stint_warn_of_field(ngx_conf_t *cf, const ngx_http_stint_li
     }
 }
 
-/* Whether requests may have limits of their own. */
-static ngx_uint_t ngx_http_stint_has_limit(const ngx_http_stint_limit_t *limit) {
-    return limit->limit.value != NULL || limit->limit.otherwise != 0;
+/* Whether requests may have such a number of their own. */
+static ngx_uint_t ngx_http_stint_has(const ngx_http_stint_number_t *number) {
+    return number->value != NULL || number->otherwise != 0;
 }
 
 /* What it asks of its policy. */
 static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
     const ngx_http_stint_policy_t *policy = limit->policy;
     uint32_t most = ngx_http_stint_most(&policy->policy);
+    uint32_t ahead = limit->max_delay != 0 ? policy->policy.max_reserved : 0;
+    uint32_t burst = limit->burst.otherwise;
 
     if (limit->max_delay != 0 && policy->policy.max_reserved == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -518,17 +525,33 @@ static ngx_int_t ngx_http_stint_check_policy(ngx_conf_t *cf, const ngx_http_stin
                       &policy->name, &limit->place.file, limit->place.line);
         return NGX_ERROR;
     }
-    if (policy->policy.stripes > 1 && ngx_http_stint_has_limit(limit)) {
+    if (policy->policy.burst == 0 && ngx_http_stint_has(&limit->burst)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"burst=\" needs a policy with a \"burst=\" (that of limit_req and one), "
+                      "which \"%V\" has not, in %V:%ui",
+                      &policy->name, &limit->place.file, limit->place.line);
+        return NGX_ERROR;
+    }
+    if (policy->policy.stripes > 1 && ngx_http_stint_has(&limit->limit)) {
         ngx_log_error(
             NGX_LOG_EMERG, cf->log, 0,
             "\"limit=\" does not go with a policy of \"stripes=\", as \"%V\" is, in %V:%ui",
             &policy->name, &limit->place.file, limit->place.line);
         return NGX_ERROR;
     }
-    if (limit->cost.value == NULL && limit->cost.otherwise > most && limit->plan == NULL &&
-        !ngx_http_stint_has_limit(limit)) {
+    if (limit->plan != NULL || ngx_http_stint_has(&limit->limit)) {
+        return NGX_OK;
+    }
+    if (burst > most + ahead) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"cost=%uD\" is above the %uD that policy \"%V\" ever has: all requests are "
+                      "\"burst=%uD\" is above the %uD that policy \"%V\" has here, and taken as "
+                      "that, in %V:%ui",
+                      burst, most + ahead, &policy->name, &limit->place.file, limit->place.line);
+    }
+    most = burst != 0 ? ngx_min(most, burst) : most;
+    if (limit->cost.value == NULL && limit->cost.otherwise > most) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"cost=%uD\" is above the %uD that policy \"%V\" has here: all requests are "
                       "refused, in %V:%ui",
                       limit->cost.otherwise, most, &policy->name, &limit->place.file,
                       limit->place.line);

@@ -32,6 +32,7 @@ static u_char *ngx_http_stint_escape(u_char *at, const ngx_str_t *value) {
 static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] = {
     [NGX_HTTP_STINT_LOG_COST] = {"cost", "is not a number, taken as 1"},
     [NGX_HTTP_STINT_LOG_LIMIT] = {"limit", "is not a number, the policy's is taken"},
+    [NGX_HTTP_STINT_LOG_BURST] = {"burst", "is not a number, the policy's is taken"},
     [NGX_HTTP_STINT_LOG_CHARGE] = {"charge", "is not a number, nothing is charged"},
     [NGX_HTTP_STINT_LOG_POLICY] = {"policy",
                                    "is unknown, or of the other kind (in-flight or a rate), so the "
@@ -39,6 +40,9 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_STRIPES] =
         {"policy", "has \"stripes=\", which \"limit=\" does not go with, so its own "
                    "limit is taken"},
+    [NGX_HTTP_STINT_LOG_BUCKET] =
+        {"policy", "has no \"burst=\", which \"burst=\" of a limit goes with, so all of it is "
+                   "taken"},
     [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, that of the connection is taken"},
 };
 
@@ -199,7 +203,6 @@ static const struct {
 } ngx_http_stint_strangers[] = {
     {ngx_string("zone="), ": the name of the zone comes first, without \"zone=\""},
     {ngx_string("rate="), ": a rate is a \"stint_policy\", without \"rate=\", such as 10/s"},
-    {ngx_string("burst="), ": it is the policy's, and is one more than that of limit_req"},
     {ngx_string("nodelay"), ": without \"delay\" nothing waits"},
 };
 

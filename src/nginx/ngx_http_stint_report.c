@@ -2,7 +2,8 @@
  * Decision -> variables and response fields. */
 #include "ngx_http_stint.h"
 
-#define SECOND UINT64_C(1000000000) /* ns */
+#define SECOND     UINT64_C(1000000000) /* ns */
+#define TOKEN_TIME UINT64_C(100)        /* ns that a token takes at least, whatever the limit */
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 
 static ngx_str_t ngx_http_stint_outcomes[] = {
@@ -50,12 +51,17 @@ static uint64_t ngx_http_stint_retry_after(const ngx_http_stint_ctx_t *ctx) {
     return longest;
 }
 
+/* ns until a token comes back to a bucket, by a limit. */
+static uint64_t ngx_http_stint_token_time(const struct stint_policy *policy, uint32_t limit) {
+    return ngx_max((policy->window + limit - 1) / limit, TOKEN_TIME);
+}
+
 /* The most that a key can have. While it is banned that is what it had before and will have again,
  * and not the 0 of the ban. */
 static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    uint32_t own = ctx->requests[i].limit;
-    uint64_t time;
+    const struct stint_request *request = &ctx->requests[i];
+    uint64_t most, time;
 
     if ((ctx->verdicts[i].flags & STINT_BANNED) == 0 || ctx->verdicts[i].capacity != 0) {
         return ctx->verdicts[i].capacity;
@@ -63,16 +69,15 @@ static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uin
     if (stint_policy_get(ctx->limits[i]->zone->limiter, ctx->requests[i].policy, &policy) != 0) {
         policy = ctx->policies[i]->policy; /* it was removed since */
     }
-    if (own == 0) {
-        return ngx_http_stint_most(&policy);
+    most = ngx_http_stint_most(&policy);
+    if (request->limit != 0 && policy.burst == 0) {
+        most = request->limit;
+    } else if (request->limit != 0) { /* a bucket lasts as long as before */
+        time = most * ngx_http_stint_token_time(&policy, policy.limit);
+        most = ngx_max(time / ngx_http_stint_token_time(&policy, request->limit), 1);
     }
-    if (policy.burst == 0) {
-        return own;
-    }
-    /* A bucket keeps its times: what comes back slower is fewer tokens. */
-    time = policy.burst * ngx_http_stint_token_time(&policy);
-    policy.limit = ngx_min(policy.limit, own);
-    return (uint32_t)ngx_max(time / ngx_http_stint_token_time(&policy), 1);
+    most = request->burst != 0 ? ngx_min(most, request->burst) : most;
+    return (uint32_t)ngx_min(most, STINT_LIMIT_MAX);
 }
 
 static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,

@@ -142,6 +142,14 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, const ngx_http_stin
         ngx_http_stint_log_value(r, zone, NGX_HTTP_STINT_LOG_STRIPES, log_level, &(*policy)->name);
     }
     if (rc == NGX_OK) {
+        rc = ngx_http_stint_get_number(r, zone, &limit->burst, NGX_HTTP_STINT_LOG_BURST, log_level,
+                                       &request->burst);
+    }
+    if (rc == NGX_OK && request->burst != 0 && (*policy)->policy.burst == 0) {
+        request->burst = 0;
+        ngx_http_stint_log_value(r, zone, NGX_HTTP_STINT_LOG_BUCKET, log_level, &(*policy)->name);
+    }
+    if (rc == NGX_OK) {
         request->policy = (*policy)->id;
         request->flags = ngx_http_stint_flags(r, limit, *policy);
     }

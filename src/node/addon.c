@@ -353,14 +353,15 @@ static struct stint_verdict get(const double *from) {
 
 /* ---- Deciding ---- */
 
-/* Of arguments (table, policy, key, cost, limit, flags). */
+/* Of arguments (table, policy, key, cost, limit, burst, flags). */
 static bool request_of(const struct call *call, struct stint_request *request) {
     stint_key key;
     if (!key_of(call, call->arguments[2], &key))
         return false;
     *request = (struct stint_request)STINT_REQUEST(number_of(call, 1), key, number_of(call, 3));
     request->limit = number_of(call, 4);
-    request->flags = number_of(call, 5);
+    request->burst = number_of(call, 5);
+    request->flags = number_of(call, 6);
     return true;
 }
 
@@ -385,7 +386,7 @@ static napi_value call_allow(napi_env env, napi_callback_info info) {
     return small(env, LOOK);
 }
 
-/* decide(table, policy, key, cost, limit, flags): the verdict is in `out`. */
+/* decide(table, policy, key, cost, limit, burst, flags): the verdict is in `out`. */
 static napi_value call_decide(napi_env env, napi_callback_info info) {
     struct stint_verdict verdict;
     struct stint_request request;
@@ -400,13 +401,13 @@ static napi_value call_decide(napi_env env, napi_callback_info info) {
     return small(env, LOOK);
 }
 
-/* stage(table, policy, key, cost, limit, flags, place): one request of a group. */
+/* stage(table, policy, key, cost, limit, burst, flags, place): one request of a group. */
 static napi_value call_stage(napi_env env, napi_callback_info info) {
     struct call call;
 
     if (!begin(&call, env, info))
         return NULL;
-    return small(env, request_of(&call, &call.addon->requests[number_of(&call, 6)]) ? YES : NO_KEY);
+    return small(env, request_of(&call, &call.addon->requests[number_of(&call, 7)]) ? YES : NO_KEY);
 }
 
 /* all(table, count): decides the requests that were staged; their verdicts are in `out`. */
@@ -424,7 +425,7 @@ static napi_value call_all(napi_env env, napi_callback_info info) {
     return small(env, allowed ? YES : NO);
 }
 
-/* check(table, policy, flags): why a request is a bad one, 0 if it is none. */
+/* check(table, policy, limit, burst, flags): why a request is a bad one, 0 if it is none. */
 static napi_value call_check(napi_env env, napi_callback_info info) {
     struct call call;
 
@@ -432,7 +433,8 @@ static napi_value call_check(napi_env env, napi_callback_info info) {
         return NULL;
     struct stint_request request = STINT_REQUEST(number_of(&call, 1), STINT_KEY_GLOBAL, 1);
     request.limit = number_of(&call, 2);
-    request.flags = number_of(&call, 3);
+    request.burst = number_of(&call, 3);
+    request.flags = number_of(&call, 4);
     return small(env, stint_request_check(call.limiter, &request));
 }
 

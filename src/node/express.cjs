@@ -168,7 +168,6 @@ class ExpressStore {
     #policy = null;
     #windowMs = undefined;
     #reason = null;
-    #emptied = null; // the last key that was decremented to 0, and its window
 
     constructor(table, options = {}) {
         const { prefix = '', ...unknown } = options;
@@ -208,29 +207,23 @@ class ExpressStore {
             if (verdict.used === 0) return;
             verdict.granted = 1; // of the window that it is in: whose request it was, nobody knows
             policy.refund(verdict);
-            if (verdict.used === 1) this.#emptied = { key, end: +resetTime(verdict) };
         });
     }
 
+    // Nothing of a key that has used nothing: whether it was given all back, was reset, or is new, the
+    // table does not tell.
     get(key) {
         const verdict = this.#counted((policy) => policy.peek(this.#key(key)));
-        const end = resetTime(verdict);
-        // Of a key that has used nothing: the window that it is in, or that would begin now.
-        const begun =
-            verdict.used !== 0 ||
-            verdict.resetAfter * 1e3 < this.#windowMs - TICK ||
-            (this.#emptied?.key === key && this.#emptied.end === +end);
-        return begun ? { totalHits: verdict.used, resetTime: end } : undefined;
+        if (verdict.used === 0) return undefined;
+        return { totalHits: verdict.used, resetTime: resetTime(verdict) };
     }
 
     resetKey(key) {
-        this.#emptied = null;
         this.#counted((policy) => policy.reset(this.#key(key)));
     }
 
     // Of all stores of this windowMs in the table.
     resetAll() {
-        this.#emptied = null;
         this.#counted(({ table, name }) => table.remove(name));
         this.#policy = this.#policyOf(this.#windowMs);
     }

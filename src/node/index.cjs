@@ -99,6 +99,7 @@ function checked(result, of = '') {
             .replace('stint_resize', '`stint resize`')
             .replace('STINT_OVERRIDES', '`overrides`')
             .replace("a limit of the request's own", 'limit')
+            .replace('request.burst', 'burst')
             .replace('stint_open makes one', 'with maxEntries it is made');
         throw coded(Error, util.getSystemErrorName(result), of + reason);
     }
@@ -270,7 +271,7 @@ class Policy {
         if (status === 1) return true;
         if (status === 0) return false;
         if (status < 0) throw wrongKey(key);
-        const verdict = this.table.look(new Verdict(0), this, key, 0, 0);
+        const verdict = this.table.look(new Verdict(0), this, key);
         if (this.table.isInFlight(verdict.policy)) {
             this.refund(verdict);
             throw wrong(
@@ -283,32 +284,34 @@ class Policy {
     }
 
     // Takes `cost` tokens, and returns the verdict.
-    //   options  limit: the request's own; partial, drain, reserve, tentative: true (stint.h)
+    //   options  limit, burst: the request's own; partial, drain, reserve, tentative: true
     take(key, cost = 1, options = undefined) {
         let flags = 0;
         let limit = 0;
+        let burst = 0;
         if (options !== undefined) {
             known(
                 options,
-                ['limit', 'partial', 'drain', 'reserve', 'tentative'],
+                ['limit', 'burst', 'partial', 'drain', 'reserve', 'tentative'],
                 'options of take',
             );
             for (const name of ['partial', 'drain', 'reserve', 'tentative']) {
                 if (options[name]) flags |= REQUEST[name];
             }
             if (options.limit !== undefined) limit = whole(options.limit, 'limit', LIMIT_MAX, 1);
+            if (options.burst !== undefined) burst = whole(options.burst, 'burst', LIMIT_MAX, 1);
         }
-        return this.#decide(key, cost, limit, flags);
+        return this.#decide(key, cost, limit, burst, flags);
     }
 
     // Charges `cost` tokens, whatever is left.
     charge(key, cost = 1) {
-        return this.#decide(key, cost, 0, REQUEST.charge);
+        return this.#decide(key, cost, 0, 0, REQUEST.charge);
     }
 
     // Says what a take would say, and takes nothing.
     peek(key, cost = 1) {
-        return this.#decide(key, cost, 0, REQUEST.peek);
+        return this.#decide(key, cost, 0, 0, REQUEST.peek);
     }
 
     // Gives back up to `tokens` of what the verdict granted. Returns how many.
@@ -328,23 +331,24 @@ class Policy {
         return status === 1;
     }
 
-    #decide(key, cost, limit, flags) {
+    #decide(key, cost, limit, burst, flags) {
         checkCost(cost);
-        if (addon.decide(this.#handle, this.#id, key, cost, limit, flags) < 0) throw wrongKey(key);
-        return this.table.look(new Verdict(0), this, key, limit, flags);
+        if (addon.decide(this.#handle, this.#id, key, cost, limit, burst, flags) < 0)
+            throw wrongKey(key);
+        return this.table.look(new Verdict(0), this, key, limit, burst, flags);
     }
 
     // For Table.all: one request of a group.
     stage(place, key, cost) {
         checkCost(cost);
         whole(place, 'place', ALL_MAX - 1);
-        if (addon.stage(this.#handle, this.#id, key, cost, 0, 0, place) < 0) throw wrongKey(key);
+        if (addon.stage(this.#handle, this.#id, key, cost, 0, 0, 0, place) < 0) throw wrongKey(key);
     }
 
     // Why a request is a bad one.
-    check(limit, flags) {
+    check(limit, burst, flags) {
         return checked(
-            addon.check(this.#handle, this.#id, limit, flags),
+            addon.check(this.#handle, this.#id, limit, burst, flags),
             `policy '${this.name}': `,
         );
     }
@@ -445,7 +449,7 @@ class Table {
         });
         const allowed = addon.all(this.#handle, requests.length) === 1;
         const verdicts = requests.map((request, place) => new Verdict(place * PLACES));
-        verdicts.forEach((verdict, place) => this.look(verdict, ...requests[place].slice(0, 2), 0, 0));
+        verdicts.forEach((verdict, place) => this.look(verdict, ...requests[place].slice(0, 2)));
         return new Group(allowed, requests, verdicts);
     }
 
@@ -504,7 +508,7 @@ class Table {
 
     // Says what a verdict has to say that is not of its key: an error is thrown, a warning is told
     // once. A key that was refused for the first time in its window leaves its name.
-    look(verdict, policy, key, limit, flags) {
+    look(verdict, policy, key, limit = 0, burst = 0, flags = 0) {
         const { untracked, replaced, unknownPolicy, badRequest } = VERDICT;
         if (verdict.firstRefusal) {
             try {
@@ -519,7 +523,7 @@ class Table {
             throw coded(Error, 'ENOENT', `${this}: policy '${policy.name}' was removed`);
         }
         if ((verdict.flags & badRequest) !== 0) {
-            policy.check(limit, flags);
+            policy.check(limit, burst, flags);
             throw wrong('all: two requests are of one key by one policy: add their costs');
         }
         if (verdict.policy === NO_POLICY) {

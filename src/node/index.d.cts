@@ -87,6 +87,8 @@ export class Table {
 export interface TakeOptions {
     /** This request's own limit. */
     limit?: number;
+    /** How many tokens of a bucket may be used after this request. */
+    burst?: number;
     /** Takes what is left, if that is less. */
     partial?: boolean;
     /** If it does not fit, takes what is left, and refuses. */

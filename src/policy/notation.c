@@ -263,8 +263,7 @@ static bool refuse_fraction(struct reader *reader, const char *start, bool token
                        (unsigned long long)(number / parts / unit_of(number / parts)->ns),
                        unit_of(number / parts)->spellings[1]);
     return *written == '\0' ? refuse(reader, point, "%s", what)
-                            : refuse(reader, point, "%s: %s for %.*s", what, written,
-                                     (int)(reader->at - start), start);
+                            : refuse(reader, point, "%s: %s was probably meant", what, written);
 }
 
 /* Refuses a number before a month or a year, if one stands here. */

@@ -19,10 +19,10 @@ static void word_write(uint64_t *word, uint64_t value) {
     atomic_store_release(word, value); /* M12, M14 */
 }
 
-/* Half a word: whoever sees a version that is written later sees it. */
+/* Half a word, likewise. */
 static void half_write(uint32_t *half, uint32_t value) {
     INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed_32(half, value); /* M12 */
+    atomic_store_release_32(half, value); /* M12, M14 */
 }
 
 static struct rule rule_of(const struct stint_policy *policy) {
@@ -124,6 +124,31 @@ static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t i
     return ruling;
 }
 
+/* Whether a policy that decides, and is to have the next rule, is a bucket whose slots are to be
+ * counted anew: its rate changes, or it holds less. */
+static bool rate_changes(const struct policy *policy, const struct ruling *was,
+                         const struct ruling *next) {
+    return (policy_word(policy) & TRAIT_EXISTS) != 0 &&
+           (was->rule.flags & next->rule.flags & RULE_BUCKET) != 0 &&
+           (was->window != next->window || was->rule.limit != next->rule.limit ||
+            was->rule.capacity > next->rule.capacity ||
+            was->rule.max_reserved > next->rule.max_reserved);
+}
+
+/* Notes a bucket's rate before it changes, and when. No slot counts by an older one (rate.h). A
+ * verdict of before is known by its generation (rate.c, stint_rate_verdict): while the two words
+ * are being written, there is no instant of a change. The policy's identity follows its version, so
+ * that no verdict by the rate before tells the generation of the next. */
+static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was) {
+    struct policy_record *record = &limiter->records[id];
+
+    word_write(&record->rate_changed, 0);
+    word_write(&record->rate_before, (uint64_t)tick_of(was->window) << 32 | was->rule.limit);
+    half_write(&record->generation, record->generation + 1);
+    word_write(&record->rate_changed, limiter_now(limiter));
+    half_write(&record->flags, record->flags | RECORD_TWO_RATES);
+}
+
 /* Writes a policy's next version: the rule, its traits, the window of a bucket and its ban. Returns
  * the version. Until it is stored, the hot way is closed. If this process dies here, the policy is
  * slower, but decides by one whole rule. */
@@ -143,10 +168,16 @@ static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
     policy_raise(limiter, id, rule, ruling->window);
     policy_heat(policy, 0);
     identity_write(limiter, id);
+    const struct ruling was = ruling_read(limiter, id);
+    uint64_t number = record->bucket[(version - 1) % 2][0] >> RATE_NUMBER;
+    if (rate_changes(policy, &was, ruling)) {
+        rate_note(limiter, id, &was);
+        number++; /* modulo 16 */
+    }
     word_write(&record->bans[version % 2], ruling->ban.word);
     word_write(&record->ban_within[version % 2], ruling->ban.within);
     word_write(&record->bucket_window[version % 2], bucket ? ruling->window : 0);
-    word_write(&record->bucket[version % 2][0], unit);
+    word_write(&record->bucket[version % 2][0], bucket ? number << RATE_NUMBER | unit : 0);
     word_write(&record->bucket[version % 2][1], bucket ? reciprocal_of(unit) : 0);
     for (uint32_t i = 0; i < RULE_WORDS; i++)
         word_write(&policy->rules[version % 2][i], words[i]);
@@ -231,7 +262,7 @@ bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
     if (id == POLICY_NONE)
         return false;
     *policy = stint_policy_read(limiter, id);
-    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(policy, policy->name, sizeof(policy->name));
     return true;
 }
@@ -331,6 +362,7 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
 
 /* After the sweep, before the version. */
 static void generation_next(struct stint_limiter *limiter, uint32_t id) {
+    word_write(&limiter->records[id].rate_changed, 0); /* it is no change of a rate */
     half_write(&limiter->records[id].generation, limiter->records[id].generation + 1);
 }
 
@@ -507,6 +539,7 @@ static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t
         INSTANT(INSTANT_SET_UP);
     }
     (void)atomic_cas_seq(&written->version, version - 1, version); /* M12 */
+    identity_write(limiter, id);                                   /* rate_note */
     policy_heat(written, traits);
 }
 
@@ -613,12 +646,14 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
     static const struct policy_record none;
 
-    return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
-           record->calendar <= STINT_CALENDAR_YEAR &&
-           (record->reserved | record->reserved_too | record->reserved_halves[0] |
-            record->reserved_halves[1]) == 0 &&
+    const uint32_t flags =
+        RECORD_UNNAMED | RECORD_COMPANION | (bucket ? (uint32_t)RECORD_TWO_RATES : 0);
+
+    return (record_flags(limiter, id) & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
+           record->reserved == 0 &&
            (bucket ||
-            (memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
+            ((record->rate_changed | record->rate_before) == 0 &&
+             memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
              memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
 }
 
@@ -658,6 +693,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     const struct ruling ruling = ruling_read(limiter, id);
 
     policy_raise(limiter, id, &ruling.rule, ruling.window);
+    identity_write(limiter, id);
     policy_heat(policy, policy_word(policy));
 }
 

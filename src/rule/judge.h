@@ -166,6 +166,7 @@ struct terms {
                         * reserve; of a charge, what it may bring the count to */
     uint64_t unit;     /* what a token adds to a count: 1; of a bucket: ns */
     uint64_t reciprocal; /* of a bucket's unit (reciprocal_of) */
+    uint64_t rate;       /* the number of a bucket's rate, as a state has it */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
@@ -228,6 +229,11 @@ static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 
+/* Where the word of a policy's rate has the number, above the unit; and where a state has it
+ * (slot.h). */
+enum { RATE_NUMBER = 60, STATE_RATE_SHIFT = 25 };
+#define UNIT_MASK ((UINT64_C(1) << RATE_NUMBER) - 1)
+
 /* The instant at which a bucket is full, ns. Its slot ends with the tick of it, and `used` is the
  * ns into that tick, in 24 bits. Stray tokens are ns that the client waits. */
 static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {
@@ -240,11 +246,19 @@ static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t n
     return (int64_t)count > 0 ? count : 0;
 }
 
+/* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple
+ * of the policy's window. */
+static inline bool mark_passed(uint64_t from, uint64_t to, uint64_t window) {
+    return from / window != to / window;
+}
+
 /* A bucket's rule. */
 struct bucket {
     uint64_t unit;       /* ns */
     uint64_t reciprocal; /* of the unit */
     uint64_t window;     /* ns */
+    uint64_t rate;       /* its number, as a state has it (slot.h, STATE_RATE) */
+    uint64_t version;    /* of the policy */
     uint32_t limit;
     uint32_t burst;
     uint32_t max_reserved;
@@ -264,6 +278,7 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
 
     terms->unit = bucket->unit;
     terms->reciprocal = bucket->reciprocal;
+    terms->rate = bucket->rate;
     terms->capacity = bucket->burst;
     terms->room = (uint64_t)bucket->burst + (ahead ? bucket->max_reserved : 0);
     if (LIKELY(limit == 0))
@@ -275,9 +290,12 @@ static ALWAYS_INLINE void bucket_terms(struct terms *terms, const struct bucket 
     terms->room = bucket_holds(terms->room * bucket->unit, unit);
 }
 
-/* A request's own limit, if it is below the policy's; else 0. */
-static ALWAYS_INLINE uint32_t bucket_own(const struct bucket *bucket, uint32_t limit) {
-    return limit < bucket->limit ? limit : 0;
+/* Lets a request use no more of a bucket than this, nor take more ahead (0: all of it). */
+static ALWAYS_INLINE void terms_cut(struct terms *terms, uint32_t burst) {
+    if (LIKELY(burst == 0))
+        return;
+    terms->capacity = terms->capacity < burst ? terms->capacity : burst;
+    terms->room = terms->room < burst ? terms->room : burst;
 }
 
 /* ceil(count / unit), the tokens of a bucket's count, without a division. The estimate is too small

@@ -114,14 +114,19 @@ static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
     WORD_STORE_32(word, value);
 }
 
+#ifdef STINT_THREAD_SANITIZER
+#define RELEASE(word, value, store) __atomic_store_n(word, value, __ATOMIC_RELEASE)
+#else
+#define RELEASE(word, value, store) (ck_pr_fence_release(), store(word, value))
+#endif
+
 /* All that precedes in the program is visible to whoever loads this value with acquire. */
 static inline void atomic_store_release(uint64_t *word, uint64_t value) {
-#ifdef STINT_THREAD_SANITIZER
-    __atomic_store_n(word, value, __ATOMIC_RELEASE);
-#else
-    ck_pr_fence_release();
-    WORD_STORE(word, value);
-#endif
+    RELEASE(word, value, WORD_STORE);
+}
+
+static inline void atomic_store_release_32(uint32_t *word, uint32_t value) {
+    RELEASE(word, value, WORD_STORE_32);
 }
 
 static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {

@@ -16,6 +16,7 @@
 #include "policy/check.h"
 #include "policy/names.h"
 #include "policy/policy.h"
+#include "rate.h"
 #include "sys/message.h"
 #include "table/sweep.h"
 
@@ -162,7 +163,7 @@ static void was_read(const struct stint_limiter *limiter, struct change *change)
     const uint32_t id = change->ids.old;
 
     change->was = stint_policy_read(limiter, id);
-    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
     change->decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
                       stint_limiter_counted(limiter, id, COUNT_REFUSED) +
@@ -235,9 +236,11 @@ static void all_make(struct stint_limiter *limiter, struct changes *changes) {
         again |= changes->all[i].ids.again;
     if (again)
         (void)stint_sweep(limiter);
+    stint_rate_sweep(limiter); /* if a death left slots of two rates */
     for (size_t i = 0; i < changes->count; i++)
         change_make(limiter, &changes->all[i]);
     stint_policies_link(limiter);
+    stint_rate_sweep(limiter);
     (void)stint_sweep(limiter);
 }
 
@@ -356,7 +359,9 @@ static int make(struct stint_limiter *limiter, const struct stint_policy *policy
         return error;
     if (ids.again)
         (void)stint_sweep(limiter);
+    stint_rate_sweep(limiter); /* as in all_make */
     *id = stint_policy_make(limiter, policy, &ids);
+    stint_rate_sweep(limiter);
     return 0;
 }
 

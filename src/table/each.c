@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "limiter/sealed.h"
+#include "rate.h"
 #include "search.h"
 #include "sys/message.h"
 #include "table/labels.h"
@@ -144,7 +145,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         entry->since = refused_since(telling->limiter, policy, traits, end);
     }
     if ((traits & RULE_BUCKET) != 0) {
-        entry->end = bucket_full(end, count);
+        entry->end = bucket_full(end, bucket_ns(state));
         entry->used = stint_bucket_used(telling->limiter, policy, state, telling->now);
         if ((traits & STINT_OVERRIDES) != 0) { /* by the rate of the key's own */
             const struct stint_request look = {
@@ -237,6 +238,13 @@ static enum told slot_each(struct telling *telling, uint64_t line, struct slot *
         return override_each(telling, tag, state, &entry);
     if (traits == 0) /* gone, and not swept yet (sweep.c) */
         return GO_ON;
+    struct bucket bucket;
+    if ((traits & RULE_BUCKET) != 0 && stint_bucket_rule(limiter, entry.policy, &bucket) &&
+        UNLIKELY(rate_differs(state, bucket.rate))) {
+        state = stint_rate_means(limiter, entry.policy, hash, state, &bucket);
+        if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)))
+            return GO_ON;
+    }
     const bool striped = traits_striped(traits);
     if (striped && telling->one) /* stripes_of */
         return GO_ON;

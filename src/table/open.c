@@ -407,7 +407,7 @@ static int table_look(struct stint_limiter *limiter) {
  * wrote in it. */
 static int before_look(struct stint_limiter *copy) {
     for (uint32_t id = 0; id < copy->max_policies; id++)
-        copy->records[id].reserved = copy->records[id].reserved_too = 0;
+        copy->records[id].rate_changed = copy->records[id].reserved = 0;
     return table_look(copy);
 }
 

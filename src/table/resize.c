@@ -127,7 +127,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *there)
     const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
     if (policy == NULL || override_lifted(policy, slot->state) ||
         (told && by_shadow(slot->state)) ||
-        (end_of(state_id(slot->state), move->now) <= over &&
+        (slot_end(move->from, policy, slot->state, move->now) <= over &&
          !slot_carries(policy, slot->state, move->now)))
         return 0;
     if (!table_hash(from, line, slot->tag, &hash))

@@ -60,10 +60,18 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
     add_text(text, "\r\n");
 }
 
+/* ns of a token by which a bucket's request was charged. A verdict of a policy that was none has
+ * no unit. */
+static uint64_t token_time(const struct stint_policy *policy, const struct stint_verdict *verdict) {
+    return verdict->unit != 0 ? verdict->unit : bucket_unit(policy->window, policy->limit);
+}
+
 /* The ns in which the quota comes back. */
-static uint64_t quota_time(const struct stint_policy *policy, uint64_t tokens) {
+static uint64_t quota_time(const struct stint_policy *policy, const struct stint_verdict *verdict) {
+    const uint64_t tokens = quota(policy, verdict);
+
     if (policy->burst != 0)
-        return policy->burst * bucket_unit(policy->window, policy->limit);
+        return tokens * token_time(policy, verdict);
     const bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
     const uint32_t limit = limit_of(policy);
     const uint64_t windows = carries ? tokens / limit + (tokens % limit != 0) : 1;
@@ -80,9 +88,9 @@ static bool is_told(const struct stint_verdict *verdict) {
 static uint64_t token_after(const struct stint_policy *policy,
                             const struct stint_verdict *verdict) {
     const uint64_t tokens = quota(policy, verdict), left = verdict->reset_after;
-    const uint64_t unit = quota_time(policy, tokens) / tokens;
+    const uint64_t unit = token_time(policy, verdict);
 
-    if (unit == 0 || left <= unit)
+    if (left <= unit)
         return left;
     const uint64_t all_but_one = (tokens - 1) * unit; /* more is used than it holds */
     return left > all_but_one ? left - all_but_one : left % unit != 0 ? left % unit : unit;
@@ -144,8 +152,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         if (quotas && is_in_flight(&policy))
             add_text(text, ";qu=\"concurrent-requests\"");
         else if (quotas && policy.calendar == 0) /* else no one length */
-            add_parameter(text,
-                          ";w=", seconds_up(quota_time(&policy, quota(&policy, &verdicts[i]))));
+            add_parameter(text, ";w=", seconds_up(quota_time(&policy, &verdicts[i])));
         else if (!quotas && !is_in_flight(&policy))
             add_parameter(text, ";t=", seconds_up(more_after(&policy, &verdicts[i])));
     }

@@ -40,6 +40,7 @@ static const struct {
     [OPTION_NAME] = {"name", NULL, 0, "KEY is the name of a key, as top shows it"},
     [OPTION_COST] = {"cost", "N", 0, "tokens [1]"},
     [OPTION_LIMIT] = {"limit", "N", 0, "a limit in place of the policy's"},
+    [OPTION_BURST] = {"burst", "N", 0, "how much of a token bucket may be used, at most all of it"},
     [OPTION_PARTIAL] = {"partial", NULL, 0, "take what is left if that is less than the cost"},
     [OPTION_ADD] = {"add", NULL, 0, "add POLICY, a notation, if it is not there"},
     [OPTION_FULL] = {"full", "admit|refuse|replace", 0, "on a full table [admit]"},
@@ -299,6 +300,8 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
         return read_count(value, 0, STINT_LIMIT_MAX, &arguments->cost) ? NULL : "0 to 268435456";
     case OPTION_LIMIT:
         return read_count(value, 1, STINT_LIMIT_MAX, &arguments->limit) ? NULL : "1 to 268435456";
+    case OPTION_BURST:
+        return read_count(value, 1, STINT_LIMIT_MAX, &arguments->burst) ? NULL : "1 to 268435456";
     case OPTION_PARTIAL:
         arguments->partial = true;
         return NULL;

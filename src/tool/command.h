@@ -32,6 +32,7 @@ enum option_name {
     OPTION_NAME,
     OPTION_COST,
     OPTION_LIMIT,
+    OPTION_BURST,
     OPTION_PARTIAL,
     OPTION_ADD,
     OPTION_FULL,
@@ -84,7 +85,7 @@ struct arguments {
         unsigned char bytes[16]; /* IPv4 as IPv6 has it */
         unsigned bits;
     } network;
-    uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
+    uint32_t cost, limit, burst, on_full, shards, max_policies, labels, mode;
     uint64_t max_entries, number, count, interval_ns;
     uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
     const char *reason;                                    /* --reason */

@@ -68,6 +68,7 @@ static const char *const in_words[][2] = {
     {"STINT_IN_FLIGHT", "`in-flight`"},
     {"STINT_PARTIAL", "--partial"},
     {"a limit of the request's own", "--limit"},
+    {"request.burst", "--burst"},
     {"policy.limit", "the limit"},
     {"policy.window must be 0 with policy.calendar", "a window of the calendar has no length"},
     {"policy.window", "the window"},

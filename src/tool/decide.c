@@ -34,6 +34,7 @@ static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
                                                .policy = decision->policy,
                                                .cost = cost,
                                                .limit = decision->arguments->limit,
+                                               .burst = decision->arguments->burst,
                                                .flags = flags};
     stint_decide(decision->limiter, &decision->request, STINT_NOW, &decision->verdict);
 }

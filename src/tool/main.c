@@ -46,8 +46,8 @@ static const struct command commands[] = {
     {.name = "take",
      .run = tool_take,
      .operands = "FPK",
-     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(PARTIAL) |
-                OPTION(ADD) | OPTION(FULL),
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(BURST) |
+                OPTION(PARTIAL) | OPTION(ADD) | OPTION(FULL),
      .failed = EXIT_USAGE,
      .summary = "take tokens of a key: a rate limiter for scripts",
      .about =
@@ -57,7 +57,8 @@ static const struct command commands[] = {
     {.name = "peek",
      .run = tool_peek,
      .operands = "FPK",
-     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(FULL),
+     .options =
+         OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(BURST) | OPTION(FULL),
      .failed = EXIT_USAGE,
      .summary = "whether they are left",
      .about = "Says whether a take would be granted, and takes nothing."},

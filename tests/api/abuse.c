@@ -2,13 +2,15 @@
  * Copyright (c) 2026 The stint authors
  *
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
- * collide, what a decision costs, limits on memory. (A full table, outcome by outcome: full.c.
+ * collide, what a decision costs, limits on memory, small stacks. (Full tables: features.c, full.c.
  * Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of their
- * types, refunds of things never taken: semantics.c, twin.c. 4,096 policies: api.c.) */
+ * types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -303,3 +305,90 @@ TEST_IN_DIRECTORY(test_file_size_limit) {
     assert_good(child);
     assert_int_equal(entries_of_directory(), 0);
 }
+
+/* ---- Small stacks ---------------------------------------------------------------------------- */
+
+#ifndef STINT_SANITIZERS /* which take more stack themselves */
+static bool ignore_entry(void *context, const struct stint_entry *entry) {
+    return context == NULL && entry != NULL;
+}
+
+static void ignore_change(void *context, const struct stint_change *change) {
+    (void)context;
+    (void)change;
+}
+
+/* Returns NULL if all is well. */
+static void *decide_all_ways(void *argument) {
+    enum { N = 16 };
+    struct stint_limiter *limiter = argument;
+    struct stint_request requests[N];
+    struct stint_verdict v[N];
+    const size_t sizes[] = {4, 4, 4, 4};
+    for (uint32_t i = 0; i < N; i++)
+        requests[i] = (struct stint_request)STINT_REQUEST(i % 5, i + 1, 1);
+    for (int i = 0; i < 100; i++) {
+        (void)stint_decide_all(limiter, requests, N, STINT_NOW, v);
+        (void)stint_refund_all(limiter, requests, v, N);
+        (void)stint_decide_groups(limiter, requests, N, sizes, 4, STINT_NOW, v);
+        (void)stint_decide_batch(limiter, requests, N, STINT_NOW, v);
+        (void)stint_reset(limiter, 0, 1);
+    }
+    return NULL;
+}
+
+static void *set_up_all(void *argument) {
+    static char text[65536];
+    struct stint_options options = shared_options(5000), larger = STINT_OPTIONS_INIT;
+    struct stint_stats stats = STINT_STATS_INIT;
+    struct stint_limiter *limiter = NULL;
+    (void)argument;
+    options.labels = 100;
+    larger.max_entries = 9000;
+    larger.clock = test_clock;
+    if (stint_open(&options, &limiter) != 0 ||
+        stint_policies_apply(limiter,
+                             "5/m name=a overrides\n5/m burst=5 name=b\n5/m smooth name=c\n"
+                             "5/10s in-flight name=d\n1M/s stripes=8 name=e\n",
+                             STINT_PRUNE, NULL, ignore_change, NULL) != 0)
+        return limiter;
+    (void)decide_all_ways(limiter);
+    const bool good = stint_override(limiter, 0, 1, 7, test_time + SECOND) == 0 &&
+                      stint_label(limiter, 1, "k", 1) == 0 &&
+                      stint_each(limiter, ignore_entry, NULL) == 0 &&
+                      stint_each_of(limiter, 1, ignore_entry, NULL) == 0 &&
+                      stint_stats_get(limiter, &stats) == 0 &&
+                      stint_metrics(limiter, NULL, text, sizeof text) > 0 &&
+                      stint_policies_apply(limiter, "5/h name=a overrides\n", STINT_PRUNE, NULL,
+                                           ignore_change, NULL) == 0;
+    stint_close(limiter);
+    return good && stint_resize(path, &larger) == 0 ? NULL : text;
+}
+
+static void assert_runs(void *(*body)(void *), void *argument, size_t stack) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *result = NULL;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    if (stack < (size_t)PTHREAD_STACK_MIN)
+        stack = (size_t)PTHREAD_STACK_MIN;
+    assert_int_equal(pthread_attr_setstacksize(&attributes, stack), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, body, argument), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+}
+
+/* memcached/memcached#286, Netflix/dynomite#600, A1darbek/ayder#4: a thread of musl has 128 KiB of
+ * stack. All calls need half of that at most, and decisions 32 KiB. */
+TEST_IN_DIRECTORY(test_small_stacks) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    static const char *const texts[] = {"5/m name=a", "5/m burst=5 name=b",
+                                        "5/10s in-flight name=c", "5/m smooth name=d",
+                                        "8/m stripes=4 name=e"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        add_text(limiter, texts[i]);
+    assert_runs(decide_all_ways, limiter, 32768);
+    stint_close(limiter);
+    assert_runs(set_up_all, NULL, 65536);
+}
+#endif

@@ -557,63 +557,6 @@ TEST(test_policy_table) {
     }
 }
 
-/* (In every way to ask: apply.c, of a policy that was removed.) */
-TEST(test_unknown_policy) {
-    test_time = T0;
-    static const uint32_t unknown[] = {1, 2, 63, 64, 65534, 65535, 65536, 65537, UINT32_MAX};
-    const struct stint_verdict expected = {
-        .flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
-    stint_key key = number_key(limiter, 1);
-    assert_true(stint_take(limiter, id, key, 2, T0, NULL));
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        const struct stint_request requests[] = {{key, unknown[i], 1, 0, 0, 0},
-                                                 {key, id, 0, 0, 0, 0},
-                                                 {key, unknown[i], 1, 9, STINT_DRAIN, 0}};
-        struct stint_verdict v[3];
-        assert_false(stint_take(limiter, unknown[i], key, 1, T0, v));
-        assert_verdict(&v[0], &expected, __LINE__);
-        assert_false(stint_decide(limiter, &requests[2], T0, NULL));
-        assert_int_equal(stint_decide_batch(limiter, requests, 3, T0, v), 1);
-        assert_verdict(&v[0], &expected, __LINE__);
-        assert_int_equal(v[1].used, 2);
-        assert_verdict(&v[2], &expected, __LINE__);
-        assert_int_equal(refund_by(limiter, unknown[i], key, 1, T0 + MINUTE), 0);
-        stint_reset(limiter, unknown[i], key);
-        assert_int_equal(get_stats(limiter).unknown_policy, 4 * (i + 1));
-    }
-    assert_int_equal(get_stats(limiter).live, 1);
-    stint_close(limiter);
-}
-
-/* verdict may be NULL everywhere, and the counting is the same. */
-TEST(test_no_verdict) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
-    stint_key key = number_key(limiter, 1);
-    struct stint_request request = {key, id, 1, 0, 0, 0};
-    assert_true(stint_take(limiter, id, key, 1, T0, NULL));
-    assert_true(stint_decide(limiter, &request, T0, NULL));
-    struct stint_request requests[4] = {request, request, request, request};
-    assert_int_equal(stint_decide_batch(limiter, requests, 4, T0, NULL), 2);
-    assert_false(stint_take(limiter, id, key, 1, T0, NULL));
-    stint_prefetch(limiter, key);
-    stint_prefetch(limiter, STINT_KEY_GLOBAL);
-    stint_prefetch(limiter, UINT64_MAX);
-    stint_close(limiter);
-}
-
-TEST(test_label_errors) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT); /* without any */
-    assert_int_equal(stint_label(limiter, 1, "name", 4), -ENOENT);
-    assert_reason("options.labels");
-    assert_int_equal(stint_label(NULL, 1, "name", 4), -EINVAL);
-    assert_int_equal(stint_label(limiter, 1, NULL, 4), -EINVAL);
-    stint_close(limiter);
-}
-
 TEST(test_stats_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
@@ -906,6 +849,8 @@ TEST(test_null_deciding) {
     WITH_NULL(true, stint_decide(limiter, &request, T0, NULL));
     WITH_NULL(-EINVAL, stint_request_check(NULL, &request));
     WITH_NULL(-EINVAL, stint_request_check(limiter, NULL));
+    stint_prefetch(limiter, STINT_KEY_GLOBAL);
+    stint_prefetch(limiter, UINT64_MAX);
     WITH_NULL(0, stint_decide_batch(limiter, NULL, 0, T0, NULL));
     WITH_NULL(1, stint_decide_batch(limiter, &request, 1, T0, NULL));
     WITH_NULL(true, stint_decide_all(limiter, NULL, 0, T0, NULL));
@@ -944,6 +889,8 @@ TEST(test_null_watching) {
     WITH_NULL(0, stint_each_of(limiter, key, callback_true, NULL));
     WITH_NULL(-EINVAL, stint_label(NULL, key, "name", 4));
     WITH_NULL(-EINVAL, stint_label(limiter, key, NULL, 4));
+    WITH_NULL(-ENOENT, stint_label(limiter, key, "name", 4));
+    assert_reason("options.labels"); /* it has none */
     WITH_NULL(-EINVAL, stint_metrics(NULL, &options, text, sizeof(text)));
     WITH_NULL(-EINVAL, stint_metrics(limiter, &options, NULL, sizeof(text)));
     WITH_NULL(stint_metrics(limiter, NULL, text, sizeof(text)),

@@ -224,40 +224,6 @@ static struct stint_limiter *open_few(uint32_t max_policies, const char *name) {
     return open_with(&options);
 }
 
-TEST(test_no_room) {
-    struct stint_limiter *limiter = open_few(3, NULL);
-    const char *text = "1/s name=a\n1/m name=b\n1/s name=c\n1/s name=d\n", *wrong = NULL;
-    for (uint32_t flags = 0; flags < 4 * STINT_DRY_RUN; flags += STINT_DRY_RUN) {
-        assert_int_equal(stint_policies_apply(limiter, text, flags, &wrong, NULL, NULL), -ENOSPC);
-        assert_ptr_equal(wrong, strstr(text, "1/s name=d"));
-        assert_reason("line 4: options.max_policies");
-        assert_int_equal(get_stats(limiter).policies, 0);
-    }
-    text =
-        "1/s name=a\n1/m name=b\n1/s name=c overrides\n"; /* there is one left, and it takes two */
-    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
-    assert_reason("line 3: STINT_OVERRIDES");
-    apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
-    /* A replacement takes an id. What is removed gives none back for now. */
-    text = "1/m name=a\n1/s name=b\n";
-    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
-    assert_ptr_equal(wrong, strstr(text, "1/s"));
-    assert_int_equal(stint_policy_remove(limiter, 1), 0);
-    text = "1/m name=a\n1/s name=b\n";
-    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
-    /* But a policy that is back, with another limit perhaps, has the id that it had. */
-    apply(limiter, "2/m name=b\n1/s name=c", 0, NULL);
-    assert_int_equal(policy_found(limiter, "b"), 1);
-    struct stint_policy more = make_policy("more", 1, MINUTE, 0, 0);
-    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
-    assert_reason("taken. All are in use: open a limiter with more");
-    assert_int_equal(stint_policy_remove(limiter, 1), 0);
-    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
-    assert_reason("taken. 1 of 3 are of removed and replaced policies. These stay taken, as the "
-                  "table has no file: open it anew");
-    stint_close(limiter);
-}
-
 TEST_IN_DIRECTORY(test_no_room_in_a_file) {
     struct stint_limiter *limiter = open_few(2, path);
     apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
@@ -303,41 +269,6 @@ static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t 
     assert_int_equal(refund_by(limiter, id, key, 1, T0 + MINUTE), 0);
 }
 
-TEST(test_remove) {
-    static const char *const texts[] = {"3/minute name=x", "8/minute name=x stripes=4",
-                                        "3/minute name=x smooth", "3/day name=x capacity=9",
-                                        "3/366d name=x start=per-key near=50%"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct stint_limiter *limiter = open_limiter(200, STINT_FULL_REFUSE);
-        apply(limiter, texts[i], 0, NULL);
-        apply(limiter, "4/minute name=other", 0, NULL);
-        for (uint64_t key = 1; key <= 50; key++)
-            assert_true(take(limiter, 0, number_key(limiter, key).hash));
-        assert_true(take(limiter, 1, 1));
-        assert_true(slots_of(limiter, 0) >= 50);
-        assert_int_equal(stint_policy_remove(limiter, 0), 0);
-        assert_int_equal(slots_of(limiter, 0), 0);
-        assert_int_equal(slots_of(limiter, 1), 1);
-        assert_int_equal(get_stats(limiter).live, 1);
-        assert_int_equal(policy_found(limiter, "x"), -ENOENT);
-        assert_unknown(limiter, 0, number_key(limiter, 1).hash);
-        assert_int_equal(used_of(limiter, 1, 1), 1);
-        /* The name is free for another policy, with another id. The same one has its own again. */
-        apply(limiter, "3/200s name=x", 0, NULL);
-        assert_int_equal(policy_found(limiter, "x"), 2);
-        assert_unknown(limiter, 0, number_key(limiter, 1).hash);
-        assert_int_equal(stint_policy_remove(limiter, 2), 0);
-        struct stint_policy again = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_parse(texts[i], &again, NULL), 0);
-        assert_int_equal(policy_added(limiter, &again), 0);
-        assert_int_equal(policy_found(limiter, "x"), 0);
-        assert_int_equal(used_of(limiter, 0, number_key(limiter, 1)), 0);
-        assert_true(take(limiter, 0, number_key(limiter, 1).hash));
-        assert_unknown(limiter, 2, number_key(limiter, 1).hash);
-        stint_close(limiter);
-    }
-}
-
 /* Who is about to tell of a policy when it is removed tells nothing of it. */
 TEST(test_told_when_removed) {
     struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
@@ -349,27 +280,6 @@ TEST(test_told_when_removed) {
     assert_string_equal(told.name, "3/minute");
     assert_int_equal(stint_policy_remove(limiter, 0), 0);
     assert_false(stint_policy_told(limiter, 0, &told));
-    stint_close(limiter);
-}
-
-/* The slots of a removed policy are free in the next tick, though their windows last for a year;
- * and no step of the clock is seen in that. */
-TEST(test_room_after_remove) {
-    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
-    apply(limiter, "3/366d name=long\n3/minute name=short", 0, NULL);
-    uint64_t key = 0;
-    while (ask(limiter, 0, number_key(limiter, ++key), 1, 0).allowed)
-        continue;
-    assert_false(ask(limiter, 1, 7, 1, 0).allowed);
-    uint64_t slots = get_stats(limiter).live;
-    assert_int_equal(stint_policy_remove(limiter, 0), 0);
-    test_time += 10 * MS;
-    for (uint64_t i = 0; i < slots; i++)
-        assert_true(take(limiter, 1, number_key(limiter, 1000 + i).hash));
-    assert_false(take(limiter, 1, number_key(limiter, 1000 + slots).hash));
-    assert_int_equal(get_stats(limiter).clock_steps, 0);
-    assert_int_equal(get_stats(limiter).live, slots);
-    test_time = T0;
     stint_close(limiter);
 }
 
@@ -473,24 +383,6 @@ TEST(test_old_id) {
         stint_close(twin);
         stint_close(limiter);
     }
-}
-
-/* Parts of a group by both ids are of one policy: they are none of a group. */
-TEST(test_group_by_both_ids) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_verdict verdicts[3];
-    apply(limiter, "9/minute name=x\n50/minute name=y", 0, NULL);
-    apply(limiter, "3/h name=x", 0, NULL);
-    struct stint_request requests[] = {STINT_REQUEST(0, 7, 1), STINT_REQUEST(1, 7, 1),
-                                       STINT_REQUEST(2, 7, 1)};
-    assert_false(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(verdicts[i].flags, STINT_BAD_REQUEST);
-    assert_int_equal(get_stats(limiter).bad_requests, 3);
-    assert_int_equal(used_of(limiter, 2, 7), 0);
-    requests[2].key.hash = 8;
-    assert_true(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
-    stint_close(limiter);
 }
 
 /* Tokens of the old policy are given back by no verdict once it is replaced, though the new one's

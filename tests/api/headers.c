@@ -345,6 +345,18 @@ TEST_WITH(test_reserved, set_up, tear_down) {
                 "Retry-After: 2\r\n");
 }
 
+/* A burst of the request's own is the quota, which comes back as its tokens do. */
+TEST_WITH(test_own_burst, set_up, tear_down) {
+    struct stint_verdict verdict;
+    struct stint_request request = {.key = number_key(limiter, 1),
+                                    .policy = add_text(limiter, "10/m burst=21 name=page"),
+                                    .cost = 5,
+                                    .burst = 6};
+    assert_true(stint_decide(limiter, &request, T0, &verdict));
+    assert_text(DRAFT, &request.policy, &verdict, 1,
+                "RateLimit-Policy: \"page\";q=6;w=36\r\nRateLimit: \"page\";r=1;t=6\r\n");
+}
+
 /* One that was given no name is called by its rate, as that is now; its name in the table stays. */
 TEST_WITH(test_unnamed, set_up, tear_down) {
     uint32_t named = add_policy(limiter, "10/minute name", 10, MINUTE, 0, 0);

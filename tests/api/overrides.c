@@ -1,260 +1,248 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Keys with limits of their own for a while, and keys that are banned, case by case. */
+ * Keys with limits of their own for a while, and keys that are banned: case by case, across
+ * restarts, and while others write. */
 #include "directory.h"
 #include "limiter/limiter.h"
-#include "script.h"
 #include "sys/testing.h"
 #include "told.h"
-
-#define OVERRIDES STINT_OVERRIDES
+#include "words.h"
 
 /* clang-format off */
-static const struct script scripts[] = {
+static const struct feature features[] = {
+    /* ---- Overrides ---- */
+
     /* letsencrypt/boulder#8785 */
     {"override: more, less, cleared; what was used stays used",
-     policy(W, .limit = 3, .flags = OVERRIDES), {
-        ok(T0, 3, 0, 0, 0, 3, 3, 3, E),
-        no(T0, 1, 0, 0, FIRST, 3, 3, E, W),
-        override(5, T0 + HOUR),
-        ok(T0, 1, 0, 0, OVER, 5, 4, 1, E),
-        ok(T0, 1, 0, PEEK, OVER, 5, 4, 0, E),
-        no(T0, 2, 0, 0, OVER, 5, 4, E, W),
-        override(2, T0 + 2 * HOUR),
-        no(T0, 1, 0, 0, OVER, 2, 4, E, W),
-        clear(0),
-        no(T0, 1, 0, 0, 0, 3, 4, E, W),
-        clear(ENOENT),
-        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
-    {"override: over at its end, to the tick",
-     policy(W, .limit = 1, .flags = OVERRIDES), {
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
-        override(3, T0 + 10 * SECOND - 1),
-        ok(T0 + 10 * SECOND - 1, 1, 0, 0, OVER, 3, 2, 1, E),
-        no(T0 + 10 * SECOND, 1, 0, 0, FIRST, 1, 2, E, 50 * SECOND),
-        clear(ENOENT)}},
-    {"override: it beats a request's own limit",
-     policy(W, .limit = 10, .flags = OVERRIDES), {
-        override(4, T0 + HOUR),
-        ok(T0, 3, 2, 0, OVER, 4, 3, 3, E),
-        no(T0, 2, 100, 0, FIRST | OVER, 4, 3, E, W),
-        ok(T0, 9, 100, PARTIAL, OVER, 4, 4, 1, E),
-        clear(0),
-        ok(T0, 2, 6, 0, 0, 6, 6, 2, E)}},
+     "Gives a key another limit until an instant, in place of the policy's capacity and "
+     "request.limit.",
+     "3/m overrides",
+     "take 3 = used 3 until 1m; take = no first wait 1m; override 5 until 1h; "
+     "take = used 4 of 5 overridden; take peek = overridden; take 2 = no overridden wait 1m; "
+     "override 2 until 2h; take = no of 2 overridden wait 1m; clear; take = no of 3 wait 1m; "
+     "clear = ENOENT; 1m: take 3 = used 3 until 2m"},
+    {"override: over at its end, to the tick", SAME, "1/m overrides",
+     "take = used 1 until 1m; override 3 until 10s-1ns; 10s-1ns: take = used 2 of 3 overridden; "
+     "10s: take = no of 1 first wait 50s; clear = ENOENT"},
+    {"override: it beats a request's own limit", SAME, "10/m overrides",
+     "override 4 until 1h; take 3 limit 2 = used 3 of 4 until 1m overridden; "
+     "take 2 limit 100 = no first overridden wait 1m; "
+     "take 9 partial limit 100 = granted 1 used 4 overridden; clear; take 2 limit 6 = used 6 of 6"},
+    {"override: a full table that refuses", SAME, "table 4 refuse; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: a look at a full table tells what its request is told", SAME,
+     "table 4 refuse; 1/m ban=1h",
+     "override 268435456 until 1h; take 2 of b = no until 1m first banned never; 1m: fill 100; "
+     "take peek = of 268435456 until 2m overridden; take = granted 0 overridden; "
+     "take 2 peek of b = no of 0 until 2m overridden banned never; "
+     "take 2 of b = no overridden banned never; take peek of b = no overridden banned wait 59m; "
+     "take of b = no overridden banned wait 59m; take peek of c = no until 2m untracked wait 1m; "
+     "take of c = no until 2m untracked wait 1m; take 0 of c = until 2m"},
+    {"override: where no slot is left, the wait until the window ends may outlast it", SAME,
+     "table 2 refuse; 2/m smooth overrides",
+     "override 5 until 10s; override 5 until 1h of b; fill 100; "
+     "take 2 peek = no of 5 until 1m overridden untracked wait 1m; "
+     "take 3 peek = no of 5 until 1m overridden untracked never; "
+     "take 3 peek of b = no of 5 until 1m overridden untracked wait 1m"},
+    {"override: after a step back of the clock one too far ahead is void, the others hold", SAME,
+     "1/m ban=1h",
+     "clock 1d; override 5 until 366d; override 5 until 365d of b; "
+     "take 2 of c = no until 1d+1m first banned never; clock 1d-2m; take peek of c = until 1d-1m; "
+     "clock 1d-1m; take peek of c = no of 0 until 1d+1m overridden banned wait 61m; "
+     "1d-11m: take of c = no overridden banned wait 61m; clock -2m; take peek = until -1m; "
+     "take peek of b = of 5 until -1m overridden; override 7 until 0; rule = 7 until 0"},
+    {"override: the smooth window of a clock that was stepped back has not begun yet", SAME,
+     "4/s smooth overrides",
+     "clock 1d; take = used 1 until 1d+1s; clock 1d-10s; override 0 until 1d-8s; "
+     "take 3 peek = no used 1 of 0 overridden wait 2s; take 4 peek = no overridden wait 12s; "
+     "1d-8s: take 3 = used 4 of 4"},
+    {"override: smooth", SAME, "4/m smooth overrides",
+     "override 6 until 1h; take 6 = used 6 of 6 until 1m overridden; "
+     "take = no first overridden wait 70s; override 20000 until 1h; "
+     "take = used 7 of 16383 overridden; override 268435456 until 1h; "
+     "take 20000 = granted 0 of 268435456 overridden; "
+     "1m: take 20000 = granted 0 until 2m overridden; clear; "
+     "take = no of 4 first wait 34s+285ms+714us+286ns"},
+    {"override: tokens that carry over", SAME, "10/m capacity=20 reserve=5 overrides",
+     "override 30 until 1h; take 30 = used 30 of 30 until 1m overridden; "
+     "take 5 reserve = used 35 overridden wait 1m; take reserve = no first overridden wait 1m; "
+     "override 268435456 until 1h; take 100 = granted 0 of 268435456 overridden; "
+     "override 0 until 30s; take reserve = no of 0 overridden wait 2m; "
+     "2m: take 5 = used 20 of 20 until 3m"},
+    {"override: a key's own windows, count-refused, shadow, near", SAME,
+     "4/m near=50% shadow count-refused overrides",
+     "take 3 = used 3 until 1m near; override 8 until 1h; take = used 4 of 8 overridden; "
+     "take = used 5 near overridden; override 0 until 1h; "
+     "take 2 = used 7 of 0 first shadowed near overridden wait 1h"},
+    {"override: what cannot be set, told or lifted", SAME, "5/m overrides name=p; 5/m name=q",
+     "override 1 until 1ns by 7 = ENOENT no policy; override 1 until 1ns by 1 = ENOENT no policy; "
+     "override 1 until 1ns by q = EINVAL STINT_OVERRIDES; "
+     "override 268435457 until 1s = EINVAL limit; override 1 until 0 = EINVAL until; "
+     "override 1 until 366d+1ns = EINVAL until; override 1 until 366d; rule by q = EINVAL; "
+     "rule of b = ENOENT; back 1 of 366d by 1 = 0; reset by 1 = nothing; "
+     "clear by q = EINVAL STINT_OVERRIDES; clear of b = ENOENT no override; "
+     "take by 1 = no unknown; rule = 1 until 366d"},
+    {"override: the flag comes, goes and comes back", SAME, "table 100 admit 3; 5/m name=p",
+     "override 1 until 1h = EINVAL; change 5/m overrides; override 1 until 1h; "
+     "take 2 = no of 1 until 1m first overridden wait 1h; change 5/m; take 2 = used 2 of 5; "
+     "change 5/m ban=1h after=2; take 2 = no of 1 overridden wait 1h; "
+     "add 5/m ban=1h after=2 name=p; add 5/m ban=1h after=3 name=p = EEXIST ban_after; "
+     "add 5/m ban=1h after=2 within=2h name=p = EEXIST ban_within; "
+     "add 5/m overrides name=q = ENOSPC max_policies; add 5/m name=q; "
+     "change 5/m overrides name=q = ENOSPC max_policies"},
+    {"override: set and lifted by turns it takes one slot, and leaves nothing", SAME,
+     "1/m ban=1h after=3",
+     "override 0 until 1h; clear; clear = ENOENT; override 1 until 1h; rule = 1 until 1h; clear; "
+     "rule = ENOENT; override 2 until 1h; clear; table = placed 1 overrides 0; reset = nothing; "
+     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
+     "2m: take 2 = no until 3m first banned never; counts = bans 1"},
+    {"override: it replaces nobody, is not replaced, and is told if there is no room", SAME,
+     "table 4 replace; 1/m ban=1h",
+     "override 5 until 1h; override 5 until 1h of b; override 5 until 1h of c; "
+     "override 5 until 1h of d; fill 20; table = overrides 4 live 8 slots 8 replaced 16; "
+     "override 5 until 1h of e = ENOSPC; override 6 until 1h; rule = 6 until 1h; fill 80; "
+     "table = overrides 4 replaced 96; take of e = used 1 until 1m replaced; "
+     "take of e = no first wait 1m; counts = strikes_lost 1; clear; "
+     "override 5 until 1h of e = ENOSPC; 10ms: override 5 until 1h of e"},
+    {"override: a full table refuses nobody who is never refused, admits nobody who is refused all",
+     SAME, "table 4 admit; 1/m overrides",
+     "override 268435456 until 1h; override 0 until 1h of b; override 5 until 1s of c; fill 100; "
+     "take 5 = granted 0 of 268435456 until 1m overridden; "
+     "take of b = no of 0 until 1m overridden untracked wait 1h; "
+     "take of c = of 5 until 1m overridden untracked"},
     {"override: 0 refuses all, and says until when",
-     policy(W, .limit = 10, .flags = OVERRIDES), {
-        ok(T0, 2, 0, 0, 0, 10, 2, 2, E),
-        override(0, T0 + HOUR),
-        no(T0, 0, 0, PEEK, OVER, 0, 2, E, HOUR),
-        no(T0, 1, 0, 0, FIRST | OVER, 0, 2, E, HOUR),
-        no(T0, 0, 0, 0, OVER, 0, 2, E, HOUR),
-        no(T0, 1, 0, PARTIAL | DRAIN, OVER, 0, 2, E, HOUR),
-        no(T0, 11, 0, 0, OVER, 0, 2, E, STINT_NEVER),
-        no(T0, 11, 11, 0, OVER, 0, 2, E, HOUR),
-        no(E, 1, 0, LOOK, FIRST | OVER, 0, 0, E2, HOUR - W),
-        {DECIDE, E, 3, 0, CHARGE, true, OVER, 0, 3, 3, E2, 0, 0},
-        override(0, E + 20 * SECOND),
-        no(E, 8, 0, 0, OVER, 0, 3, E2, W),
-        no(E, 7, 0, 0, OVER, 0, 3, E2, 20 * SECOND),
-        ok(E + 20 * SECOND, 7, 0, 0, 0, 10, 10, 7, E2)}},
-    {"override: 2^28 never refuses",
-     policy(W, .limit = 2, .flags = OVERRIDES), {
-        ok(T0, 1, 0, 0, 0, 2, 1, 1, E),
-        override(MOST, T0 + HOUR),
-        ok(T0, 5, 0, 0, OVER, MOST, 1, 0, E),
-        ok(T0, MOST, 0, PEEK, OVER, MOST, 1, 0, E),
-        ok(T0, UINT32_MAX, 1, 0, OVER, MOST, 1, 0, E),
-        ok(T0, 5, 0, STINT_DRAIN, OVER, MOST, 1, 0, E),
-        ok(T0, 5, 0, STINT_CHARGE, OVER, MOST, 1, 0, E),
-        ok(E, 5, 0, 0, OVER, MOST, 0, 0, E2),
-        clear(0),
-        ok(E, 2, 0, 0, 0, 2, 2, 2, E2),
-        no(E, 1, 0, 0, FIRST, 2, 2, E2, W)}},
-    {"override: 2^28 leaves a bucket alone, and a debt",
-     policy(HOUR, .limit = 5, .burst = 5, .max_reserved = 5, .flags = OVERRIDES), {
-        ok(T0, 3, 0, 0, 0, 5, 3, 3, T0 + 36 * MINUTE),
-        override(MOST, T0 + HOUR),
-        ok(T0, 9, 0, STINT_RESERVE, OVER, MOST, 3, 0, T0 + 36 * MINUTE),
-        ok(T0, 9, 0, STINT_CHARGE, OVER, MOST, 3, 0, T0 + 36 * MINUTE),
-        clear(0),
-        no(T0, 3, 0, 0, FIRST, 5, 3, T0 + 36 * MINUTE, 12 * MINUTE)}},
+     "0 refuses everything, requests for no tokens too.", "10/m overrides",
+     "take 2 = used 2 until 1m; override 0 until 1h; take 0 peek = no of 0 overridden wait 1h; "
+     "take = no first overridden wait 1h; take 0 = no overridden wait 1h; "
+     "take partial drain = no overridden wait 1h; take 11 = no overridden never; "
+     "take 11 limit 11 = no overridden wait 1h; "
+     "1m: take look = no used 0 until 2m first overridden wait 59m; "
+     "take 3 charge = used 3 overridden; override 0 until 80s; take 8 = no overridden wait 1m; "
+     "take 7 = no overridden wait 20s; 80s: take 7 = used 10 of 10"},
+    {"override: 2^28 never refuses", "2^28 never refuses, and takes nothing.", "2/m overrides",
+     "take = used 1 until 1m; override 268435456 until 1h; "
+     "take 5 = granted 0 of 268435456 overridden; take 268435456 peek = overridden; "
+     "take 4294967295 limit 1 = granted 0 overridden; take 5 drain = granted 0 overridden; "
+     "take 5 charge = granted 0 overridden; 1m: take 5 = granted 0 used 0 until 2m overridden; "
+     "clear; take 2 = used 2 of 2; take = no first wait 1m"},
+    {"override: 2^28: what was used before is no more than it has, nor is it drained", SAME,
+     "2/m reserve=5 overrides",
+     "take 7 reserve = used 7 until 1m wait 3m; override 268435456 until 1h; "
+     "take 5 drain = granted 0 of 268435456 overridden; take 5 partial = granted 0 overridden; "
+     "take 5 reserve = granted 0 overridden; take 0 = overridden; clear; "
+     "take drain = no of 2 first wait 3m"},
+    {"override: 2^28 leaves a bucket alone, and a debt", SAME, "5/h burst=5 reserve=5 overrides",
+     "take 3 = used 3 until 36m; override 268435456 until 1h; "
+     "take 9 reserve = granted 0 of 268435456 overridden; take 9 charge = granted 0 overridden; "
+     "clear; take 3 = no of 5 first wait 12m"},
     {"override: a limit that comes back before the window is over",
-     policy(W, .limit = 5, .flags = OVERRIDES), {
-        ok(T0, 2, 0, 0, 0, 5, 2, 2, E),
-        override(2, T0 + 20 * SECOND),
-        no(T0, 1, 0, 0, FIRST | OVER, 2, 2, E, 20 * SECOND),
-        no(T0, 4, 0, 0, OVER, 2, 2, E, W),
-        no(T0, 6, 0, 0, OVER, 2, 2, E, STINT_NEVER),
-        no(T0, 6, 7, 0, OVER, 2, 2, E, W),
-        ok(T0 + 20 * SECOND, 3, 0, 0, 0, 5, 5, 3, E)}},
-    {"override: smooth",
-     policy(W, .limit = 4, .flags = STINT_SMOOTH | OVERRIDES), {
-        override(6, T0 + HOUR),
-        ok(T0, 6, 0, 0, OVER, 6, 6, 6, E),
-        no(T0, 1, 0, 0, FIRST | OVER, 6, 6, E, 70 * SECOND),
-        override(20000, T0 + HOUR),
-        ok(T0, 1, 0, 0, OVER, 16383, 7, 1, E),
-        override(MOST, T0 + HOUR),
-        ok(T0, 20000, 0, 0, OVER, MOST, 7, 0, E),
-        ok(E, 20000, 0, 0, OVER, MOST, 7, 0, E2),
-        clear(0),
-        no(E, 1, 0, 0, FIRST, 4, 7, E2, W - UINT64_C(25714285714)) /* 3 / 7 W */}},
-    {"override: tokens that carry over",
-     policy(W, .limit = 10, .capacity = 20, .max_reserved = 5, .flags = OVERRIDES), {
-        override(30, T0 + HOUR),
-        ok(T0, 30, 0, 0, OVER, 30, 30, 30, E),
-        wait(T0, 5, RESERVE, OVER, 30, 35, 5, E, W),
-        no(T0, 1, 0, RESERVE, FIRST | OVER, 30, 35, E, W),
-        override(MOST, T0 + HOUR),
-        ok(T0, 100, 0, 0, OVER, MOST, 35, 0, E),
-        override(0, T0 + 30 * SECOND),
-        no(T0, 1, 0, RESERVE, OVER, 0, 35, E, 2 * W),
-        ok(E + W, 5, 0, 0, 0, 20, 20, 5, E2 + W)}},
-    {"override: a key's own windows, count-refused, shadow, near",
-     policy(W, .limit = 4, .near_limit = 50,
-            .flags = STINT_COUNT_REFUSED | STINT_SHADOW | OVERRIDES), {
-        ok(T0, 3, 0, 0, NEAR, 4, 3, 3, E),
-        override(8, T0 + HOUR),
-        ok(T0, 1, 0, 0, OVER, 8, 4, 1, E),
-        ok(T0, 1, 0, 0, OVER | NEAR, 8, 5, 1, E),
-        override(0, T0 + HOUR),
-        wait(T0, 2, 0, FIRST | SHADOWED | OVER | NEAR, 0, 7, 0, E, HOUR)}},
+     "A refusal's retry_after takes into account when the override ends.", "5/m overrides",
+     "take 2 = used 2 until 1m; override 2 until 20s; take = no of 2 first overridden wait 20s; "
+     "take 4 = no overridden wait 1m; take 6 = no overridden never; "
+     "take 6 limit 7 = no overridden wait 1m; 20s: take 3 = used 5 of 5"},
+    {"override: once it is over, no request has more room than 2^28, whatever it may reserve", SAME,
+     "5/s reserve=20 overrides",
+     "override 3 until 10s; "
+     "take 268435456 reserve limit 268435456 = no of 3 until 1s first overridden wait 10s; "
+     "take 268435457 reserve limit 268435456 = no overridden never; "
+     "take 268435476 reserve limit 268435456 = no overridden never; "
+     "take 268435480 reserve limit 268435456 = no overridden never"},
+
+    /* ---- Bans ---- */
+
     /* laravel/framework#9512, haproxy/haproxy#615, fail2ban/fail2ban#2411 */
-    {"ban: after one refusal",
-     policy(W, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
-        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
-        no(T0, 1, 0, PEEK, 0, 2, 2, E, W),
-        no(T0, 1, 0, 0, FIRST | BANNED, 2, 2, E, 10 * MINUTE),
-        no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, 10 * MINUTE),
-        no(T0, 0, 0, PEEK, OVER | BANNED, 0, 2, E, 10 * MINUTE),
-        no(T0, 3, 0, 0, OVER | BANNED, 0, 2, E, STINT_NEVER),
-        no(E2, 1, 0, 0, OVER | BANNED, 0, 0, E2 + W, 8 * MINUTE),
-        no(T0 + 10 * MINUTE - 1, 1, 0, 0, OVER | BANNED, 0, 0, T0 + 10 * MINUTE, 1),
-        ok(T0 + 10 * MINUTE, 2, 0, 0, 0, 2, 2, 2, T0 + 11 * MINUTE),
-        no(T0 + 10 * MINUTE + 1, 1, 0, 0, FIRST | BANNED, 2, 2, T0 + 11 * MINUTE,
-           10 * MINUTE - 1),
-        reset(),
-        ok(T0 + 10 * MINUTE + 2, 1, 0, 0, 0, 2, 1, 1, T0 + 11 * MINUTE)}},
-    {"ban: after three windows within the time",
-     policy(W, .limit = 1, .ban = 4 * MINUTE, .ban_after = 3, .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
-        no(T0, 2, 0, 0, 0, 1, 0, E, STINT_NEVER),
-        no(E, 2, 0, LOOK, FIRST, 1, 0, E2, STINT_NEVER),
-        ok(E2, 1, 0, 0, 0, 1, 1, 1, E2 + W),
-        no(E2 + W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 2 * W, STINT_NEVER),
-        no(E2 + W, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 2 * W, 4 * MINUTE),
-        no(E2 + 4 * W, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 5 * W, MINUTE),
-        ok(E2 + 5 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 6 * W),
-        no(E2 + 5 * W, 1, 0, 0, FIRST, 1, 1, E2 + 6 * W, W)}},
+    {"ban: after one refusal", "a key that was refused in three windows is banned for an hour",
+     "2/m ban=10m",
+     "take 2 = used 2 until 1m; take peek = no wait 1m; take = no first banned wait 10m; "
+     "take = no of 0 overridden banned wait 10m; take 0 peek = no overridden banned wait 10m; "
+     "take 3 = no overridden banned never; "
+     "2m: take = no used 0 until 3m overridden banned wait 8m; "
+     "10m-1ns: take = no until 10m overridden banned wait 1ns; "
+     "10m: take 2 = used 2 of 2 until 11m; 10m+1ns: take = no first banned wait 10m-1ns; "
+     "reset = forgot; 10m+2ns: take = used 1"},
+    {"ban: after three windows within the time", SAME, "1/m ban=4m after=3",
+     "take 2 = no until 1m first never; take 2 = no never; "
+     "1m: take 2 look = no until 2m first never; 2m: take = used 1 until 3m; "
+     "3m: take 2 = no used 0 until 4m first banned never; "
+     "take = no of 0 overridden banned wait 4m; 6m: take = no until 7m overridden banned wait 1m; "
+     "7m: take = used 1 of 1 until 8m; take = no first wait 1m"},
     {"ban: the span of strikes begins with the first one",
-     policy(10 * MINUTE, .limit = 1, .ban = HOUR, .ban_after = 3, .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST, 1, 0, T0 + 10 * MINUTE, STINT_NEVER),
-        no(T0 + 50 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + HOUR, STINT_NEVER),
-        no(T0 + 70 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + 80 * MINUTE, STINT_NEVER),
-        no(T0 + 80 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + 90 * MINUTE, STINT_NEVER),
-        no(T0 + 90 * MINUTE, 2, 0, 0, FIRST | BANNED, 1, 0, T0 + 100 * MINUTE, STINT_NEVER),
-        no(T0 + 140 * MINUTE, 1, 0, 0, OVER | BANNED, 0, 0, T0 + 150 * MINUTE, 10 * MINUTE),
-        ok(T0 + 150 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 160 * MINUTE)}},
+     "The next span begins with the first refusal after its end.", "1/10m ban=1h after=3",
+     "take 2 = no until 10m first never; 50m: take 2 = no until 1h first never; "
+     "70m: take 2 = no until 80m first never; 80m: take 2 = no until 90m first never; "
+     "90m: take 2 = no until 100m first banned never; "
+     "140m: take = no of 0 until 150m overridden banned wait 10m; "
+     "150m: take = used 1 of 1 until 160m"},
     {"ban: strikes count within a time of their own, longer than the ban",
-     policy(W, .limit = 1, .ban = MINUTE, .ban_after = 3, .ban_within = 5 * MINUTE,
-            .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
-        no(E2 + W, 2, 0, 0, FIRST, 1, 0, E2 + 2 * W, STINT_NEVER),
-        no(E2 + 2 * W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 3 * W, STINT_NEVER),
-        no(E2 + 3 * W - 1, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 3 * W, 1),
-        ok(E2 + 3 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 4 * W)}},
-    {"ban: strikes count within a time of their own, shorter than the ban",
-     policy(W, .limit = 1, .ban = HOUR, .ban_after = 2, .ban_within = 2 * MINUTE,
-            .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
-        no(E2, 2, 0, 0, FIRST, 1, 0, E2 + W, STINT_NEVER),
-        no(E2 + W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 2 * W, STINT_NEVER),
-        no(E2 + W + HOUR - 1, 1, 0, 0, OVER | BANNED, 0, 0, E2 + W + HOUR, 1)}},
+     "how long after a first refusal others count towards a ban", "1/m ban=1m after=3 within=5m",
+     "take 2 = no until 1m first never; 3m: take 2 = no until 4m first never; "
+     "4m: take 2 = no until 5m first banned never; "
+     "5m-1ns: take = no of 0 overridden banned wait 1ns; 5m: take = used 1 of 1 until 6m"},
+    {"ban: strikes count within a time of their own, shorter than the ban", SAME,
+     "1/m ban=1h after=2 within=2m",
+     "take 2 = no until 1m first never; 2m: take 2 = no until 3m first never; "
+     "3m: take 2 = no until 4m first banned never; "
+     "63m-1ns: take = no of 0 until 63m overridden banned wait 1ns"},
     {"ban: one that ends before its window does",
-     policy(HOUR, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
-        ok(T0, 1, 0, 0, 0, 2, 1, 1, T0 + HOUR),
-        no(T0, 2, 0, 0, FIRST | BANNED, 2, 1, T0 + HOUR, HOUR),
-        no(T0, 1, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, 10 * MINUTE),
-        no(T0, 2, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, HOUR),
-        ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 2, 2, 1, T0 + HOUR)}},
-    {"ban: with cost 1 such a ban has no effect",
-     policy(90 * DAY, .limit = 5, .ban = 30 * SECOND, .flags = OVERRIDES | STINT_START_FIRST), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 90 * DAY),
-        no(T0, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + 90 * DAY, 90 * DAY),
-        no(T0 + 30 * SECOND, 1, 0, 0, 0, 5, 5, T0 + 90 * DAY, 90 * DAY - 30 * SECOND),
-        ok(T0 + 90 * DAY, 1, 0, 0, 0, 5, 1, 1, T0 + 180 * DAY)}},
-    {"ban: strikes are forgotten with their time, and by a reset",
-     policy(W, .limit = 1, .ban = 2 * MINUTE, .ban_after = 2, .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
-        no(E2, 2, 0, 0, FIRST, 1, 0, E2 + W, STINT_NEVER),
-        reset(),
-        no(E2 + W, 2, 0, 0, FIRST, 1, 0, E2 + 2 * W, STINT_NEVER),
-        no(E2 + 2 * W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 3 * W, STINT_NEVER),
-        clear(0),
-        ok(E2 + 2 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 3 * W),
-        clear(ENOENT)}},
+     "if it ends before that window does, it has no effect", "2/h ban=10m",
+     "take = used 1 until 1h; take 2 = no first banned wait 1h; "
+     "take = no of 0 overridden banned wait 10m; take 2 = no overridden banned wait 1h; "
+     "10m: take = used 2 of 2"},
+    {"ban: with cost 1 such a ban has no effect", SAME, "5/90d start=first ban=30s",
+     "take 5 = used 5 until 90d; take = no first banned wait 90d; "
+     "30s: take = no wait 89d+23h+59m+30s; 90d: take = used 1 until 180d"},
+    {"ban: a shadow bans nobody", "A shadow (STINT_SHADOW) counts no strikes, and bans nobody.",
+     "1/m shadow ban=1h",
+     "take = used 1 until 1m; take = first shadowed wait 1m; take = shadowed wait 1m; "
+     "1m: take = used 1 until 2m"},
     {"ban: an override by hand collects no strikes, and replaces a ban",
-     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES), {
-        override(2, T0 + 3 * HOUR),
-        no(T0, 3, 0, 0, FIRST | OVER, 2, 0, E, STINT_NEVER),
-        ok(T0, 2, 0, 0, OVER, 2, 2, 2, E),
-        reset(),
-        ok(T0, 1, 0, 0, OVER, 2, 1, 1, E),
-        clear(0),
-        no(E, 2, 0, 0, FIRST | BANNED, 1, 0, E2, STINT_NEVER),
-        override(9, E + W),
-        ok(E, 2, 0, 0, OVER, 9, 2, 2, E2),
-        ok(E + W, 1, 0, 0, 0, 1, 1, 1, E2 + W)}},
-    {"ban: a shadow bans nobody",
-     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_SHADOW), {
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
-        wait(T0, 1, 0, FIRST | SHADOWED, 1, 1, 0, E, W),
-        wait(T0, 1, 0, SHADOWED, 1, 1, 0, E, W),
-        ok(E, 1, 0, 0, 0, 1, 1, 1, E2)}},
-    {"ban: whoever is refused again after a reset is told so, and banned again",
-     policy(HOUR, .limit = 1, .ban = 2 * HOUR, .flags = OVERRIDES), {
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR),
-        no(T0, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + HOUR, 2 * HOUR),
-        reset(),
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR),
-        no(T0, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + HOUR, 2 * HOUR)}},
-    {"ban: a bucket's key is as good as new after a reset, too",
-     policy(HOUR, .limit = 5, .burst = 5, .ban = 2 * HOUR, .flags = OVERRIDES), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + HOUR),
-        no(T0, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + HOUR, 2 * HOUR),
-        reset(),
-        ok(T0 + MS, 5, 0, 0, 0, 5, 5, 5, T0 + MS + HOUR),
-        no(T0 + MS, 1, 0, 0, FIRST | BANNED, 5, 5, T0 + MS + HOUR, 2 * HOUR - MS),
-        reset(),
-        no(T0 + 2 * MS, 6, 0, 0, FIRST | BANNED, 5, 0, T0 + 2 * MS, STINT_NEVER),
-        reset(), /* a full one that is marked */
-        no(T0 + 3 * MS, 6, 0, 0, FIRST | BANNED, 5, 0, T0 + 3 * MS, STINT_NEVER)}},
-    {"ban: refusals that count write nothing while it lasts",
-     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_COUNT_REFUSED), {
-        no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
-        no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, HOUR),
-        no(E, 1, 0, 0, OVER | BANNED, 0, 0, E2, HOUR - W)}},
-    {"ban: who is so late that he is decided at the clock's time meets none that is over by then",
-     policy(W, .limit = 1, .ban = MINUTE, .flags = OVERRIDES), {
-        no(T0, 2, 0, 0, FIRST | BANNED, 1, 0, E, STINT_NEVER),
-        ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 11 * MINUTE),
-        no(T0 + SECOND, 1, 0, 0, FIRST | BANNED, 1, 1, T0 + 11 * MINUTE, MINUTE)}},
-    {"override: once it is over, no request has more room than 2^28, whatever it may reserve",
-     policy(SECOND, .limit = 5, .max_reserved = 20, .flags = OVERRIDES), {
-        override(3, T0 + 10 * SECOND),
-        no(T0, MOST, MOST, RESERVE, FIRST | OVER, 3, 0, T0 + SECOND, 10 * SECOND),
-        no(T0, MOST + 1, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
-        no(T0, MOST + 20, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
-        no(T0, MOST + 24, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER)}},
+     "(An override that was set by stint_override stays.)", "1/m ban=1h",
+     "override 2 until 3h; take 3 = no of 2 until 1m first overridden never; "
+     "take 2 = used 2 overridden; reset = forgot; take = used 1 overridden; clear; "
+     "1m: take 2 = no used 0 of 1 until 2m first banned never; override 9 until 2m; "
+     "take 2 = used 2 of 9 overridden; 2m: take = used 1 of 1 until 3m"},
+    {"ban: a shadow's end: who was let through is banned from the next window on", SAME,
+     "1/m ban=1h after=3 shadow name=p; 1000/m name=q",
+     "take = used 1 until 1m; take = first shadowed wait 1m; 1m: take = used 1 until 2m; "
+     "take = first shadowed wait 1m; 2m: take = used 1 until 3m; take = first shadowed wait 1m; "
+     "table = banned 0; change 1/m ban=1h after=3; 3m: take = used 1 until 4m; "
+     "take = no first wait 1m; 4m: all take + take by q = used 1 until 5m + used 1 until 5m; "
+     "all take + take by q = no first wait 1m + yes; 5m: take = used 1 until 6m; "
+     "take = no first banned wait 1h; table = banned 1; change 1/m ban=1h after=3 shadow; "
+     "take = of 0 shadowed overridden banned wait 1h; table = banned 1; "
+     "change 1/m ban=1h after=3; take = no overridden banned wait 1h"},
+    {"ban: one that has longer to go than a ban takes by now, and 60 s, is void",
+     "If `ban` is made shorter, bans that have more than it and 60 s to go are void.",
+     "1/m ban=1h name=p",
+     "take 2 = no until 1m first banned never; prune 1/m ban=59m name=p; "
+     "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; take peek = of 1; "
+     "1m: take = no of 0 until 2m overridden banned wait 59m; prune 1/m ban=10m name=p; "
+     "take peek = of 1; prune 1/m ban=1h name=p; take = no of 0 overridden banned wait 59m"},
+    {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
+     "From that instant on the old id leads to the new policy, in every call",
+     "table 100 admit 6; 1/m ban=1h name=p",
+     "override 5 until 1h; take 2 of b = no until 1m first banned never; prune 1/m ban=1h name=p; "
+     "rule = 5 until 1h; prune 1/h ban=1h name=p; rule by 0 = 5 until 1h; rule by p = 5 until 1h; "
+     "take by 0 = used 1 of 5 until 1h overridden by p; "
+     "take of b by 0 = no of 0 until 1h overridden banned wait 1h by p; "
+     "take 2 of c by 0 = no until 1h first banned never by p; table = banned 2; "
+     "override 0 until 1h of d by 0; rule of d by p = 0 until 1h; clear of d by 0; "
+     "prune 1/h near=50% overrides name=p , 1/d name=q overrides; rule by p = 5 until 1h; "
+     "prune 4/m stripes=2 name=p , 1/d name=q overrides; rule by p = EINVAL; table = overrides 0; "
+     "override 5 until 1h by q; remove q; table = overrides 0; "
+     "apply 1/s name=r overrides = ENOSPC max_policies"},
+    {"ban: refusals that count write nothing while it lasts", "Refusals of a banned key only read.",
+     "1/m count-refused ban=1h",
+     "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "
+     "1m: take = no used 0 until 2m overridden banned wait 59m"},
 };
 /* clang-format on */
 
-TEST(test_scripts) {
-    assert_true(play_scripts(scripts, sizeof scripts / sizeof scripts[0]) > 200);
-}
-
-/* ---- Set, told, cleared ---------------------------------------------------------------------- */
+TEST_FEATURES(features)
 
 static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
@@ -274,110 +262,22 @@ static void assert_error(int error, int expected, const char *reason) {
     assert_reason(reason);
 }
 
-/* It forgets a ban and strikes, unless their time is over, and no override that was set by hand. */
-TEST_OF(test_reset_tells, 100, STINT_FULL_ADMIT, "1/minute ban=1h after=3") {
-    for (unsigned strikes = 1; strikes <= 4; strikes++) {
-        for (unsigned i = 0; i < strikes; i++) {
-            assert_true(ask(limiter, id, strikes, 1, 0).allowed);
-            assert_false(ask(limiter, id, strikes, 1, 0).allowed);
-            /* So the window is over, and the strikes alone are left; at last, not even they. */
-            test_time += strikes == 4 ? 2 * HOUR : MINUTE;
-        }
-        assert_int_equal(stint_reset(limiter, id, strikes), strikes < 4);
-        assert_false(stint_reset(limiter, id, strikes));
-    }
-    assert_int_equal(stint_override(limiter, id, 5, 9, test_time + HOUR), 0);
-    assert_false(stint_reset(limiter, id, 5));
-    assert_override(limiter, id, 5, 9, test_time + HOUR);
-}
-
-TEST(test_errors) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+/* Nobody meets the hidden policy, whose slots are those of overrides. */
+TEST_OF(test_hidden_policy, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
     const struct stint_policy made = parsed("5/minute overrides name=p");
-    uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    const uint32_t hidden = 1;
+    const uint32_t hidden = id + 1;
     struct stint_policy got = STINT_POLICY_INIT;
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    struct stint_verdict verdict;
+    const struct stint_verdict verdict = ask(limiter, hidden, 1, 1, 0);
 
-    test_time = T0;
-    assert_int_equal(plain, 2);
+    assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
     assert_error(stint_override(NULL, id, 1, 1, T0 + 1), EINVAL, "limiter");
-    assert_error(stint_override(limiter, 7, 1, 1, T0 + 1), ENOENT, "no policy");
-    assert_error(stint_override(limiter, hidden, 1, 1, T0 + 1), ENOENT, "no policy");
-    assert_error(stint_override(limiter, plain, 1, 1, T0 + 1), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override(limiter, id, 1, MOST + 1, T0 + 1), EINVAL, "limit");
-    assert_error(stint_override(limiter, id, 1, 1, T0), EINVAL, "until");
-    assert_error(stint_override(limiter, id, 1, 1, T0 + 366 * DAY + 1), EINVAL, "until");
-    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + 366 * DAY), 0);
-    assert_error(stint_override_get(limiter, plain, 1, NULL, NULL), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override_get(limiter, id, 2, NULL, NULL), ENOENT, "no override");
-    assert_error(stint_override_clear(limiter, plain, 1), EINVAL, "STINT_OVERRIDES");
-    assert_error(stint_override_clear(limiter, id, 2), ENOENT, "no override");
-
-    /* Nobody meets the hidden policy. */
     assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
     assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
     assert_int_equal(stint_policy_stats_get(limiter, hidden, &stats), -ENOENT);
     assert_int_equal(stint_policy_find(limiter, "", NULL), -ENOENT);
-    assert_false(stint_take(limiter, hidden, 1, 1, STINT_NOW, &verdict));
-    assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
-    assert_int_equal(refund_by(limiter, hidden, 1, 1, T0 + 366 * DAY), 0);
-    stint_reset(limiter, hidden, 1);
-    assert_override(limiter, id, 1, 1, T0 + 366 * DAY);
     assert_int_equal(stint_headers(limiter, 0, &verdict, 1, NULL, 0), 0);
-    assert_int_equal(get_stats(limiter).policies, 2);
-    stint_close(limiter);
-}
-
-TEST(test_policies) {
-    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
-    options.max_policies = 3;
-    struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = make_policy("p", 5, MINUTE, 0, 0), changed = overridable("p", 5);
-
-    /* The flag comes, goes and comes back to a policy that is there. */
-    uint32_t id = add_made(limiter, &made), key = 3;
-    test_time = T0;
-    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), -EINVAL);
-    change_made(limiter, id, &changed);
-    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, FIRST | OVER);
-    change_made(limiter, id, &made);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, 0);
-    changed.ban = HOUR;
-    changed.ban_after = 2;
-    change_made(limiter, id, &changed);
-    assert_int_equal(ask(limiter, id, key, 2, 0).flags, OVER);
-    struct stint_policy got = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-    assert_memory_equal(&got, &changed, sizeof got);
-    assert_int_equal(policy_added(limiter, &changed), id);
-    changed.ban_after = 3;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban_after");
-    changed.ban_after = 2;
-    changed.ban_within = HOUR;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban_within");
-    changed.ban = 2 * MINUTE;
-    assert_error(policy_added(limiter, &changed), EEXIST, "ban");
-    changed.ban_within = HOUR + 1;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be a multiple");
-    changed.ban_after = 4;
-    changed.ban = HOUR;
-    changed.ban_within = MINUTE;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within must be longer");
-    changed.ban = 0;
-    changed.ban_after = 0;
-    assert_error(policy_added(limiter, &changed), EINVAL, "policy.ban_within needs policy.ban");
-
-    /* A second one of max_policies. */
-    made = overridable("q", 5);
-    assert_error(policy_added(limiter, &made), ENOSPC, "max_policies");
-    made.flags = 0;
-    assert_int_equal(policy_added(limiter, &made), 2);
-    made.flags = STINT_OVERRIDES;
-    assert_error(stint_policy_change(limiter, 2, &made), ENOSPC, "max_policies");
-    stint_close(limiter);
+    assert_int_equal(get_stats(limiter).policies, 1);
 }
 
 /* Whether a key is banned that strikes as late as it can in a window, and as early as it can in
@@ -464,218 +364,7 @@ TEST(test_bans_that_can_come) {
     stint_close(limiter);
 }
 
-/* ---- Groups, waits, shadows ------------------------------------------------------------------ */
-
-/* More than any key can have is never there, whatever the request may have after the override. */
-TEST_OF(test_wait_that_never_ends, 100, STINT_FULL_ADMIT, "5/minute reserve=10 overrides") {
-    const struct stint_request request = {.key = {1},
-                                          .policy = id,
-                                          .cost = STINT_LIMIT_MAX + 5,
-                                          .limit = STINT_LIMIT_MAX,
-                                          .flags = STINT_RESERVE};
-    struct stint_verdict verdict;
-    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + HOUR), 0);
-    assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
-    assert_true(verdict.retry_after == STINT_NEVER);
-}
-
-/* A shadow counts no strikes, by whatever way. A ban from before lets through meanwhile, and is in
- * force again after. */
-TEST(test_shadow_ends) {
-    for (int way = 0; way < 3; way++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = parsed("1/minute ban=1h after=3 shadow");
-        const uint32_t id = add_made(limiter, &made);
-        const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
-        struct stint_verdict verdict;
-
-        test_time = T0;
-        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (uint64_t key = 1; key <= 2; key++) {
-                assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-                assert_int_equal(ask(limiter, id, key, 1, 0).flags, FIRST | SHADOWED);
-            }
-        }
-        assert_int_equal(get_stats(limiter).banned, 0);
-        made.flags ^= STINT_SHADOW;
-        change_made(limiter, id, &made);
-        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
-            for (uint64_t key = 1; key <= 2; key++) {
-                const struct stint_request both[] = {{.key = {key}, .policy = id, .cost = 1},
-                                                     {.key = {key}, .policy = plain, .cost = 1}};
-                struct stint_verdict verdicts[2];
-                if (way == 0) {
-                    assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-                    assert_false(stint_take(limiter, id, key, 1, STINT_NOW, &verdict));
-                } else if (way == 1) {
-                    assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-                    verdict = ask(limiter, id, key, 1, 0);
-                } else {
-                    assert_true(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
-                    assert_false(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
-                    verdict = verdicts[0];
-                }
-                assert_int_equal(verdict.flags, FIRST | (minute == 2 ? BANNED : 0));
-            }
-        }
-        assert_int_equal(get_stats(limiter).banned, 2);
-
-        for (int shadow = 1; shadow >= 0; shadow--) {
-            made.flags ^= STINT_SHADOW;
-            change_made(limiter, id, &made);
-            for (uint64_t key = 1; key <= 2; key++) {
-                verdict = ask(limiter, id, key, 1, 0);
-                assert_int_equal(verdict.allowed, shadow == 1);
-                assert_int_equal(verdict.flags & (OVER | BANNED), OVER | BANNED);
-            }
-            assert_int_equal(get_stats(limiter).banned, 2);
-        }
-        stint_close(limiter);
-    }
-}
-
-/* ---- A full table, other tables -------------------------------------------------------------- */
-
-/* Overrides replace nobody, are not replaced, and are told if there is no room for them. */
-TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
-    const uint64_t slots = get_stats(limiter).slots;
-    uint64_t key = 1;
-
-    for (; key <= slots / 2; key++)
-        assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    for (; key <= slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC);
-    assert_int_equal(stint_override(limiter, id, 1, 6, T0 + HOUR), 0);
-    for (uint64_t other = 0; other < 10 * slots; other++)
-        assert_true(stint_take(limiter, id, 1000 + other, 1, STINT_NOW, NULL));
-    assert_int_equal(get_stats(limiter).overrides, slots / 2);
-    assert_true(get_stats(limiter).replaced >= 10 * slots - 1);
-    /* Who is refused keeps his slot, but his strike finds none. */
-    const uint64_t last = 1000 + 10 * slots - 1;
-    assert_int_equal(ask(limiter, id, last, 1, 0).flags, FIRST);
-    assert_int_equal(get_policy_stats(limiter, id).strikes_lost, 1);
-    assert_int_equal(stint_override_clear(limiter, id, 1), 0);
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC); /* this tick */
-    test_time += STINT_TICK_NS;
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-}
-
-/* Where no slot is left, the wait until the window ends may outlast the override: the cost does not
- * fit then, or never. */
-TEST_OF(test_full_until_it_ends, 2, STINT_FULL_REFUSE, "2/minute smooth overrides") {
-    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
-    assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
-    for (uint64_t key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    for (uint64_t key = 1; key <= 2; key++)
-        for (uint32_t cost = 2; cost <= 3; cost++) {
-            const struct stint_verdict v = ask(limiter, id, key, cost, STINT_PEEK);
-            assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
-            assert_true(v.retry_after == (key == 1 && cost == 3 ? STINT_NEVER : MINUTE));
-        }
-}
-
-/* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
- * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
-TEST_OF(test_set_and_lifted, 100, STINT_FULL_REFUSE, "1/minute ban=1h after=3 overrides name=p") {
-    for (unsigned i = 0; i < 1000; i++) {
-        assert_int_equal(stint_override(limiter, id, 1, i % 3, T0 + HOUR), 0);
-        assert_override(limiter, id, 1, i % 3, T0 + HOUR);
-        assert_int_equal(stint_override_clear(limiter, id, 1), 0);
-        assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
-        assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
-    }
-    assert_int_equal(get_stats(limiter).placed, 1);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    stint_reset(limiter, id, 1);
-    assert_int_equal(get_stats(limiter).resets, 0);
-    for (unsigned strike = 1; strike <= 3; strike++, test_time += MINUTE)
-        assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | (strike == 3 ? BANNED : 0));
-    assert_int_equal(get_policy_stats(limiter, id).bans, 1);
-    for (uint64_t key = 2; key < 90; key++) /* all of one home line */
-        assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-}
-
-/* What is full refuses nobody who is never refused, and admits nobody who is refused all. Neither
- * key has a slot of its own to count in. */
-TEST(test_full_counts) {
-    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
-        struct stint_limiter *limiter = open_limiter(4, on_full);
-        uint32_t id = add_text(limiter, "1/minute overrides name=p");
-        test_time = T0;
-        assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, 3, 5, T0 + SECOND), 0);
-        for (uint64_t key = 4; key <= get_stats(limiter).slots; key++)
-            assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-        struct stint_verdict verdict = ask(limiter, id, 1, 5, 0);
-        assert_true(verdict.allowed);
-        assert_int_equal(verdict.flags, OVER);
-        assert_int_equal(verdict.granted, 0);
-        verdict = ask(limiter, id, 2, 1, 0);
-        assert_false(verdict.allowed);
-        assert_int_equal(verdict.retry_after, HOUR);
-        /* The table may be as full after the override. */
-        verdict = ask(limiter, id, 3, 1, 0);
-        assert_int_equal(verdict.allowed, on_full == STINT_FULL_ADMIT);
-        assert_int_equal(verdict.retry_after, verdict.allowed ? 0 : MINUTE);
-        stint_close(limiter);
-    }
-}
-
-/* A look tells what its request would be told, by a full table too: a banned key, and one that is
- * never refused, need no slot. */
-TEST_OF(test_looks_at_a_full_table, 4, STINT_FULL_REFUSE, "1/minute ban=1h name=p") {
-    const uint64_t slots = get_stats(limiter).slots;
-    assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    test_time += MINUTE;
-    for (uint64_t key = 3; get_stats(limiter).live < slots; key++)
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-    for (uint64_t key = 1; key <= 100; key += key == 2 ? 98 : 1)
-        for (uint32_t cost = 0; cost <= 2; cost++) {
-            const struct stint_verdict look = ask(limiter, id, key, cost, PEEK);
-            const struct stint_verdict v = ask(limiter, id, key, cost, 0);
-            assert_int_equal(look.allowed, v.allowed);
-            assert_int_equal(look.flags, v.flags);
-            assert_int_equal(look.retry_after, v.retry_after);
-            assert_int_equal((v.flags & STINT_UNTRACKED) != 0, key == 100 && cost > 0);
-        }
-}
-
-/* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
-TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=p") {
-    test_time = T0 + DAY;
-    assert_int_equal(stint_override(limiter, id, 1, 5, test_time + 365 * DAY), 0);
-    assert_int_equal(stint_override(limiter, id, 2, 5, test_time + 364 * DAY), 0);
-    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED);
-    test_time -= 2 * MINUTE;
-    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, 0); /* void */
-    test_time += MINUTE;
-    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, OVER | BANNED);
-    /* A late caller is told by the clock. */
-    struct stint_verdict verdict;
-    assert_false(stint_take(limiter, id, 3, 1, test_time - 10 * MINUTE, &verdict));
-    assert_int_equal(verdict.flags, OVER | BANNED | STINT_MISTAKEN_NOW);
-    test_time = T0 - 2 * MINUTE;
-    assert_int_equal(ask(limiter, id, 1, 1, PEEK).flags, 0); /* void */
-    assert_int_equal(ask(limiter, id, 2, 1, PEEK).flags, OVER);
-    assert_int_equal(stint_override(limiter, id, 1, 7, T0), 0);
-    assert_override(limiter, id, 1, 7, T0);
-
-    /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
-     * override ends, which may be before. */
-    id = add_text(limiter, "4/s smooth overrides");
-    test_time = T0 + DAY;
-    assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
-    test_time -= 10 * SECOND;
-    assert_int_equal(stint_override(limiter, id, 4, 0, test_time + 2 * SECOND), 0);
-    assert_int_equal(ask(limiter, id, 4, 3, PEEK).retry_after, 2 * SECOND);
-    assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
-    test_time += 2 * SECOND;
-    assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
-}
+/* ---- Other tables ---------------------------------------------------------------------------- */
 
 /* They survive in a file; the filter forgets who has no slot for one any more. */
 TEST_IN_DIRECTORY(test_file) {
@@ -801,73 +490,6 @@ static void apply(struct stint_limiter *limiter, const char *text) {
         fail_msg("%s", stint_reason());
 }
 
-/* Bans that have longer to go than a ban takes, and 60 s, are void; and hold again when it takes
- * longer again. (They might be of a clock that was ahead.) */
-TEST(test_shorter_ban) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id;
-
-    test_time = T0;
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    apply(limiter, "1/minute ban=59m name=p");
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    apply(limiter, "1/minute ban=58m name=p");
-    assert_true(ask(limiter, id, 2, 1, 0).allowed);
-    test_time += MINUTE;
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    apply(limiter, "1/minute ban=10m name=p");
-    assert_true(ask(limiter, id, 2, 1, 0).allowed);
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    stint_close(limiter);
-}
-
-/* Overrides and bans follow a policy that is replaced, to whoever asks by the old id; and are gone
- * with one that is removed. */
-TEST(test_replaced) {
-    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
-    options.max_policies = 6;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id, other;
-
-    test_time = T0;
-    apply(limiter, "1/minute ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
-    apply(limiter, "1/minute ban=1h name=p"); /* and its companion is no policy to be pruned */
-    assert_override(limiter, id, 1, 5, T0 + HOUR);
-    apply(limiter, "1/hour ban=1h name=p");
-    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
-    assert_int_not_equal(other, id);
-    assert_override(limiter, id, 1, 5, T0 + HOUR);
-    assert_int_equal(ask(limiter, id, 1, 1, 0).capacity, 5);
-    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
-    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED); /* a strike by the old id */
-    assert_int_equal(get_stats(limiter).banned, 2);
-    assert_int_equal(stint_override(limiter, id, 4, 0, T0 + HOUR), 0);
-    assert_override(limiter, other, 4, 0, T0 + HOUR);
-    assert_int_equal(stint_override_clear(limiter, id, 4), 0);
-
-    /* One without overrides takes its companion away. */
-    apply(limiter, "1/hour near=50% overrides name=p\n1/day name=q overrides");
-    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
-    apply(limiter, "4/minute stripes=2 name=p\n1/day name=q overrides");
-    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -EINVAL);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    assert_int_equal(get_stats(limiter).policies, 2);
-    assert_int_equal(stint_policy_find(limiter, "q", &other), 0);
-    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), 0);
-    assert_int_equal(stint_policy_remove(limiter, other), 0);
-    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), -ENOENT);
-    assert_int_equal(get_stats(limiter).overrides, 0);
-    assert_error(stint_policies_apply(limiter, "1/s name=r overrides", 0, NULL, NULL, NULL), ENOSPC,
-                 "max_policies");
-    stint_close(limiter);
-}
-
 /* What happens while somebody asks, at each of his steps in turn. */
 static struct {
     struct stint_limiter *limiter;
@@ -970,8 +592,8 @@ TEST(test_refused_group) {
     } rows[] = {
         {"10/s burst=10", NULL, 0, 1, 0, 100},
         {"10/s burst=10", NULL, 9, 0, 900 * MS, 900 * MS},
-        {"10/s burst=10", "1/s burst=1", 9, 0, 900 * MS, 900 * MS},
-        {"10/s burst=10", "100/s burst=100", 9, 0, 900 * MS, 900 * MS},
+        {"10/s burst=10", "1/s burst=1", 9, 0, 0, SECOND}, /* it holds one */
+        {"10/s burst=10", "100/s burst=100", 9, 0, 90 * MS, 90 * MS + 10},
         /* What is more than one is forgotten. */
         {"10/s burst=10 overrides", "1", 9, 0, 900 * MS, SECOND + 100},
     };

@@ -6,7 +6,6 @@
 #include "limiter/limiter.h"
 #include "model.h"
 #include "random.h"
-#include "script.h"
 #include "told.h"
 
 #include <time.h>
@@ -96,223 +95,13 @@ TEST(test_windows_of_the_calendar) {
     }
 }
 
-/* ---- Months and years, step by step ---------------------------------------------------------- */
-
-#define AT(seconds) (UINT64_C(seconds) * SECOND)
-#define JANUARY     AT(1704067200) /* 2024, 00:00 UTC of the first of each */
-#define FEBRUARY    AT(1706745600)
-#define MARCH       AT(1709251200)
-#define APRIL       AT(1711929600)
-#define MAY         AT(1714521600)
-#define YEAR_2025   AT(1735689600)
-#define YEAR_2026   AT(1767225600)
-#define EAST        (14 * HOUR)
-#define WEST        (12 * HOUR)
+/* UTC, 00:00 of the first. */
+#define MARCH_2024 (UINT64_C(1709251200) * SECOND)
+#define YEAR_2025  (UINT64_C(1735689600) * SECOND)
 
 enum { MONTHLY = STINT_CALENDAR_MONTH, YEARLY = STINT_CALENDAR_YEAR };
 
-/* clang-format off */
-static const struct script scripts[] = {
-    {"week: from Thursday, as the epoch; 1 January 2024 is a Monday",
-     policy(7 * DAY, .limit = 1), {
-        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 3 * DAY),
-        ok(JANUARY + 3 * DAY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 10 * DAY)}},
-    {"week: from Monday, by its start",
-     policy(7 * DAY, .limit = 1, .start = (int64_t)JANUARY), {
-        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 7 * DAY),
-        ok(JANUARY + 7 * DAY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 14 * DAY)}},
-    {"month: 31, 29, 31 and 30 days",
-     policy(0, .limit = 3, .calendar = MONTHLY), {
-        ok(JANUARY, 3, 0, 0, 0, 3, 3, 3, FEBRUARY),
-        no(JANUARY, 1, 0, 0, FIRST, 3, 3, FEBRUARY, 31 * DAY),
-        no(FEBRUARY - 1, 1, 0, 0, 0, 3, 3, FEBRUARY, 1),
-        ok(FEBRUARY, 3, 0, 0, 0, 3, 3, 3, MARCH),
-        no(FEBRUARY + 1, 1, 0, 0, FIRST, 3, 3, MARCH, 29 * DAY - 1),
-        no(MARCH - 1, 1, 0, 0, 0, 3, 3, MARCH, 1),
-        ok(MARCH, 1, 0, 0, 0, 3, 1, 1, APRIL),
-        ok(APRIL - 1, 2, 0, 0, 0, 3, 3, 2, APRIL),
-        ok(APRIL, 3, 0, 0, 0, 3, 3, 3, MAY),
-        no(APRIL, 1, 0, 0, FIRST, 3, 3, MAY, 30 * DAY)}},
-    {"month: 28 days",
-     policy(0, .limit = 1, .calendar = MONTHLY), {
-        ok(YEAR_2025 + 31 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 59 * DAY),
-        no(YEAR_2025 + 31 * DAY, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + 59 * DAY, 28 * DAY),
-        ok(YEAR_2025 + 59 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 90 * DAY)}},
-    {"month: late callers are in that of their time, if the key has none newer",
-     policy(0, .limit = 3, .calendar = MONTHLY), {
-        ok(FEBRUARY - SECOND, 1, 0, 0, 0, 3, 1, 1, FEBRUARY),
-        ok(FEBRUARY + SECOND, 0, 0, PEEK, 0, 3, 0, 0, MARCH), /* February is known now */
-        ok(FEBRUARY - 2 * SECOND, 1, 0, 0, 0, 3, 2, 1, FEBRUARY),
-        ok(FEBRUARY + SECOND, 2, 0, 0, 0, 3, 2, 2, MARCH),
-        ok(FEBRUARY - SECOND, 1, 0, 0, 0, 3, 3, 1, MARCH),
-        no(FEBRUARY - 30 * SECOND, 1, 0, 0, FIRST, 3, 3, MARCH, 29 * DAY + 30 * SECOND)}},
-    {"month: refunds by the window that was charged, and a reset",
-     policy(0, .limit = 3, .calendar = MONTHLY), {
-        ok(FEBRUARY - SECOND, 3, 0, 0, 0, 3, 3, 3, FEBRUARY),
-        refund(1, MARCH, 0),
-        refund(2, FEBRUARY, 2),
-        ok(FEBRUARY, 3, 0, 0, 0, 3, 3, 3, MARCH),
-        refund(1, FEBRUARY, 0),
-        refund(1, MARCH, 1),
-        reset(),
-        ok(MARCH - 1, 3, 0, 0, 0, 3, 3, 3, MARCH)}},
-    {"month: from the 15th at nine, by a clock 14 hours ahead",
-     policy(0, .limit = 1, .calendar = MONTHLY, .offset = 840,
-            .start = (int64_t)(14 * DAY + 9 * HOUR)), {
-        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 14 * DAY + 9 * HOUR - EAST),
-        ok(JANUARY + 14 * DAY + 9 * HOUR - EAST, 1, 0, 0, 0, 1, 1, 1,
-           FEBRUARY + 14 * DAY + 9 * HOUR - EAST),
-        no(FEBRUARY + 14 * DAY + 9 * HOUR - EAST - 1, 1, 0, 0, FIRST, 1, 1,
-           FEBRUARY + 14 * DAY + 9 * HOUR - EAST, 1),
-        ok(FEBRUARY + 14 * DAY + 9 * HOUR - EAST, 1, 0, 0, 0, 1, 1, 1,
-           MARCH + 14 * DAY + 9 * HOUR - EAST)}},
-    {"year: ends first in the east",
-     policy(0, .limit = 1, .calendar = YEARLY, .offset = 840), {
-        ok(YEAR_2025 - EAST - 1, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 - EAST),
-        ok(YEAR_2025 - EAST, 1, 0, 0, 0, 1, 1, 1, YEAR_2026 - EAST),
-        no(YEAR_2025, 1, 0, 0, FIRST, 1, 1, YEAR_2026 - EAST, 365 * DAY - EAST)}},
-    {"year: ends last in the west",
-     policy(0, .limit = 1, .calendar = YEARLY, .offset = -720), {
-        ok(YEAR_2025 + WEST - 1, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + WEST),
-        no(YEAR_2025 + WEST - 1, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + WEST, 1),
-        ok(YEAR_2025 + WEST, 1, 0, 0, 0, 1, 1, 1, YEAR_2026 + WEST)}},
-    {"year: of 366 days, of which the 29th of February is one",
-     policy(0, .limit = 1, .calendar = YEARLY), {
-        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025),
-        no(JANUARY, 1, 0, 0, FIRST, 1, 1, YEAR_2025, 366 * DAY),
-        no(MARCH - 1, 1, 0, 0, 0, 1, 1, YEAR_2025, YEAR_2025 - MARCH + 1),
-        ok(YEAR_2025, 1, 0, 0, 0, 1, 1, 1, YEAR_2026)}},
-    {"year: from the 28th of February",
-     policy(0, .limit = 1, .calendar = YEARLY, .start = (int64_t)(58 * DAY)), {
-        ok(FEBRUARY, 1, 0, 0, 0, 1, 1, 1, MARCH - 2 * DAY),
-        ok(MARCH - 2 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 58 * DAY),
-        no(YEAR_2025 + 58 * DAY - 1, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + 58 * DAY, 1)}},
-    {"month: with a near limit, and refusals that count",
-     policy(0, .limit = 4, .calendar = MONTHLY, .near_limit = 50, .flags = STINT_COUNT_REFUSED), {
-        ok(FEBRUARY, 2, 0, 0, 0, 4, 2, 2, MARCH),
-        ok(FEBRUARY, 1, 0, 0, NEAR, 4, 3, 1, MARCH),
-        no(FEBRUARY, 5, 0, 0, FIRST | NEAR, 4, 8, MARCH, STINT_NEVER),
-        no(MARCH - 1, 1, 0, 0, NEAR, 4, 9, MARCH, 1),
-        ok(MARCH, 1, 0, 0, 0, 4, 1, 1, APRIL)}},
-
-    /* bucket4j/bucket4j#128, laravel/framework#55459, upstash/docs#439 */
-    {"first: a window begins with a request that takes, and lasts one window",
-     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
-        ok(T0 + 7 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 7 * SECOND),
-        ok(E, 1, 0, 0, 0, 3, 2, 1, E + 7 * SECOND),
-        ok(E + 7 * SECOND - 1, 1, 0, 0, 0, 3, 3, 1, E + 7 * SECOND),
-        no(E + 7 * SECOND - 1, 1, 0, 0, FIRST, 3, 3, E + 7 * SECOND, 1),
-        ok(E + 20 * SECOND, 3, 0, 0, 0, 3, 3, 3, E2 + 20 * SECOND),
-        no(E2 + 7 * SECOND, 1, 0, 0, FIRST, 3, 3, E2 + 20 * SECOND, 13 * SECOND)}},
-    {"first: it begins with a tick, so it is up to 10 ms short",
-     policy(W, .limit = 1, .flags = STINT_START_FIRST), {
-        ok(T0 + 10 * MS - 1, 1, 0, 0, 0, 1, 1, 1, E),
-        no(E - 1, 1, 0, 0, FIRST, 1, 1, E, 1),
-        ok(E + 3 * MS, 1, 0, 0, 0, 1, 1, 1, E2)}},
-    {"first: looks begin none, nor does what takes nothing",
-     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
-        ok(T0, 1, 0, PEEK, 0, 3, 0, 0, E),
-        ok(T0 + SECOND, 0, 0, 0, 0, 3, 0, 0, E + SECOND),
-        ok(T0 + 2 * SECOND, 3, 0, LOOK, 0, 3, 0, 0, E + 2 * SECOND),
-        ok(T0 + 3 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 3 * SECOND),
-        ok(E + 5 * SECOND, 1, 0, PEEK, 0, 3, 0, 0, E2 + 5 * SECOND),
-        ok(E + 6 * SECOND, 0, 0, 0, 0, 3, 0, 0, E2 + 6 * SECOND),
-        ok(E + 7 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 7 * SECOND)}},
-    {"first: a refusal and a charge begin one",
-     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
-        no(T0, 4, 0, 0, FIRST, 3, 0, E, STINT_NEVER),
-        ok(T0 + SECOND, 3, 0, 0, 0, 3, 3, 3, E),
-        no(T0 + SECOND, 1, 0, 0, 0, 3, 3, E, 59 * SECOND),
-        ok(E + SECOND, 5, 0, CHARGE, 0, 3, 5, 5, E2 + SECOND),
-        no(E2, 1, 0, LOOK, FIRST, 3, 5, E2 + SECOND, SECOND),
-        ok(E2 + SECOND, 2, 0, PARTIAL, 0, 3, 2, 2, E2 + SECOND + W),
-        no(E2 + SECOND, 2, 0, DRAIN, FIRST, 3, 3, E2 + SECOND + W, W)}},
-    {"first: a late caller joins the window, also one that began after his time",
-     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
-        ok(T0 + 30 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 30 * SECOND),
-        ok(T0 + 29 * SECOND, 1, 0, 0, 0, 3, 2, 1, E + 30 * SECOND),
-        ok(T0 + 30 * SECOND - 10 * MS, 1, 0, 0, 0, 3, 3, 1, E + 30 * SECOND),
-        no(T0 + 1, 1, 0, 0, FIRST, 3, 3, E + 30 * SECOND, 90 * SECOND - 1),
-        ok(E + 31 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 31 * SECOND),
-        ok(E + 29 * SECOND, 1, 0, 0, 0, 3, 2, 1, E2 + 31 * SECOND)}},
-    /* express-rate-limit/express-rate-limit#647 */
-    {"first: refunds by the window that was charged; a reset keeps the window",
-     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
-        ok(T0 + SECOND, 3, 0, 0, 0, 3, 3, 3, E + SECOND),
-        refund(1, E, 0),
-        refund(5, E + SECOND, 3),
-        ok(T0 + 2 * SECOND, 2, 0, 0, 0, 3, 2, 2, E + SECOND),
-        reset(),
-        ok(T0 + 3 * SECOND, 3, 0, 0, 0, 3, 3, 3, E + SECOND),
-        ok(E + 2 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 2 * SECOND),
-        refund(1, E + SECOND, 0),
-        refund(1, E2 + 2 * SECOND, 1)}},
-    {"first: refusals that count, as in the recipe of INCR and EXPIRE",
-     policy(W, .limit = 2, .flags = STINT_START_FIRST | STINT_COUNT_REFUSED), {
-        ok(T0 + SECOND, 2, 0, 0, 0, 2, 2, 2, E + SECOND),
-        no(T0 + SECOND, 1, 0, 0, FIRST, 2, 3, E + SECOND, W),
-        no(E, 1, 0, 0, 0, 2, 4, E + SECOND, SECOND),
-        ok(E + SECOND, 1, 0, 0, 0, 2, 1, 1, E2 + SECOND)}},
-    {"first: a limit of the request's own, and one that changes",
-     policy(W, .limit = 2, .flags = STINT_START_FIRST | STINT_SHADOW), {
-        ok(T0 + SECOND, 4, 5, 0, 0, 5, 4, 4, E + SECOND),
-        wait(T0 + SECOND, 1, 0, FIRST | SHADOWED, 2, 4, 0, E + SECOND, W),
-        change(6, 0, 0),
-        ok(T0 + SECOND, 2, 0, 0, 0, 6, 6, 2, E + SECOND),
-        change(6, 3, 0),
-        wait(E, 1, 0, SHADOWED, 3, 6, 0, E + SECOND, SECOND)}},
-};
-/* clang-format on */
-
-TEST(test_scripts) {
-    assert_true(play_scripts(scripts, sizeof scripts / sizeof scripts[0]) > 200);
-}
-
 /* ---- Time goes wrong ------------------------------------------------------------------------- */
-
-/* The clock was in March, and is stepped back. A key stays in March only as long as H says: until
- * that is further ahead than the longest month and the allowance. */
-TEST(test_clock_steps_across_the_end_of_a_month) {
-    static const struct {
-        uint64_t to, window; /* in which the key is then */
-    } cases[] = {
-        {MARCH - SECOND, APRIL},           {MARCH - 50 * SECOND, APRIL}, {MARCH - MINUTE, APRIL},
-        {MARCH - MINUTE - 20 * MS, MARCH}, {MARCH - DAY, MARCH},         {FEBRUARY + 1, MARCH},
-        {FEBRUARY - 1, FEBRUARY},          {JANUARY - 1, JANUARY},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        uint32_t id = add_text(limiter, "3/month");
-        test_time = MARCH + SECOND;
-        assert_int_equal(ask(limiter, id, 5, 2, 0).window, APRIL);
-        test_time = cases[i].to;
-        struct stint_verdict v = ask(limiter, id, 5, 1, 0);
-        if (v.window != cases[i].window)
-            fail_msg("case %zu: %" PRIu64, i, v.window);
-        assert_int_equal(v.used, cases[i].window == APRIL ? 3 : 1);
-        assert_int_equal(get_stats(limiter).clock_steps, cases[i].window != APRIL);
-        stint_close(limiter);
-    }
-}
-
-/* From April with its 30 days back into the last hours of March: less than the longest month before
- * the end, so the key stays in April, and others begin in March. The hint is of either. */
-TEST_OF(test_clock_steps_into_a_longer_month, 2, STINT_FULL_REFUSE, "3/month") {
-    test_time = APRIL + SECOND;
-    assert_int_equal(ask(limiter, id, 5, 2, 0).window, MAY);
-    test_time = APRIL - 2 * HOUR;
-    for (uint64_t key = 6; key < 9; key++)
-        assert_int_equal(ask(limiter, id, key, 3, 0).window, APRIL);
-    assert_int_equal(ask(limiter, id, 5, 1, 0).window, MAY);
-    assert_int_equal(ask(limiter, id, 5, 1, 0).allowed, false);
-    /* The table is full: the slot of April is live, too. */
-    for (int i = 0; i < 30; i++)
-        assert_int_equal(ask(limiter, id, 9, 1, 0).flags, STINT_UNTRACKED);
-    assert_int_equal(get_stats(limiter).clock_steps, 0);
-    /* Further back it is none that could be, and is taken; those of March are live. */
-    test_time = FEBRUARY + DAY;
-    assert_int_equal(ask(limiter, id, 9, 1, 0).window, MARCH);
-}
 
 /* A key that lost its slot after its window: a late caller's begins after that, not in it. */
 TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
@@ -357,7 +146,7 @@ TEST(test_texts) {
                       add_text(limiter, "2/minute start=first")};
     struct stint_verdict v[2];
     char text[5000];
-    test_time = MARCH - 10 * SECOND;
+    test_time = MARCH_2024 - 10 * SECOND;
     for (int i = 0; i < 2; i++)
         v[i] = ask(limiter, ids[i], 5, 1, 0);
     assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, v, 2, text,
@@ -446,6 +235,10 @@ TEST(test_policies) {
         {"multiple", BAN(.ban = 10 * MS + 1)},
         {"ban_after", BAN(.ban = MINUTE, .ban_after = STINT_BAN_AFTER_MAX + 1)},
         {"STINT_OVERRIDES", OF(.limit = 10, .ban = MINUTE, .ban_after = 1)},
+        {"policy.ban_within must be a multiple", BAN(.ban = HOUR, .ban_within = HOUR + 1)},
+        {"policy.ban_within must be longer",
+         BAN(.ban = HOUR, .ban_after = 4, .ban_within = MINUTE)},
+        {"policy.ban_within needs policy.ban", BAN(.ban_within = HOUR)},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy before = make_policy("changed", 10, MINUTE, 0, 0), got = STINT_POLICY_INIT;

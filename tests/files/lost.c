@@ -109,10 +109,10 @@ static void assert_let_through(struct stint_verdict verdict, uint32_t granted) {
 static void assert_lost(struct stint_limiter *limiter, bool reads) {
     const struct stint_request good[] = {STINT_REQUEST(PLAIN, 7, 2),
                                          STINT_REQUEST(STRIPED, 7, 1),
-                                         {{8}, HELD, 1, 0, STINT_PEEK, 0},
-                                         {{8}, BUCKET, 3, 0, STINT_PARTIAL, 0},
-                                         {{9}, PLAIN, 1, 5, STINT_TENTATIVE, 0},
-                                         {{10}, PLAIN, 1, 0, STINT_PEEK | STINT_CHARGE, 0}};
+                                         {{8}, HELD, 1, 0, STINT_PEEK, 0, 0},
+                                         {{8}, BUCKET, 3, 0, STINT_PARTIAL, 0, 0},
+                                         {{9}, PLAIN, 1, 5, STINT_TENTATIVE, 0, 0},
+                                         {{10}, PLAIN, 1, 0, STINT_PEEK | STINT_CHARGE, 0, 0}};
     enum { GOOD = sizeof good / sizeof *good };
     const uint32_t granted[GOOD] = {2, 1, 0, 3, 1, 0};
     const uint64_t before = get_stats(limiter).untracked;
@@ -171,7 +171,7 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
     /* What makes no sense makes none now. */
     assert_int_equal(ask(limiter, PLAIN, 7, 1, 1u << 31).flags, STINT_BAD_REQUEST);
     assert_int_equal(ask(limiter, MAX_POLICIES, 7, 1, 0).flags, STINT_UNKNOWN_POLICY);
-    const struct stint_request charge[] = {good[0], {{9}, PLAIN, 1, 0, STINT_CHARGE, 0}};
+    const struct stint_request charge[] = {good[0], {{9}, PLAIN, 1, 0, STINT_CHARGE, 0, 0}};
     assert_false(stint_decide_all(limiter, charge, 2, STINT_NOW, verdicts));
     assert_let_through(verdicts[0], 0);
     assert_int_equal(verdicts[1].flags, STINT_BAD_REQUEST);
@@ -247,7 +247,7 @@ static void call_reserve(void) {
 }
 
 static void call_own_limit(void) {
-    const struct stint_request own = {{7}, kind, 2, 5, 0, 0};
+    const struct stint_request own = {{7}, kind, 2, 5, 0, 0, 0};
     (void)stint_decide(limiter, &own, STINT_NOW, NULL);
 }
 
@@ -467,7 +467,7 @@ static void *decide_until_lost(void *argument) {
         const enum kind of = (enum kind)(i % KINDS);
         const bool reads = first == 0;
         const struct stint_request request = {
-            number_key(limiter, first + i / KINDS % 20), of, 1, 0, reads ? STINT_PEEK : 0, 0};
+            number_key(limiter, first + i / KINDS % 20), of, 1, 0, reads ? STINT_PEEK : 0, 0, 0};
         (void)stint_decide(reads ? beside.reader : limiter, &request, STINT_NOW, &verdict);
         /* A full table, too, lets what is only watched (STINT_SHADOW) through uncounted. */
         const bool lost = verdict.allowed && verdict.policy == UINT32_MAX;

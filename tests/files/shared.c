@@ -353,9 +353,8 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + offsetof(struct policy_record, calendar), 4,
          STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, reserved), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, reserved_too), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, reserved_halves), 8, 0,
-         "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, rate_changed), 8, 0, "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, rate_before), 8, 0, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, bucket), sizeof(uint64_t[2][2]), 0,
          "policy 0 of the table has"},
     };

@@ -404,6 +404,21 @@ class BehindNginx(Fleet, unittest.TestCase):
 class BehindVarnish(Checked, unittest.TestCase):
     kind, deploy = Varnish, {"UP": Varnish.UP}
 
+    def test_a_node_leaves_amid_requests(self):
+        """Between vcl_backend_fetch and the request, where a sleep stands here. A node that is chosen after it needs
+        no second try; one that is chosen before it does."""
+        node = self.nodes[0]
+        its_own = list(self.of(node))
+        self.addCleanup(self.balancer.restart)
+        for resolve, edit in ("LAZY", ("return (retry);", "")), ("NOW", ("resolve=LAZY", "resolve=NOW")):
+            self.balancer.restart(("import std;", "import std;\nimport vtc;"), edit,
+                                  (f"resolve={resolve});", f"resolve={resolve});\n    vtc.sleep(50ms);"))
+            with Traffic(its_own) as traffic:
+                node.file("/run/stint-drain").touch()
+                self.balancer.sees(2)
+            node.file("/run/stint-drain").unlink()
+            self.assertEqual(traffic.failed, {}, resolve)
+
 
 if __name__ == "__main__":
     if not all(map(shutil.which, ("nginx", "haproxy", "varnishd"))) or not enter():

@@ -214,8 +214,13 @@ uint32_t(refund_by)(struct stint_limiter *limiter, uint32_t id, stint_key key, u
                     uint64_t window) {
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_verdict verdict = {.policy = id, .granted = tokens, .window = window};
-    if (stint_policy_get(limiter, id, &policy) == 0 && policy.burst != 0 && policy.limit != 0)
+    if (stint_policy_get(limiter, id, &policy) == 0 && policy.burst != 0 && policy.limit != 0) {
+        const struct stint_request look = {.key = key, .policy = id, .flags = STINT_PEEK};
+        struct stint_verdict now = {0};
+        (void)stint_decide(limiter, &look, STINT_NOW, &now);
         verdict.unit = (policy.window + policy.limit - 1) / policy.limit;
+        verdict.generation = now.generation;
+    }
     return stint_refund(limiter, key, &verdict, tokens);
 }
 

@@ -65,7 +65,7 @@ static inline stint_key key_of_number(uint64_t hash) {
 #define KEY_OF(key) _Generic((key), stint_key : key_itself, default : key_of_number)(key)
 #undef STINT_REQUEST
 #define STINT_REQUEST(policy, key, cost)                                                           \
-    { KEY_OF(key), policy, cost, 0, 0, 0 }
+    { KEY_OF(key), policy, cost, 0, 0, 0, 0 }
 
 #define stint_take(limiter, policy, key, ...)                                                      \
     stint_take(BEGIN_CALL(limiter), policy, KEY_OF(key), __VA_ARGS__)

@@ -77,6 +77,10 @@ enum stint_test_instant {
     X(BUCKET_CLAIM, "a late claim opens a bucket that is full before another's was")               \
     X(BUCKET_OVER, "tokens given back move a bucket's end to before the slot was another's")       \
     X(BUCKET_TAKEN, "tokens are given back to a bucket that have come back by themselves")         \
+    X(RATE_LOOK, "a bucket that counts by another rate is taken as it is")                         \
+    X(RATE_CLAIM, "a claim is committed by a rate of before")                                      \
+    X(RATE_CLAIMS, "a change of rate leaves claims of the rate before")                            \
+    X(RATE_SWEEP, "a change of rate counts no slot anew")                                          \
     X(BUCKET_FALLS, "a bucket's end falls without telling")                                        \
     X(KEEP_TOKENS, "an override keeps the time of a bucket, not its tokens")                       \
     X(KEEP_BEFORE, "an override scales what was taken by it, too")                                 \

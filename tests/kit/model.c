@@ -271,7 +271,8 @@ uint32_t unfit_flags(const struct stint_policy *policy) {
 }
 
 bool unfit(const struct stint_policy *policy, const struct stint_request *request) {
-    return (request->flags & unfit_flags(policy)) || (request->limit && is_striped(policy));
+    return (request->flags & unfit_flags(policy)) || (request->limit && is_striped(policy)) ||
+           (request->burst && !is_bucket(policy));
 }
 
 static void count(uint64_t *counter, uint64_t more) {
@@ -432,12 +433,11 @@ static bool is_endless(const struct model_by *by) {
     return by->ruling && by->ruling->limit == STINT_LIMIT_MAX;
 }
 
-/* "A limit of the request's own, or an override, changes T". "A request's own limit above the
- * policy's is taken as the policy's". "An override of more than 10 million a second counts as 10
- * million. A key that is barred, banned or never refused counts by the policy's T." */
+/* "A limit of the request's own, or an override, changes T". "More than 10 million a second counts
+ * as 10 million. A key that is barred, banned or never refused counts by the policy's T." */
 static uint64_t token_by(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
-    uint64_t limit = request->limit ? least_of(request->limit, policy->limit) : policy->limit;
+    uint64_t limit = request->limit ? request->limit : policy->limit;
     if (by->ruling)
         limit = is_barred(by) || is_endless(by) ? policy->limit : by->ruling->limit;
     return most_of(ceil_div(policy->window, limit), LEAST_TOKEN);
@@ -451,12 +451,18 @@ static uint64_t tokens_in(const struct model_by *by, const struct stint_request 
     return least_of(most_of(tokens * token_time(by->policy), own) / own, STINT_LIMIT_MAX);
 }
 
+/* "how much of a bucket ... may be used after this request", "0, or more: all that the policy
+ * allows". */
+static uint64_t cut_to_burst(const struct stint_request *request, uint64_t tokens) {
+    return request->burst ? least_of(tokens, request->burst) : tokens;
+}
+
 /* "this call's own limit in place of the policy's capacity ... 1 .. 2^28 (smooth, in flight:
  * 16,383); more is taken as that" */
 static uint32_t own_capacity(const struct model_by *by, const struct stint_request *request) {
     const struct stint_policy *policy = by->policy;
     if (is_bucket(policy))
-        return (uint32_t)tokens_in(by, request, policy->burst);
+        return (uint32_t)cut_to_burst(request, tokens_in(by, request, policy->burst));
     const uint32_t most = looks_back(policy) ? 16383 : STINT_LIMIT_MAX;
     return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
 }
@@ -468,7 +474,7 @@ uint32_t model_capacity(const struct model_by *by, const struct stint_request *r
         return own_capacity(by, request);
     const uint32_t limit = by->ruling->limit;
     if (is_bucket(by->policy) && !is_barred(by) && !is_endless(by))
-        return (uint32_t)tokens_in(by, request, by->policy->burst);
+        return (uint32_t)cut_to_burst(request, tokens_in(by, request, by->policy->burst));
     return looks_back(by->policy) && limit < STINT_LIMIT_MAX ? (uint32_t)least_of(limit, 16383)
                                                              : limit;
 }
@@ -479,7 +485,8 @@ static uint64_t room_in(const struct model_by *by, const struct stint_request *r
                         uint32_t capacity) {
     const bool reserves = request->flags & STINT_RESERVE;
     if (is_bucket(by->policy))
-        return reserves ? tokens_in(by, request, count_most(by->policy)) : capacity;
+        return reserves ? cut_to_burst(request, tokens_in(by, request, count_most(by->policy)))
+                        : capacity;
     return least_of((uint64_t)capacity + (reserves ? by->policy->max_reserved : 0),
                     STINT_LIMIT_MAX);
 }
@@ -851,9 +858,7 @@ static uint32_t bucket_refund(const struct stint_policy *policy,
     return (uint32_t)ceil_div(from - key->window, verdict->unit);
 }
 
-/* "stint_override and _clear keep the tokens that are used". "A part of a
- * token stays that part, rounded up to a ns. What is more than the bucket and its reserve then hold
- * is forgotten." */
+/* "stint_override and _clear keep the tokens that are used, likewise". */
 void model_ruled(const struct stint_policy *policy, const struct model_ruling *from,
                  const struct model_ruling *to, uint64_t now, struct model_key *key) {
     const struct stint_request request = {0};
@@ -868,6 +873,58 @@ void model_ruled(const struct stint_policy *policy, const struct model_ruling *f
     const wide kept = used / was + (used % was != 0), room = most_of(most, full - now);
     key->window = now + (uint64_t)(kept < room ? kept : room);
     key->refused = mark_moved(policy, key->refused, full, key->window);
+}
+
+/* "Its rate and its burst change at once". */
+bool model_rate_change(struct model_rate *rate, const struct stint_policy *from,
+                       const struct stint_policy *to, uint64_t now) {
+    if (!is_bucket(from) || !is_bucket(to) ||
+        (from->limit == to->limit && from->window == to->window && from->burst <= to->burst &&
+         from->max_reserved <= to->max_reserved))
+        return false;
+    *rate = (struct model_rate){rate->generation + 1, now, *from};
+    return true;
+}
+
+static uint64_t scale(uint64_t ns, uint64_t to, uint64_t from) {
+    const wide scaled = ((wide)ns * to + from - 1) / from;
+    return scaled < UINT64_MAX / 2 ? (uint64_t)scaled : UINT64_MAX / 2; /* of no real verdict */
+}
+
+/* "What a key has used stays used, in tokens, and is no more than the bucket and its reserve then
+ * hold": "changed + (full - changed) * T / T before, rounded up". */
+void model_rate_keep(const struct model_rate *rate, const struct stint_policy *to,
+                     const struct model_ruling *ruling, struct model_key *key) {
+    const struct stint_request request = {0};
+    struct model_by before = model_by(&rate->before), after = model_by(to);
+    before.ruling = after.ruling = ruling;
+    const uint64_t full = key->window, token = token_by(&after, &request);
+    if (!key->known || full <= rate->changed)
+        return;
+    key->window =
+        rate->changed + least_of(scale(full - rate->changed, token, token_by(&before, &request)),
+                                 tokens_in(&after, &request, count_most(to)) * token);
+    key->refused = mark_moved(to, key->refused, full, key->window);
+}
+
+/* "A verdict from before the last change of the rate gives back as many tokens, an older one
+ * nothing. (One by a limit of its own, or an override, gives back no more time than it took.)" */
+bool model_rate_verdict(const struct model_rate *rate, const struct stint_policy *to,
+                        struct stint_verdict *verdict) {
+    const bool ruled = verdict->flags & STINT_OVERRIDDEN;
+    if (verdict->generation == rate->generation)
+        return true;
+    if (verdict->generation + 1 != rate->generation)
+        return false;
+    const uint64_t was = token_time(&rate->before), is = token_time(to);
+    const uint64_t from = ruled ? rate->before.window : was, token = ruled ? to->window : is;
+    verdict->generation++;
+    if (verdict->unit == is || (token > from && verdict->unit != was))
+        return true;
+    if (verdict->window > rate->changed)
+        verdict->window = rate->changed + scale(verdict->window - rate->changed, token, from);
+    verdict->unit = scale(verdict->unit, token, from);
+    return true;
 }
 
 /* "Once the key has begun another one, nothing is given back. (By a smooth or in-flight policy the

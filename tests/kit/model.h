@@ -186,6 +186,26 @@ void model_settle(struct model_answer *answer, const struct stint_verdict *got);
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known);
 
+/* A bucket's rate before the last change of it. */
+struct model_rate {
+    uint32_t generation; /* of the verdicts by the rate that stands */
+    uint64_t changed;    /* ns; 0: it never changed */
+    struct stint_policy before;
+};
+
+/* Notes it, if a policy that becomes another at `now` is a bucket whose rate changes, or which
+ * holds less. Returns whether it is. */
+bool model_rate_change(struct model_rate *rate, const struct stint_policy *from,
+                       const struct stint_policy *to, uint64_t now);
+
+/* What a key has used is kept after such a change. `ruling`: what is in force; or NULL. */
+void model_rate_keep(const struct model_rate *rate, const struct stint_policy *to,
+                     const struct model_ruling *ruling, struct model_key *key);
+
+/* Makes a verdict of before one of now. Returns false if it gives nothing back. */
+bool model_rate_verdict(const struct model_rate *rate, const struct stint_policy *to,
+                        struct stint_verdict *verdict);
+
 /* Gives back tokens that a verdict with this window, and this unit, granted, when the limiter's
  * clock says `now`. Returns how many. */
 uint32_t model_refund(const struct stint_policy *policy, const struct stint_verdict *verdict,

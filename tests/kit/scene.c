@@ -703,7 +703,7 @@ static bool ask(const struct act *act, uint64_t now) {
     for (unsigned i = 0; i < act->count; i++) {
         const struct part *part = &act->parts[i];
         requests[i] = (struct stint_request){
-            {part->key}, s.policies[part->policy].id, part->cost, part->limit, part->flags, 0};
+            {part->key}, s.policies[part->policy].id, part->cost, part->limit, part->flags, 0, 0};
     }
     if (act->verb == BATCH)
         allowed = stint_decide_batch(s.limiter, requests, act->count, now, verdicts) == act->count;

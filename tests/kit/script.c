@@ -21,7 +21,7 @@ static bool ask_in_way(const struct play *play, const struct stint_request *requ
                        struct stint_verdict *verdict) {
     if (play->way == BY_BATCH)
         return stint_decide_batch(play->limiter, request, 1, now, verdict) == 1;
-    if (play->way == BY_TAKE && request->limit == 0 && request->flags == 0)
+    if (play->way == BY_TAKE && (request->limit | request->burst | request->flags) == 0)
         return stint_take(play->limiter, play->id, play->key, request->cost, now, verdict);
     return stint_decide(play->limiter, request, now, verdict);
 }
@@ -34,7 +34,7 @@ static uint64_t unit_of(const struct play *play, const struct step *step) {
         return 0;
     if ((step->marks & (OVER | BANNED)) == OVER && play->ruled != 0 && play->ruled != MOST)
         limit = play->ruled;
-    else if ((step->marks & OVER) == 0 && step->limit != 0 && step->limit < limit)
+    else if ((step->marks & OVER) == 0 && step->limit != 0)
         limit = step->limit;
     const uint64_t unit = (policy->window + limit - 1) / limit;
     return unit > 100 ? unit : 100;
@@ -59,6 +59,7 @@ static void decide(const struct play *play, const struct step *step) {
         .retry_after = step->retry_after,
         .policy = play->id,
         .unit = unit_of(play, step),
+        .generation = play->rate.generation,
     };
     const struct stint_request request = {.key = play->key,
                                           .policy = play->id,
@@ -85,13 +86,19 @@ void play_step(struct play *play, const struct step *step) {
     case DECIDE:
         decide(play, step);
         break;
-    case CHANGE:
+    case CHANGE: {
+        const struct stint_policy was = play->policy;
         play->policy.limit = step->cost;
         play->policy.capacity = step->limit;
         play->policy.max_reserved = step->flags;
         play->policy.burst = (uint32_t)step->window;
+        const uint64_t step_ns = test_step;
+        test_step = 0; /* what a bucket has used goes by the clock, to the ns */
         change_made(play->limiter, play->id, &play->policy);
+        test_step = step_ns;
+        (void)model_rate_change(&play->rate, &was, &play->policy, test_time);
         break;
+    }
     case FLAGS:
         play->policy.flags = step->flags;
         change_made(play->limiter, play->id, &play->policy);

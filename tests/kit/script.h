@@ -6,7 +6,8 @@
 #ifndef STINT_TESTS_SCRIPT_H
 #define STINT_TESTS_SCRIPT_H
 
-#include "fixture.h"
+#include "model.h"
+#include "told.h"
 
 enum action {
     END, /* of the script */
@@ -67,22 +68,6 @@ struct script {
 #define E  (T0 + MINUTE) /* its end */
 #define E2 (T0 + 2 * MINUTE)
 
-enum {
-    FIRST = STINT_FIRST_REFUSAL,
-    SHADOWED = STINT_SHADOWED,
-    NEAR = STINT_NEAR_LIMIT,
-    OVER = STINT_OVERRIDDEN,
-    BANNED = STINT_BANNED,
-    PEEK = STINT_PEEK,
-    PARTIAL = STINT_PARTIAL,
-    DRAIN = STINT_DRAIN,
-    RESERVE = STINT_RESERVE,
-    CHARGE = STINT_CHARGE,
-    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
-    TENTATIVE = STINT_TENTATIVE,
-    MOST = STINT_LIMIT_MAX,
-};
-
 /* How it is asked. stint_take cannot say all that a row can: then it is stint_decide. */
 enum way { BY_DECIDE, BY_BATCH, BY_TAKE, WAYS };
 
@@ -95,6 +80,7 @@ struct play {
     uint32_t id;
     stint_key key;
     uint32_t ruled; /* the last override's limit */
+    struct model_rate rate;
     unsigned steps;
 };
 

@@ -18,6 +18,23 @@
     }                                                                                              \
     static void name##_of(struct stint_limiter *limiter, uint32_t id)
 
+/* Flags. */
+enum {
+    FIRST = STINT_FIRST_REFUSAL,
+    SHADOWED = STINT_SHADOWED,
+    NEAR = STINT_NEAR_LIMIT,
+    OVER = STINT_OVERRIDDEN,
+    BANNED = STINT_BANNED,
+    PEEK = STINT_PEEK,
+    PARTIAL = STINT_PARTIAL,
+    DRAIN = STINT_DRAIN,
+    RESERVE = STINT_RESERVE,
+    CHARGE = STINT_CHARGE,
+    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
+    TENTATIVE = STINT_TENTATIVE,
+    MOST = STINT_LIMIT_MAX,
+};
+
 #define ANY UINT32_MAX /* number of tokens */
 
 /* The verdict says that, whatever else it says. */

@@ -33,6 +33,7 @@ static struct twin {
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
     struct stint_policy_stats counts[POLICIES];
+    struct model_rate rates[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     bool ruled_is_placed; /* there is room for an override of each pair */
     uint32_t key_count, policy_count;
@@ -164,6 +165,7 @@ static bool expect(const struct subject *s, const struct stint_request *request,
                                   .ruling = s->pair->ruling};
     *answer = model_decide(&by, request, test_time, &expected->key);
     answer->verdict.flags |= flags;
+    answer->verdict.generation = got->generation; /* compare() looks at it */
     model_settle(answer, got);
     if (strikes(s, &answer->verdict)) {
         expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
@@ -188,11 +190,11 @@ static void follow(const struct subject *s, const struct expected *expected) {
 
 static void explain(const struct stint_request *request, const char *what) {
     print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": %s, key %#" PRIx64
-                ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32 ", at %" PRIu64
-                ", on_full %d\n",
+                ", cost %" PRIu32 ", limit %" PRIu32 ", burst %" PRIu32 ", flags %#" PRIx32
+                ", at %" PRIu64 ", on_full %d\n",
                 what, twin_run.seed, twin_run.round, twin_run.operation,
                 policy_text(&m.policies[request->policy]), request->key.hash, request->cost,
-                request->limit, request->flags, test_time, (int)m.on_full);
+                request->limit, request->burst, request->flags, test_time, (int)m.on_full);
 }
 
 static void tell_wrong(const struct stint_request *request, const struct pair *before,
@@ -227,6 +229,7 @@ static void compare(const struct stint_request *request, uint32_t key,
     if (full == MODEL_UNTRACKED) {
         expected = (struct expected){.jitter = s.pair->jitter};
         expected.answer = model_untracked(&by, m.on_full, request, test_time);
+        expected.answer.verdict.generation = got->generation;
         allowed = model_allows(&expected.answer, got, &expected.jitter);
     } else {
         if (full == MODEL_REPLACES)
@@ -234,6 +237,7 @@ static void compare(const struct stint_request *request, uint32_t key,
         allowed = expect(&s, request, full == MODEL_REPLACES ? STINT_REPLACED : 0, got, &expected);
     }
     twin_run.compared++;
+    allowed &= got->generation == m.rates[s.id].generation;
     if (!allowed)
         tell_wrong(request, &before, &expected.answer, got, what);
     assert_true(allowed);
@@ -294,8 +298,10 @@ static uint32_t own_limit_of(const struct stint_policy *policy) {
 static void fit(struct stint_request *request) {
     const struct stint_policy *policy = &m.policies[request->policy];
     request->flags &= ~unfit_flags(policy);
-    if (unfit(policy, request))
+    if (is_striped(policy))
         request->limit = 0;
+    if (!is_bucket(policy) || (request->flags & STINT_CHARGE))
+        request->burst = 0;
 }
 
 static struct stint_request pick_request(uint32_t *key) {
@@ -308,6 +314,8 @@ static struct stint_request pick_request(uint32_t *key) {
         request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)limit) + 1;
     if (once_in(3))
         request.flags = STINT_PEEK * (uint32_t)below(16);
+    if (once_in(6))
+        request.burst = once_in(50) ? UINT32_MAX : (uint32_t)below(2 * (uint64_t)capacity) + 1;
     if (policy->max_reserved && once_in(3)) {
         request.flags |= STINT_RESERVE;
         request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);
@@ -327,7 +335,7 @@ static void do_decide(void) {
     const uint64_t now = pick_now();
     bool take = once_in(2);
     if (take)
-        request.limit = request.flags = 0;
+        request.limit = request.flags = request.burst = 0;
     if (!is_decided(&request, key, 0))
         return;
     struct stint_verdict got;
@@ -487,9 +495,18 @@ static void do_refund(void) {
                                     .granted = pick_tokens(capacity_of(s.policy)),
                                     .window = window,
                                     .unit = is_bucket(s.policy) ? token_time(s.policy) : 0};
+    const struct model_rate *rate = &m.rates[id];
+    if (is_bucket(s.policy) && rate->generation != 0 && once_in(2)) /* from before a change */
+        verdict.unit = token_time(&rate->before);
+    if (is_bucket(s.policy))
+        verdict.flags = once_in(4) ? STINT_OVERRIDDEN : 0;
+    verdict.generation = rate->generation - (uint32_t)below(rate->generation < 2 ? 1 : 3);
     const uint32_t tokens = verdict.granted;
+    struct stint_verdict now = verdict;
     left = *had;
-    uint32_t back = model_refund(s.policy, &verdict, tokens, test_time, &left);
+    uint32_t back = !is_bucket(s.policy) || model_rate_verdict(rate, s.policy, &now)
+                        ? model_refund(s.policy, &now, tokens, test_time, &left)
+                        : 0;
     uint32_t got = stint_refund(m.limiter, m.keys[key], &verdict, tokens);
 
     /* A stripe may be in an older window than the key. */
@@ -602,10 +619,6 @@ static void do_change(void) {
         const struct subject s = subject_of(k, id);
         if (s.pair->key.known && !is_live(&s) && model_free_at(&policy, s.pair->key) > test_time)
             return;
-        /* The longest that a bucket ever lasted says what is too far ahead. */
-        if (s.pair->key.known && is_bucket(&policy) &&
-            is_far_ahead(&policy, s.pair->key.window, test_time))
-            return;
     }
     const bool turns = !is_bucket(&policy) && carries(&policy) != carries(&old);
     int error = model_valid(&policy) && !turns && once_in(3)
@@ -619,8 +632,11 @@ static void do_change(void) {
         fail_msg("change: %s", stint_reason());
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
+    const bool rate = model_rate_change(&m.rates[id], &old, &policy, test_time);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
+        if (rate)
+            model_rate_keep(&m.rates[id], &policy, by_of(&s).ruling, &s.pair->key);
         if (policy.limit < old.limit || s.pair->key.used > capacity_of(&old))
             s.pair->lowered = true;
         if (policy.jitter != old.jitter)
@@ -721,7 +737,7 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
 /* Looks at a key to learn the phase of its windows. */
 static void learn_phase(uint32_t key, uint32_t id) {
     struct subject s = subject_of(key, id);
-    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0};
+    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0, 0};
     struct stint_verdict v;
     stint_decide(m.limiter, &request, STINT_NOW, &v);
     assert_true(v.window > test_time && v.window - test_time <= s.policy->window);

@@ -324,6 +324,17 @@ class Plans(Case):
             self.assertEqual(set(server.logged(r'stint policy "(.*?)" has "stripes=", which "limit=" does not go with')),
                              {"split"})
 
+    def test_a_burst_of_its_own(self):
+        with self.serve(self.HTTP + "stint_policy z 1/h burst=4 name=bucket;",
+                        location("/", "stint_limit z $http_plan $arg_user burst=$arg_burst;"), workers=1) as server:
+            for plan, burst, allowed in (("bucket", 3, 3), ("bucket", 9, 4), ("bucket", "", 4), ("bucket", 0, 4),
+                                         ("bucket", "x", 4), ("free", 1, 2)):
+                self.assertEqual(server.statuses(5, f"/file?user={plan}{burst}&burst={burst}", headers={"Plan": plan}),
+                                 [200] * allowed + [429] * (5 - allowed))
+            self.assertEqual(server.logged(r'stint burst "(.*?)" is not a number, the policy.s is taken'), ["x"])
+            self.assertEqual(server.logged(r'stint policy "(.*?)" has no "burst=", which "burst=" of a limit goes with, so '
+                                           "all of it is taken, in"), ["free"])
+
 
 class Buckets(Case):
     """Token buckets beside limit_req, which is one."""
@@ -462,6 +473,53 @@ class Buckets(Case):
                 self.assertEqual(server.get(f"/{whose}2?k=b", "HEAD").status, 200)
                 close(held)
 
+    def two_bursts(self, policy, delay, nodelay, *lengths):
+        """Two locations of each, by one zone of limit_req with such bursts, and by one policy of stint."""
+        http = f"stint_zone z entries=1k; stint_policy z {policy} name=p; limit_req_status 429;"
+        locations = ""
+        for which in "", "dry":
+            http += f"limit_req_zone $arg_k zone=r{which}:1m rate=1r/m;"
+            dry = "limit_req_dry_run on; stint_dry_run on;" if which else ""
+            for name, length in zip(("page", "login"), lengths):
+                locations += location(f"= /theirs{name}{which}", f"limit_req zone=r{which} burst={length} {nodelay};", dry,
+                                      "empty_gif;", 'add_header X-Outcome "$limit_req_status" always;')
+                locations += location(f"= /ours{name}{which}", f"stint_limit z p {which}$arg_k burst={length + 1} {delay};",
+                                      dry, "empty_gif;", 'add_header X-Outcome "$stint_status" always;')
+        return self.serve(http, locations, workers=1)
+
+    # How many of the 21 that are not refused are logins.
+    ORDERS = {"page " * 3 + "login " * 5 + "page " * 3 + "login " + "page " * 20 + "login page": 3,
+              "login " * 8 + "page " * 17: 6, "page login " * 25: 3}
+
+    def test_one_zone_with_two_bursts(self):
+        """One count, by limit_req and by `burst=`: whichever comes first, each has its own burst of it, request by
+        request; of those that would wait, too."""
+        for policy, delay, nodelay, asked, refused in (("1/minute burst=21", "", "nodelay", "", "REJECTED"), (
+                "1/minute burst=1 reserve=20", "delay", "", "dry", "REJECTED_DRY_RUN")):
+            with self.two_bursts(policy, delay, nodelay, 20, 5) as server:
+                for key, (order, logins) in enumerate(self.ORDERS.items()):
+                    outcomes = {whose: [(answer.status, answer["X-Outcome"]) for answer in (
+                        server.get(f"/{whose}{name}{asked}?k={key}") for name in order.split())] for whose in ("theirs", "ours")}
+                    with self.subTest(policy=policy, order=order):
+                        self.assertEqual(outcomes["ours"], outcomes["theirs"])
+                        used = [name for name, (_, said) in zip(order.split(), outcomes["ours"]) if said != refused]
+                        self.assertEqual([len(used), used.count("login")], [21, logins])
+
+    def test_one_zone_with_two_queues(self):
+        """As they wait: first two, by the login's burst, then two more by the page's."""
+        with self.two_bursts("1/minute burst=1 reserve=4", "delay", "", 4, 2) as server:
+            for whose in "theirs", "ours":
+                self.assertEqual(server.get(f"/{whose}page?k=a").status, 200)
+                sent = {}
+                for name, refused in ("login", 2), ("page", 3):
+                    sent.update((each.sock, each) for each in server.begin(2 + refused, f"/{whose}{name}?k=a"))
+                    for _ in range(refused):
+                        connection = sent.pop(select.select(list(sent), [], [], PATIENCE)[0][0])
+                        self.assertEqual(connection.getresponse().status, 429)
+                        connection.close()
+                    self.assertEqual(select.select(list(sent), [], [], 0.2)[0], [], whose)
+                close(sent.values())
+
     # Of limit_req and of a rate of stint; of limit_conn and of stint in flight; and how many of 16 requests are
     # answered at once or later, 12 or 10 at once and the rest once these have left.
     BOTH = (("5r/s", "burst=20", "5/s burst=1 reserve=20", "delay", 4, "/file", (12, 12)),
@@ -538,7 +596,8 @@ class Buckets(Case):
 
     def test_what_a_banned_key_has(self):
         """It is the burst, as before the ban; by a limit of its own what the same times hold of it."""
-        for limit, most in ("", 4), ("limit=5", 2), ("limit=1", 1), ("limit=99", 4):
+        for limit, most in (("", 4), ("limit=5", 2), ("limit=1", 1), ("limit=20", 8), ("burst=3", 3), ("burst=9", 4),
+                            ("limit=20 burst=5", 5)):
             with self.subTest(limit=limit), \
                     self.limited("10/day burst=4 ban=1h", options=limit) as server:
                 self.assertEqual(server.get().stint, f"PASSED p 1/{most} {most - 1}")

@@ -384,13 +384,17 @@ class Cost(Case):
 
     def test_what_makes_no_sense_is_warned_of(self):
         for http, limit, warned in (
-                ("20/minute", "cost=21", '"cost=21" is above the 20 that policy "p" ever has: all '
+                ("20/minute", "cost=21", '"cost=21" is above the 20 that policy "p" has here: all '
                  "requests are refused, in"),
                 ("20/minute", "cost=20", None),
                 ("20/minute", "cost=21 limit=30", None),
                 ("20/minute capacity=30", "cost=30", None),
                 ("20/minute burst=30", "cost=30", None),
-                ("20/minute burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" ever has'),
+                ("20/minute burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" has here'),
+                ("20/minute burst=10", "cost=7 burst=6", '"cost=7" is above the 6 that policy "p" has here'),
+                ("20/minute burst=10", "cost=6 burst=6", None), ("20/minute burst=10", "burst=10", None),
+                ("20/minute burst=10", "burst=11", '"burst=11" is above the 10 that policy "p" has here, and taken as that, in'),
+                ("20/minute burst=10", "burst=99 limit=40", None), ("20/minute burst=1 reserve=9", "delay burst=10", None),
                 ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p": no window grants more than '
                  "capacity=5, and a larger cost never fits, though the limit is 20 in"),
                 ("20/minute capacity=5 reserve=5", "delay", None),
@@ -905,7 +909,7 @@ class Mistakes(Case):
     # What limit_req's parameters are here.
     ZONE = 'the name of the zone comes first, without "zone="'
     RATE = 'a rate is a "stint_policy", without "rate=", such as 10/s'
-    BURST = "it is the policy's, and is one more than that of limit_req"
+    BURST = r'"burst=" needs a policy with a "burst=" \(that of limit_req and one\), which "%s" has not,'
     NODELAY = 'without "delay" nothing waits'
 
     def refuse(self, http, server, message):
@@ -1017,17 +1021,17 @@ class Mistakes(Case):
             http, "stint_limit z p $uri %s; #!",
             *((f"{first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
                 ("cost=1 ", "cost=2"), ("", "delays"), ("delay ", "delay=5s"))),
-            ("nodelay", f'invalid parameter "nodelay": {self.NODELAY}'), ("burst=5", f'invalid parameter "burst=5": {self.BURST}'),
+            ("nodelay", f'invalid parameter "nodelay": {self.NODELAY}'), *((f"burst={burst}", self.BURST % "p") for burst in ("5", "$arg_n")),
             ("delay=soon", 'invalid delay "delay=soon": it must be a time, such as 5s or 500ms'),
             ("delay", '"delay" needs a policy with "reserve=", which "p" has not,'),
             *((f"charge=$uri {other}", f'"{one}" does not go with "{name}"') for other, one, name in (
-                ("limit=2", "charge=", "limit="), ("delay", "charge=", "delay"),
+                ("limit=2", "charge=", "limit="), ("burst=2", "charge=", "burst="), ("delay", "charge=", "delay"),
                 ("late cost=2", "late", "cost="))),
             ("late", '"stint_limit" directive has "late", which goes with "charge=" only'),
             ("charge=$uri cost=0", 'directive has "charge=" with "cost=0": nothing would be taken first'),
             ("default=p", '"default=p" goes with a policy that is a variable only'),
-            *((f"limit={wrong}", f'invalid limit "limit={wrong}": it must be 1 to 268435456, or have variables')
-              for wrong in ("0", "x", "-1", "", "268435457", "1k")),
+            *((f"{name}={wrong}", f'invalid {name} "{name}={wrong}": it must be 1 to 268435456, or have variables')
+              for name in ("limit", "burst") for wrong in ("0", "x", "-1", "", "268435457", "1k")),
             *((f"cost={wrong}", f'invalid cost "cost={wrong}": it must be 0 to 268435456, or have variables')
               for wrong in ("x", "-1", "", "268435457", "1k")),
             *((f"prefix={wrong}", f'invalid prefix "prefix={wrong}": it must be 1 to 32 bits '
@@ -1035,10 +1039,11 @@ class Mistakes(Case):
               for wrong in ("0", "33", "", "x", "24,0", "24,129", "24,", ",64", "24,64,1", "24/64")))
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),
-                   ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'))
+                   ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'), ("burst=3", self.BURST % "f"))
         self.check(http + "stint_policy z 9/s stripes=4 name=f;", "stint_limit z %s; #!",
                    *((f"{limit}", '"limit=" does not go with a policy of "stripes=", as "f" is,')
-                     for limit in ("f $uri limit=3", "f $uri limit=$arg_n", "$arg_p $uri default=f limit=3")))
+                     for limit in ("f $uri limit=3", "f $uri limit=$arg_n", "$arg_p $uri default=f limit=3")),
+                   ("$arg_p $uri default=f burst=3", self.BURST % "f"))
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
                    ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
                     'kind: "default=" tells which,'))

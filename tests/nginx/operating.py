@@ -136,6 +136,21 @@ class Bans(Case):
             self.assertEqual(server.logged("changed from (.*)")[-1],
                              '"1/52 weeks" to "1/52 weeks ban=2h after=2"')
 
+    def test_a_rate_that_is_raised_bans_nobody(self):
+        """What is used of a bucket stays used, no more and no less."""
+        used = {f"/file?user={count}": count for count in range(3, 25)}
+        with self.banning("10/m burst=50 ban=1h") as server:
+            begin = time.monotonic()
+            for path, count in used.items():
+                self.assertEqual(server.statuses(count, path), [200] * count)
+            server.edit(("10/m burst=50", "100/m burst=50")).reload()
+            for path, count in used.items():
+                outcome, _, told = server.get(path).stint.split()
+                self.assertEqual([outcome, told.split("/")[1]], ["PASSED", "50"], path)
+                self.assertLessEqual(int(told.split("/")[0]), count + 1)
+                self.assertGreaterEqual(int(told.split("/")[0]), count - (time.monotonic() - begin) * 100 / 60, path)
+            self.assertEqual([status(server)["banned"], policy_status(server, "p")["refused"]], [0, 0])
+
     def test_a_reload_that_brings_bans_needs_room(self):
         """For several policies at once, too, each of which would fit alone."""
         def use(server, more):
@@ -666,17 +681,18 @@ class Troubleshooting(Filed):
                          location("/login", "stint_limit api login $remote_addr;") +
                          "".join(location(path, f"stint_limit api permin {key};", "empty_gif;") for path, key in (
                              ("/text", "user-$remote_addr"), ("/binary", "$binary_remote_addr"),
-                             ("/net", "$remote_addr prefix=24"), ("/joined", '"$remote_addr $uri"'))))
+                             ("/each", "$remote_addr prefix=32"), ("/net", "$remote_addr prefix=24"),
+                             ("/joined", '"$remote_addr $uri"'))))
         (server.directory / "stint").symlink_to(os.path.abspath(STINT))
         environment = {**os.environ, "PATH": f"{server.directory}:{os.environ['PATH']}"}
-        until(lambda: time.time() % 60 < 55, "time enough for all in one minute")
+        until(lambda: time.time() % 60 < 45, "time enough for all in one minute")
         with server:
             # 5 is told before 7 also if the windows of both began at once.
             for client, path, count in (("7", "/login", 6), ("8", "/login", 6), ("5", "/api", 103)):
                 for _ in range(count):
                     server.get(path, headers={"X-Client": "192.0.2." + client})
                 # The forms of a key: one of each location.
-                for path in ("/text", "/binary", "/net", "/joined") if client == "5" else ():
+                for path in ("/text", "/binary", "/each", "/net", "/joined") if client == "5" else ():
                     self.assertEqual(server.get(path, headers={"X-Client": "192.0.2.1"}).status, 200)
             for commands in console.sections(page, "/run/stint/").values():
                 for command, expected in commands:
@@ -872,7 +888,7 @@ class InFlight(Upstream):
 
     def test_uploads(self):
         """Also while bodies come, and when they do not."""
-        with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 300ms;") as server:
+        with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 2s;") as server:
             server.edit((STATUS, STATUS + location(
                 "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;"))).reload()
             connection = server.connect()

@@ -87,6 +87,14 @@ test('flags have names', () => {
     );
 });
 
+test('a request has a burst of its own', () => {
+    const bucket = open('10/52w burst=10 name=a').policy('a');
+    const granted = [6, 6, 8, 99].map(
+        (burst) => bucket.take('k', 9, { burst, partial: true }).granted,
+    );
+    assert.deepEqual(granted, [6, 0, 2, 2]);
+});
+
 test('options of a take, charges, looks, refunds, resets', () => {
     const policy = open('10/52w name=a reserve=5').policy('a');
     assert.equal(policy.take('k', 8).granted, 8);
@@ -375,6 +383,16 @@ test('other arguments that make no sense are told, and change nothing', () => {
     assert.throws(
         () => table.policy('split').take('k', 1, { limit: 3 }),
         saying('EINVAL', "'split'", 'limit does not go with'),
+    );
+    for (const burst of [0, 1.5, 2 ** 28 + 1, '6']) {
+        assert.throws(
+            () => policy.take('k', 1, { burst }),
+            saying('ERR_INVALID_ARG_VALUE', 'burst'),
+        );
+    }
+    assert.throws(
+        () => policy.take('k', 1, { burst: 6 }),
+        saying('EINVAL', "'a': burst goes with token buckets only"),
     );
     assert.equal(policy.peek('k').used, 0);
 });

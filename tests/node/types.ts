@@ -16,7 +16,7 @@ const allowed: boolean =
     a.allow(7n) &&
     a.allow(Buffer.from('k')) &&
     a.allow(['user', 7, 8n]);
-const verdict: Verdict = a.take('k', 1, { limit: 5, partial: true });
+const verdict: Verdict = a.take('k', 1, { limit: 5, burst: 4, partial: true });
 const key: Key = table.key('a', 7);
 const back: number = a.refund(verdict) + a.refund(verdict, 1) + (a.reset(key) ? 1 : 0);
 const group = table.all([a, 'k'], [a, [key, 'b'], 2]);

@@ -20,14 +20,14 @@ const WORKERS = 3;
 // Asks once, by a connection of its own, so that the workers take turns. 0: nobody answered. (If a
 // worker is killed before it takes a connection that the primary has sent it, Node keeps that
 // open.)
-function ask(port, path_, user) {
+function ask(port, path_, user, timeout) {
     return new Promise((resolve) => {
         const options = {
             host: '127.0.0.1',
             port,
             path: path_,
             agent: false,
-            timeout: 5000,
+            timeout,
             headers: { 'x-user': user },
         };
         const request = http.get(options, (response) => {
@@ -43,7 +43,7 @@ function ask(port, path_, user) {
 }
 
 // Asks so often, 16 at a time.
-async function load(port, path_, user, requests, meanwhile = () => {}) {
+async function load(port, path_, user, requests, meanwhile = () => {}, patience = 60000) {
     const count = { workers: new Set() };
     let begun = 0;
     await Promise.all(
@@ -51,7 +51,7 @@ async function load(port, path_, user, requests, meanwhile = () => {}) {
             while (begun < requests) {
                 begun += 1;
                 meanwhile(begun);
-                const { status, worker } = await ask(port, path_, user);
+                const { status, worker } = await ask(port, path_, user, patience);
                 count[status] = (count[status] ?? 0) + 1;
                 if (worker) count.workers.add(worker);
             }
@@ -86,7 +86,7 @@ async function start(table) {
 
 test(
     'a cluster of express workers: stint.express, and express-rate-limit with ExpressStore',
-    { timeout: 90000 },
+    { timeout: 180000 },
     async (t) => {
         const file = path.join(folder, 'cluster.table');
         const table = stint.open(file, { maxEntries: 10000, policies: ['150/52w name=api'] });
@@ -126,6 +126,7 @@ test(
                 'eve',
                 250,
                 (begun) => begun === 50 && victim.process.kill('SIGKILL'),
+                2000,
             );
             const lost = count[0] ?? 0;
             assert.ok(
@@ -159,7 +160,7 @@ test(
 
 test(
     'threads of one process, each with a table of its own on the file',
-    { timeout: 60000 },
+    { timeout: 180000 },
     async () => {
         const file = path.join(folder, 'threads.table');
         stint

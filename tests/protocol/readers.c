@@ -42,6 +42,59 @@ TEST(test_named_in_its_set) {
     }
 }
 
+/* ---- Rates ----------------------------------------------------------------------------------- */
+
+static bool entry_keep(void *context, const struct stint_entry *entry) {
+    *(struct stint_entry *)context = *entry;
+    return true;
+}
+
+/* Whoever changes a bucket's rate, and dies before all slots are counted anew, leaves slots of two
+ * rates. They tell what is used to readers, and to the next table; and none of them is over before
+ * it is so by the rate that stands. */
+TEST_IN_DIRECTORY(test_two_rates) {
+    struct stint_options options = shared_options(8);
+    options.shards = 1;
+    options.secret = test_secret();
+    test_time = T0;
+    test_step = 0;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy policy = parsed("60/m burst=20 name=b");
+    const uint32_t id = add_made(limiter, &policy);
+    assert_true(ask(limiter, id, 1, 10, 0).allowed); /* ten seconds */
+    stint_test_removed |= GUARD_BIT(GUARD_RATE_SWEEP);
+    policy.limit = 6;
+    change_made(limiter, id, &policy);
+    stint_test_removed &= ~GUARD_BIT(GUARD_RATE_SWEEP);
+
+    struct stint_options reads = shared_options(8);
+    reads.flags = STINT_READ_ONLY;
+    reads.secret = test_secret();
+    struct stint_limiter *reader = open_with(&reads);
+    const struct stint_verdict look = ask(reader, id, 1, 0, STINT_PEEK);
+    assert_true(look.used == 10 && look.remaining == 10 && look.window == T0 + 100 * SECOND);
+    struct stint_entry entry = {0};
+    assert_int_equal(stint_each(reader, entry_keep, &entry), 0);
+    assert_int_equal(entry.used, 10);
+    stint_close(reader);
+
+    test_time = T0 + 50 * SECOND; /* by the rate before it was full 40 seconds ago */
+    for (uint64_t key = 2; key < 100; key++)
+        (void)ask(limiter, id, key, 1, 0);
+    stint_close(limiter);
+    struct stint_options larger = STINT_OPTIONS_INIT;
+    larger.clock = test_clock;
+    larger.max_entries = 100;
+    assert_int_equal(stint_resize(path, &larger), 0);
+    options.max_entries = 100;
+    limiter = open_with(&options);
+    struct stint_verdict v = ask(limiter, id, 1, 15, 0);
+    assert_true(v.allowed && v.used == 20);
+    v = ask(limiter, id, 1, 1, 0);
+    assert_true(!v.allowed && v.retry_after == 10 * SECOND);
+    stint_close(limiter);
+}
+
 /* ---- Read-only handles ----------------------------------------------------------------------- */
 
 enum { POLICIES = 60 };

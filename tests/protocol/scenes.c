@@ -24,6 +24,16 @@ static bool same_scene(const struct scene *one, const struct scene *other) {
            one->stops == other->stops && one->on_full == other->on_full;
 }
 
+/* Whether a scene's instant comes: that of an add does not, where all is a swap. */
+static bool comes(const struct scene *scene) {
+#ifdef STINT_SWAPS_ONLY
+    return !scene->at_instant || scene->instant != INSTANT_LOADED;
+#else
+    (void)scene;
+    return true;
+#endif
+}
+
 /* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
  * if not, wherever the threads of the story are stopped. Stories with two threads that are stopped
  * have many plays: the stress suite's run tries all, and takes their guards away; here some are
@@ -35,7 +45,7 @@ TEST(test_known_mistakes) {
     const uint64_t seed = test_seed();
     for (unsigned i = 0; i < story_count; i++) {
         const struct story *story = &stories[i];
-        bool played = false;
+        bool played = !comes(&story->scene);
         for (unsigned j = 0; j < i; j++)
             played |= same_scene(&stories[j].scene, &story->scene);
         struct outcome with = {.plays = 0};
@@ -43,7 +53,8 @@ TEST(test_known_mistakes) {
             with = scene_play(&story->scene, 0, one_in, seed);
         if (with.broken[0] != '\0')
             fail_outcome(story->scene.name, &with);
-        if (story->patches != NULL || divisor > 1 || (factor == 1 && story->scene.stops == 3))
+        if (story->patches != NULL || divisor > 1 || !comes(&story->scene) ||
+            (factor == 1 && story->scene.stops == 3))
             continue;
         struct outcome without = scene_play(&story->scene, story->guards, 1, seed);
         print_message("%-40s holds in %5u plays; in %5u breaks %s (%u, %u, %u)\n",
@@ -174,6 +185,25 @@ static const struct scene scenes[] = {
      .before = "add o 1/100s overrides", .a = "take o key cost 3 quiet = ruled",
      .b = "apply 1/250ms name=o overrides; find o; override o key 5 100"},
 
+
+    /* What a bucket has used is kept while its rate changes, and others take or are given back. */
+    {"a bucket whose rate is raised", .stops = 3,
+     .before = "add b 2/100ms burst=20; take b key x4", .a = "change b 20/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket whose rate is lowered", .stops = 3,
+     .before = "add b 20/100ms burst=20; take b key x4", .a = "change b 2/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket whose rate changes twice", .stops = 3,
+     .before = "add b 20/100ms burst=20; take b key x4",
+     .a = "change b 2/100ms burst=20; change b 5/100ms burst=20",
+     .b = "take b key x2", .after = "take b key look cost 0 = used 6"},
+    {"a bucket that holds less, with an override", .stops = 3,
+     .before = "add b 2/100ms burst=20 overrides; override b key 20 1000; take b key cost 150",
+     .a = "change b 2/100ms burst=2 overrides", .b = "take b key cost 0",
+     .after = "take b key look cost 0 = used 20"},
+    {"a new key while the rate changes", .stops = 2, .before = "add b 20/100ms burst=20",
+     .a = "take b key x2 = yes", .b = "change b 2/100ms burst=20; change b 5/100ms burst=20",
+     .after = "take b key look cost 0 = used 2"},
 
     /* What a bucket has used is kept while others take, are given back, or set another override. */
     {"an override of a bucket, raised", .stops = 3,

@@ -58,6 +58,14 @@ static const struct scene deaths[] = {
      .after = "turn 10000; take p key rest; take p key look = used 10 or 20; add q 1/100s;"
               "find p 5/100s capacity=10 or 15/100s capacity=20"},
 
+    /* What a bucket's key has used stays used, in tokens, whoever dies while its rate changes; and
+     * when it changes again. */
+    {"a bucket's rate", DIES, .before = "add b 10/100s burst=10; take b key x4",
+     .a = "change b 100/100s burst=10",
+     .after = "take b key look cost 0 = used 4; take b other x2; change b 5/100s burst=10;"
+              "take b key look cost 0 = used 4; take b other look cost 0 = used 2;"
+              "change b 10/100s burst=3; take b key look cost 0 = used 3; take b key = no"},
+
     /* Of each policy that another one takes the place of, or none, there is the old one or the new
      * one at any instant, and applying again finishes. */
     {"a policy that is replaced", DIES, .before = THREE, .a = "apply 5/200s name=p",

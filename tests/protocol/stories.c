@@ -393,6 +393,22 @@ const struct story stories[] = {
      .b = "turn 10; take b other cost 9",
      .c = "refund b other 9 of 19; turn 12; take two key x2"}},
 
+    /* The rate changes and somebody asks before the key's slot is counted anew. It changes twice,
+     * and nobody asks in between; or somebody claims a slot meanwhile. */
+    {WITHOUT(RATE_LOOK), {"bucket that counts by the rate before", .stops = 1,
+     .before = "add b 10/100ms burst=10; take b key x4", .a = "change b 100/100ms burst=10",
+     .b = "take b key look cost 0 = used 4"}},
+    {WITHOUT(RATE_SWEEP), {"bucket that nobody asks for between two changes",
+     .before = "add b 10/100ms burst=10; take b key x4",
+     .a = "change b 100/100ms burst=10; change b 10/100ms burst=10;"
+          "take b key look cost 0 = used 4"}},
+    {WITHOUT(RATE_CLAIM), {"claim that is late for two changes of the rate", .stops = 1,
+     .before = "add b 10/100ms burst=10", .a = "take b key; take b key look cost 0 = used 1",
+     .b = "change b 100/100ms burst=10; change b 10/100ms burst=10"}},
+    {WITHOUT(RATE_CLAIMS), {"claim that two changes of the rate overtake", .stops = 1,
+     .before = "add b 10/100ms burst=10", .a = "take b key; take b key look cost 0 = used 1",
+     .b = "change b 100/100ms burst=10; change b 10/100ms burst=10"}},
+
     /* An override makes of a bucket of 2 one of 20, and somebody takes 10 before the token that was
      * used becomes one of 20. An override makes a token last for 100 s: two would last for longer
      * than the bucket's slot may be ahead. */

@@ -64,6 +64,83 @@ TEST(test_full_buckets) {
     stint_close(pairs.limiter);
 }
 
+/* ---- Rates ----------------------------------------------------------------------------------- */
+
+enum { OWN = 100, BURST = 50 /* tokens */ };
+
+struct rates {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    uint64_t takes, wrong;
+    unsigned taking;               /* threads */
+    uint32_t shared[THREADS][OWN]; /* granted to each, of keys that all ask for */
+};
+
+/* Takes and gives back: of keys of its own, of which it knows each verdict, and of keys of all. */
+static void take_at_any_rate(struct rates *rates, unsigned member) {
+    struct random random = {member + 1};
+    uint32_t used[OWN] = {0};
+    for (uint64_t i = 0; i < rates->takes; i++) {
+        const uint32_t k = (uint32_t)random_below(&random, OWN);
+        const uint32_t cost = 1 + (uint32_t)random_below(&random, 4);
+        const stint_key own = number_key(rates->limiter, (member + 1) * 1000 + k);
+        struct stint_verdict v;
+        const bool allowed = stint_take(rates->limiter, rates->policy, own, cost, STINT_NOW, &v);
+        used[k] += v.granted;
+        if (allowed != (used[k] - v.granted + cost <= BURST) || v.used != used[k])
+            __atomic_add_fetch(&rates->wrong, 1, __ATOMIC_RELAXED);
+        if (random_below(&random, 4) == 0) /* the change before may be two changes ago by now */
+            used[k] -= stint_refund(rates->limiter, own, &v, v.granted);
+        const stint_key key = number_key(rates->limiter, k);
+        (void)stint_take(rates->limiter, rates->policy, key, cost, STINT_NOW, &v);
+        rates->shared[member][k] += v.granted;
+        if (random_below(&random, 8) == 0)
+            rates->shared[member][k] -= stint_refund(rates->limiter, key, &v, v.granted);
+    }
+    __atomic_sub_fetch(&rates->taking, 1, __ATOMIC_RELAXED);
+}
+
+/* The last one changes the rate as long as the others take. */
+static void take_or_change(unsigned member, void *shared) {
+    static const char *const texts[] = {"3/day", "7/day", "2/2day", "1/day"};
+    struct rates *rates = shared;
+    if (member != THREADS - 1) {
+        take_at_any_rate(rates, member);
+        return;
+    }
+    for (unsigned i = 0; __atomic_load_n(&rates->taking, __ATOMIC_RELAXED) != 0; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s burst=50 name=b", texts[i % 4]);
+        assert_int_equal(stint_policies_apply(rates->limiter, text, 0, NULL, NULL, NULL), 0);
+    }
+}
+
+/* A: whatever the rate becomes, and whenever, what a key has used stays used, to the token; and
+ * nobody gets more than the burst while the clock stands. */
+TEST(test_rates) {
+    struct rates rates = {.takes = test_rounds(100000), .taking = THREADS - 1};
+    struct stint_options options = fixture_options(10000, STINT_FULL_REFUSE);
+    test_time = T0;
+    test_step = 0;
+    rates.limiter = open_with(&options);
+    rates.policy = add_text(rates.limiter, "1/day burst=50 name=b");
+    lose_cores(true);
+    run_team(take_or_change, &rates);
+    lose_cores(false);
+    assert_int_equal(rates.wrong, 0);
+    for (uint32_t k = 0; k < OWN; k++) {
+        struct stint_verdict v = {.allowed = true};
+        uint32_t granted = 0;
+        for (unsigned i = 0; i < THREADS; i++)
+            granted += rates.shared[i][k];
+        while (
+            stint_take(rates.limiter, rates.policy, number_key(rates.limiter, k), 1, STINT_NOW, &v))
+            granted++;
+        assert_int_equal(granted, BURST);
+    }
+    stint_close(rates.limiter);
+}
+
 /* ---- All kinds ------------------------------------------------------------------------------- */
 
 enum { KEYS = 2, RULED = 1 /* has an override, where the policy has any */, RULED_LIMIT = 7 };

@@ -3,7 +3,7 @@
  *
  * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds,
  * threads that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that
- * name a window. (Few keys in small scripts: semantics.c. All kinds at random, against a naive
+ * name a window. (Few keys in small scripts: features.c. All kinds at random, against a naive
  * twin: twin.c.) Linked with the library built for tests (src/sys/testing.h). */
 #include "fixture.h"
 

@@ -80,6 +80,15 @@ class Calls(Case):
         self.assertEqual(api.peek("ann").used, 5)
         self.assertEqual(api.stats()["charged"], 7)
 
+    def test_burst(self):
+        """A request has a burst of its own: one bucket for pages, and for logins."""
+        bucket = self.open("10/366d burst=10 name=bucket")["bucket"]
+        self.assertEqual([bucket.take("ann", 9, partial=True, burst=burst).granted for burst in (6, 6, 8, 99)],
+                         [6, 0, 2, 2])
+        self.assertFalse(bucket.peek("bob", 7, burst=6))
+        self.assertFalse(bucket.allow("bob", 7, burst=6))
+        self.assertTrue(bucket.allow("bob", 7, burst=None))
+
     def test_refund(self):
         """Once, by the policy that granted."""
         table = self.open("5/366d name=api", "5/366d name=other")
@@ -259,7 +268,8 @@ class Calls(Case):
         table = self.open("5/366d name=api")
         api = table["api"]
         for call in api.allow, api.take, api.peek:
-            self.assertTrue(call("ann", cost=1, limit=None, partial=False, drain=False, reserve=False, tentative=False))
+            self.assertTrue(call("ann", cost=1, limit=None, burst=None, partial=False, drain=False,
+                                 reserve=False, tentative=False))
         verdict = api.charge("ann", cost=2)
         self.assertEqual([api.refund(verdict, tokens=1), api.refund(verdict, tokens=None)], [1, 1])
         self.refused(TypeError, "how many tokens", api.refund, verdict, token=1)
@@ -412,6 +422,11 @@ class Errors(Case):
                 ("cost is an int", TypeError, lambda: key.take("a", 1.0)),
                 ("cost is an int", TypeError, lambda: key.take("a", True)),
                 ("limit is at least 1", ValueError, lambda: key.allow("a", limit=0)),
+                ("burst is at least 1", ValueError, lambda: key.allow("a", burst=0)),
+                ("burst is an int", TypeError, lambda: key.allow("a", burst="6")),
+                ("no argument 'burst'", TypeError, lambda: key.charge("a", burst=6)),
+                ("burst goes with token buckets only: give the policy a burst", ValueError,
+                 lambda: key.take("a", burst=6)),
                 ("no argument 'costs'", TypeError, lambda: key.take("a", costs=1)),
                 ("no argument 'partial'", TypeError, lambda: key.charge("a", partial=True)),
                 ("its name", TypeError, lambda: table[0]),

@@ -91,7 +91,7 @@ class Tool(commands.Case):
         self.assertEqual((got, out), (code, ""), (arguments, err))
         self.assertIn(message, err)
         self.assertTrue(err.startswith(f"stint {arguments[0]}: "), err)
-        self.assertNotRegex(err, r"\b(?:options|policy)\.[a-z_]+|\bSTINT_|\bstint_[a-z]", "names of C")
+        self.assertNotRegex(err, r"\b(?:options|policy|request)\.[a-z_]+|\bSTINT_|\bstint_[a-z]", "names of C")
         return err
 
     def json(self, command, *arguments, code=0, **options):
@@ -185,6 +185,7 @@ class Usage(Tool):
                 ("--cost '-1': not 0 to 268435456", "take", "--cost=-1", self.table, "p", "k"),
                 ("--cost '268435457': not", "take", "--cost=268435457", self.table, "p", "k"),
                 ("--limit '0': not 1 to", "peek", "--limit=0", self.table, "p", "k"),
+                ("--burst '0': not 1 to", "peek", "--burst=0", self.table, "p", "k"),
                 ("--full 'no': not admit", "take", "--full=no", self.table, "p", "k"),
                 ("--address '33': not prefixes", "take", "--address=33", self.table, "p", "k"),
                 ("--address '0': not", "take", "--address=0", self.table, "p", "k"),
@@ -224,8 +225,9 @@ class Usage(Tool):
         self.assertEqual(os.listdir(self.directory), ["table"])
 
     # What no command can cause: it names no such field, or gives what is right.
-    OF_PROGRAMS = re.compile(r"\.size$|^policy\.flags$|^options\.(?:flags|reserved|secret)$|^STINT_(?:READ_ONLY|CALENDAR_\w+|"
-                             r"FULL_ADMIT|REQUEST|PEEK|DRAIN|CHARGE)$|^stint_(?:memory_size|attach)$")
+    OF_PROGRAMS = re.compile(r"\.size$|^policy\.flags$|^options\.(?:flags|reserved|secret)$|^request\.(?:flags|reserved)$|"
+                             r"^STINT_(?:READ_ONLY|CALENDAR_\w+|FULL_ADMIT|REQUEST|PEEK|DRAIN|CHARGE)$|"
+                             r"^stint_(?:memory_size|attach)$")
 
     def test_no_names_of_c(self):
         """Each field, constant and function that a reason of the library names is one of those for which the
@@ -244,7 +246,7 @@ class Usage(Tool):
             for reason in re.findall(r"stint_failed(?:_with)?\(.*?\);|^#define [A-Z_]+(?:\\\n|[^\n(])*\n|"
                                      r'return "[^;]*;', text, re.DOTALL | re.MULTILINE):
                 for words in re.findall(r'"([^"]*)"', reason):
-                    named |= set(re.findall(r"\b(?:options|policy)\.[a-z_]+|\bSTINT_[A-Z_]+|\bstint_[a-z_]+", words))
+                    named |= set(re.findall(r"\b(?:options|policy|request)\.[a-z_]+|\bSTINT_[A-Z_]+|\bstint_[a-z_]+", words))
         named = {name for name in named if not self.OF_PROGRAMS.search(name) and
                  (name in functions or not name.startswith("stint_"))}
         self.assertGreater(len(named), 8)
@@ -526,6 +528,19 @@ class Deciding(Tool):
         verdict = self.json("take", "--cost=11", self.table, "p", "k", code=1)
         self.assertIsNone(verdict["retry_after"])
         self.assertIn("more than can ever fit", self.good("take", "--cost=11", self.table, "p", "k", code=1))
+
+    def test_burst(self):
+        """A request has a burst of its own, by a token bucket alone."""
+        self.make(f"10/{YEAR} burst=10 name=p", f"10/{YEAR} name=window")
+        self.assertEqual([self.json("take", "--cost=9", "--partial", f"--burst={burst}", self.table, "p", "k",
+                                    code=int(granted == 0))["granted"]
+                          for burst, granted in ((6, 6), (6, 0), (8, 2), (99, 2))], [6, 0, 2, 2])
+        self.good("peek", "--cost=7", "--burst=6", self.table, "p", "other", code=1)
+        self.good("peek", "--cost=6", "--burst=6", self.table, "p", "other")
+        for command in "take", "peek":
+            self.fails(2, "--burst goes with token buckets only: give the policy a burst", command, "--burst=6",
+                       self.table, "window", "k")
+        self.fails(2, "there is no option '--burst=6'", "charge", "--burst=6", self.table, "p", "k")
 
     def test_notation(self):
         """A policy that is not there is added by who writes; its name is found from then on."""
@@ -1115,8 +1130,9 @@ class Looking(Tool):
         self.addCleanup(os.close, terminal)
         dump = subprocess.Popen([STINT, "dump", self.table], stdout=subprocess.PIPE, stderr=its)
         os.close(its)
+        begun = dump.stdout.read(1)
         time.sleep(1.1) # meanwhile it fills the pipe
-        self.assertEqual(len(dump.stdout.read().splitlines()), 70000)
+        self.assertEqual(len((begun + dump.stdout.read()).splitlines()), 70000)
         dump.stdout.close()
         self.assertEqual(dump.wait(timeout=30), 0)
         self.assertRegex(os.read(terminal, 4096).decode(), r"\A(\r[\d,]+ entries read)+\r {50}\r\Z")
@@ -1725,7 +1741,9 @@ class Changing(Tool):
         self.good("apply", self.table, "-", stdin="9/day burst=5 name=p\n")
         self.assertIn("4 of 5 used", self.good("take", self.table, "p", "k"))
         self.good("apply", self.table, "-", stdin="18/day burst=5 name=p\n")
-        self.assertIn("8 of 5 used", self.good("peek", self.table, "p", "k", code=1))
+        self.assertIn("4 of 5 used", self.good("peek", self.table, "p", "k"))
+        self.good("apply", self.table, "-", stdin="18/day burst=2 name=p\n")
+        self.assertIn("2 of 2 used", self.good("peek", self.table, "p", "k", code=1))
         self.assertEqual(self.changes(self.table, "-", stdin="18/day name=p\n")[0][0], "replaced")
         text = self.write("limits", "10K/s burst=199 name=small\n10K/s burst=200 name=right\n5/s burst=1 name=slow\n"
                           "2/m smooth ban=1h\n5/h ban=1m name=short\n")

@@ -96,6 +96,9 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
         request->limit = STINT_LIMIT_MAX;
         request->cost = STINT_LIMIT_MAX + 1 + (uint32_t)random_below(&actor->random, 8);
     }
+    if (is_set(named, A_BURST) && !named->mixed && chance(actor, 6) &&
+        (request->flags & STINT_CHARGE) == 0)
+        request->burst = 1 + (uint32_t)random_below(&actor->random, 12);
     request->flags |= chance(actor, 8) ? STINT_TENTATIVE : 0;
     if (chance(actor, 80)) {
         asked.senseless = true;
@@ -117,7 +120,7 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     ledger_asked(asked); /* the look before a charge may be a strike, too */
     if ((asks & STINT_PEEK) != 0)
         return;
-    if (!is_set(named, A_BURST) && limit > capacity_of(&named->policy))
+    if (limit > (is_bucket(&named->policy) ? named->policy.limit : capacity_of(&named->policy)))
         named_limit(named, limit);
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }
@@ -204,7 +207,7 @@ static void call_one(struct actor *actor, enum function function) {
     const bool told = !chance(actor, 10);
     box_begin(&box);
     if (function == F_TAKE) {
-        asked.request.limit = asked.request.flags = 0;
+        asked.request.limit = asked.request.flags = asked.request.burst = 0;
         asked.request.reserved = 0;
         asked.senseless = false;
         asked.request.cost %= STINT_LIMIT_MAX;

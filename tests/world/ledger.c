@@ -112,9 +112,9 @@ void ledger_call_ends(const struct actor *actor) {
 
 static void print_wrong(const char *what, const struct asked *asked,
                         const struct stint_verdict *v) {
-    wrong("%s: policy %s, key %u, cost %u, limit %u, flags %#x: %s", what,
+    wrong("%s: policy %s, key %u, cost %u, limit %u, burst %u, flags %#x: %s", what,
           policy_text(&world->names[asked->name].policy), asked->key, asked->request.cost,
-          asked->request.limit, asked->request.flags, verdict_text(v));
+          asked->request.limit, asked->request.burst, asked->request.flags, verdict_text(v));
 }
 #define holds(condition, what)                                                                     \
     do {                                                                                           \
@@ -600,7 +600,8 @@ static void check_flags(struct actor *actor, const struct asked *asked,
 static bool may_be_unfit(const struct asked *asked) {
     const struct named *named = &world->names[asked->name];
     const struct stint_policy held = {.flags = STINT_IN_FLIGHT}, striped = {.stripes = 2};
-    return (is(named, A_IN_FLIGHT) && unfit(&held, &asked->request)) ||
+    return (named->mixed && asked->request.burst != 0) ||
+           (is(named, A_IN_FLIGHT) && unfit(&held, &asked->request)) ||
            (is(named, A_STRIPES) && unfit(&striped, &asked->request));
 }
 
@@ -658,8 +659,9 @@ void verdicts_check(struct actor *actor, const struct asked *all,
         struct asked part = all[i], *asked = &part;
         const struct stint_verdict *v = &verdicts[i];
         const bool decides = (part.request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
-        trace(actor, "  %c key %u cost %u limit %u flags %#x: %s", 'a' + asked->name, asked->key,
-              asked->request.cost, asked->request.limit, asked->request.flags, verdict_text(v));
+        trace(actor, "  %c key %u cost %u limit %u burst %u flags %#x: %s", 'a' + asked->name,
+              asked->key, asked->request.cost, asked->request.limit, asked->request.burst,
+              asked->request.flags, verdict_text(v));
         check_flags(actor, asked, v);
         holds(!whole || !is_twice(all, count, true) || v->flags == STINT_BAD_REQUEST,
               "two parts of a key by a policy");

@@ -28,9 +28,9 @@ static struct stint_verdict look_after(struct actor *actor, const struct asked *
 static void wait_wrong(struct actor *actor, const struct asked *asked,
                        const struct stint_verdict *v, const char *what) {
     const struct stint_verdict then = look_after(actor, asked, v, v->retry_after);
-    fprintf(stderr, "    policy %s, key %u, cost %u, limit %u, flags %#x: %s\n",
+    fprintf(stderr, "    policy %s, key %u, cost %u, limit %u, burst %u, flags %#x: %s\n",
             policy_text(&world->names[asked->name].policy), asked->key, asked->request.cost,
-            asked->request.limit, asked->request.flags, verdict_text(v));
+            asked->request.limit, asked->request.burst, asked->request.flags, verdict_text(v));
     fprintf(stderr, "        a look then: %s\n", verdict_text(&then));
     wrong("told to wait for %" PRIu64 ": %s", v->retry_after, what);
 }

@@ -76,6 +76,7 @@ static PyObject *reason_made(void) {
         {"STINT_RESERVE", "reserve"},
         {"STINT_OVERRIDES", "`overrides`"},
         {"a limit of the request's own", "limit"},
+        {"request.burst", "burst"},
     };
     const char *text = stint_reason();
     PyObject *reason = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");

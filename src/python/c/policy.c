@@ -82,13 +82,20 @@ bool number_read(PyObject *from, const char *what, uint32_t *number) {
     return true;
 }
 
-/* To the library 0 is no limit of the request's own: who may do nothing would have the policy's. */
-static bool limit_check(uint32_t limit) {
-    if (limit != 0)
+/* Reads a limit or a burst of the request's own; None: none. To the library 0 is none, too: who may
+ * do nothing would have the policy's. */
+static bool own_read(PyObject *from, const char *what, uint32_t *own) {
+    if (from == Py_None)
         return true;
-    PyErr_SetString(PyExc_ValueError, "limit is at least 1 token, not 0: refuse without asking, or "
-                                      "leave it out for the policy's own limit");
-    return false;
+    if (!number_read(from, what, own))
+        return false;
+    if (*own == 0)
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s is at least 1 token, not 0: refuse without asking, or leave it out for the "
+            "policy's own %s",
+            what, what);
+    return *own != 0;
 }
 
 /* Reads one argument that was given by its name; an exception says what it may be.
@@ -105,8 +112,9 @@ static bool option_read(PyObject *name, PyObject *value, bool options, struct as
     if (PyUnicode_CompareWithASCIIString(name, "cost") == 0)
         return number_read(value, "cost", &ask->cost);
     if (options && PyUnicode_CompareWithASCIIString(name, "limit") == 0)
-        return value == Py_None ||
-               (number_read(value, "limit", &ask->limit) && limit_check(ask->limit));
+        return own_read(value, "limit", &ask->limit);
+    if (options && PyUnicode_CompareWithASCIIString(name, "burst") == 0)
+        return own_read(value, "burst", &ask->burst);
     for (size_t i = 0; options && i < sizeof(flags) / sizeof(flags[0]); i++)
         if (PyUnicode_CompareWithASCIIString(name, flags[i].name) == 0) {
             const int true_or_false = PyObject_IsTrue(value);
@@ -114,7 +122,7 @@ static bool option_read(PyObject *name, PyObject *value, bool options, struct as
             return true_or_false >= 0;
         }
     PyErr_Format(PyExc_TypeError, "there is no argument '%U': the arguments are key, cost%s", name,
-                 options ? ", limit, partial, drain, reserve and tentative" : "");
+                 options ? ", limit, burst, partial, drain, reserve and tentative" : "");
     return false;
 }
 
@@ -141,31 +149,30 @@ static bool ask_read(struct policy *policy, PyObject *const *args, Py_ssize_t n,
 
 /* ---- Deciding ------------------------------------------------------------------------------ */
 
+static struct stint_request request_of(const struct policy *policy, const struct ask *ask) {
+    struct stint_request request = STINT_REQUEST(policy->id, ask->key, ask->cost);
+
+    request.limit = ask->limit;
+    request.flags = ask->flags;
+    request.burst = ask->burst;
+    return request;
+}
+
 static void decide_once(struct policy *policy, const struct ask *ask,
                         struct stint_verdict *verdict) {
     struct stint_limiter *limiter = policy->table->limiter;
 
-    if (ask->flags == 0 && ask->limit == 0) {
+    if ((ask->flags | ask->limit | ask->burst) == 0) {
         (void)stint_take(limiter, policy->id, ask->key, ask->cost, STINT_NOW, verdict);
         return;
     }
-    struct stint_request request = STINT_REQUEST(policy->id, ask->key, ask->cost);
-    request.limit = ask->limit;
-    request.flags = ask->flags;
+    const struct stint_request request = request_of(policy, ask);
     (void)stint_decide(limiter, &request, STINT_NOW, verdict);
 }
 
 /* Raises what stint_request_check says of a request that makes no sense. */
 void request_failed(const struct table *table, const struct stint_request *request) {
     (void)failed(stint_request_check(table->limiter, request), table->path);
-}
-
-static void ask_wrong(struct policy *policy, const struct ask *ask) {
-    struct stint_request request = STINT_REQUEST(policy->id, ask->key, ask->cost);
-
-    request.limit = ask->limit;
-    request.flags = ask->flags;
-    request_failed(policy->table, &request);
 }
 
 /* Decides. Returns whether there is a verdict; else an exception is set. */
@@ -185,7 +192,8 @@ static bool decide(struct policy *policy, const struct ask *ask, struct stint_ve
         return false;
     }
     if ((verdict->flags & STINT_BAD_REQUEST) != 0) {
-        ask_wrong(policy, ask);
+        const struct stint_request request = request_of(policy, ask);
+        request_failed(policy->table, &request);
         return false;
     }
     if (table_told(policy->table, verdict->flags))
@@ -340,8 +348,8 @@ static void policy_free(PyObject *self) {
 }
 
 #define ASKED                                                                                      \
-    "($self, key, /, cost=1, *, limit=None, partial=False, drain=False, reserve=False, "           \
-    "tentative=False)"
+    "($self, key, /, cost=1, *, limit=None, burst=None, partial=False, drain=False, "              \
+    "reserve=False, tentative=False)"
 
 static PyMethodDef methods[] = {
     METHOD("allow", policy_allow, METH_FASTCALL | METH_KEYWORDS, ASKED,

@@ -62,6 +62,7 @@ struct ask {
     PyObject *from; /* what the key was made of; borrowed */
     uint32_t cost;
     uint32_t limit; /* of the request's own; 0: none */
+    uint32_t burst; /* the same, of a bucket */
     uint32_t flags; /* enum stint_request_flags */
 };
 

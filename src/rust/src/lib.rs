@@ -749,6 +749,13 @@ impl Request {
         self
     }
 
+    /// Of a token bucket: how many tokens may be used after this request, and with
+    /// [`reserve`](Request::reserve) how many of those ahead. At most all that the policy allows.
+    pub fn burst(mut self, burst: u32) -> Request {
+        self.raw.burst = burst;
+        self
+    }
+
     fn flag(mut self, flag: u32) -> Request {
         self.raw.flags |= flag;
         self

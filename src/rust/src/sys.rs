@@ -128,7 +128,8 @@ pub struct stint_request {
     pub cost: u32,
     pub limit: u32,
     pub flags: u32,
-    pub reserved: u64,
+    pub burst: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

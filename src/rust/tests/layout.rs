@@ -43,7 +43,7 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_verdict: allowed flags capacity used remaining granted window reset_after
             retry_after policy generation unit),
         layout!(stint_key: hash),
-        layout!(stint_request: key policy cost limit flags reserved),
+        layout!(stint_request: key policy cost limit flags burst reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps
             stray_tokens unknown_policy resets shards policies bad_requests processes
             lost overrides barred banned max_entries labels used_labels max_policies policy_ids

@@ -77,6 +77,15 @@ fn takes_looks_and_gives_back() {
     assert_eq!(limiter.check(&Request::new(PolicyId(9), key, 1)).unwrap_err().errno(), 2);
     assert_eq!(limiter.check(&Request::new(id, key, 1)), Ok(()));
 
+    let bucket = limiter.add_text("10/day burst=10 name=bucket").unwrap();
+    let part = |burst: u32| Request::new(bucket, key, 9).partial().burst(burst);
+    let granted = [6, 6, 8, 99].map(|burst| limiter.decide(&part(burst)).granted());
+    assert_eq!(granted, [6, 0, 2, 2]);
+    let why = limiter.check(&Request::new(id, key, 1).burst(6)).unwrap_err();
+    assert!(why.to_string().contains("burst goes with token buckets only"), "{why}");
+    let why = limiter.check(&Request::new(bucket, key, 1).charge().burst(6)).unwrap_err();
+    assert!(why.to_string().contains("STINT_CHARGE does not go with a burst"), "{why}");
+
     let ahead = limiter.add_text("3/day reserve=3 name=ahead").unwrap();
     assert!(limiter.allows(ahead, key, 3));
     let verdict = limiter.decide(&Request::new(ahead, key, 3).reserve());

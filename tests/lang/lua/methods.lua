@@ -68,6 +68,20 @@ equal(limit:decide("a", "gil", 2, 0, 1), false)
 equal(limit:decide("a", "gil", 2, 1), false)
 equal(limit.verdict:has(stint.BAD_REQUEST), true)
 
+-- A request has a burst of its own.
+limit:policy "10/52w burst=10 name=bucket"
+equal(limit:decide("bucket", "hal", 9, stint.PARTIAL, nil, 6), true)
+equal(limit.verdict.granted, 6)
+equal(limit:decide("bucket", "hal", 1, 0, nil, 6), false)
+equal(limit:decide_all{{"bucket", "hal", 3, 0, nil, 8}}, false)
+equal(limit:decide_all{{"bucket", "hal", 2, 0, nil, 8}}, true)
+equal(limit:take("bucket", "hal", 2), true)
+equal(limit:check("bucket", "hal", 1, 0, nil, 6), true)
+refused("burst goes with token buckets only", limit:check("a", "hal", 1, 0, nil, 6))
+refused("STINT_CHARGE does not go with a burst",
+        limit:check("bucket", "hal", 1, stint.CHARGE, nil, 6))
+limit:remove "bucket"
+
 -- Keys with limits of their own.
 limit:policy "2/52w name=c ban=1h"
 equal(limit:override("c", "vip", 5, 60), true)
@@ -211,10 +225,13 @@ end
 for _, own_limit in ipairs{1.5, 2^32, nan} do
     raises("own_limit is a whole number", limit.decide, limit, "a", "x", 1, 0, own_limit)
 end
+for _, own_burst in ipairs{1.5, 2^32, nan, limit.verdict} do
+    raises("own_burst is a whole number", limit.decide, limit, "a", "x", 1, 0, nil, own_burst)
+end
 for _, now in ipairs{-5, 0.5, nan, 2^64, "1", -5LL, {}} do
     raises("now is a whole number", limit.take, limit, "a", "x", 1, nil, now)
     raises("now is a whole number", limit.allows, limit, "a", "x", 1, now)
-    raises("now is a whole number", limit.decide, limit, "a", "x", 1, 0, nil, nil, now)
+    raises("now is a whole number", limit.decide, limit, "a", "x", 1, 0, nil, nil, nil, now)
     raises("now is a whole number", limit.decide_all, limit, {{"a", "x"}}, now)
     raises("now is a whole number", two.decide_each, two, now)
 end
@@ -259,11 +276,12 @@ equal(limit:take("a", "now", 1, nil, tonumber(limit:now())), true)
 equal(bit.band(select(2, limit:take("a", "now", 0, nil, 5)).flags, stint.MISTAKEN_NOW), 512)
 
 -- A request that cannot be set is the one that it was.
-two:set(1, "a", "same", 2, stint.PEEK, 5):set(2, "a", "same")
+two:set(1, "a", "same", 2, stint.PEEK, 5, 4):set(2, "a", "same")
 local before = ffi.string(two.requests, ffi.sizeof(two.requests))
 raises("cost", two.set, two, 1, 1, "other", 0.5)
 raises("flags", two.set, two, 1, 1, "other", 1, 0.5)
 raises("own_limit", two.set, two, 1, 1, "other", 1, 0, -1)
+raises("own_burst", two.set, two, 1, 1, "other", 1, 0, 1, -1)
 raises("a key", two.set, two, 1, 1, nil)
 refused("no policy", two:set(1, "none", "other"))
 equal(ffi.string(two.requests, ffi.sizeof(two.requests)) == before, true)

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ * Buckets whose rate changes: slots are counted anew. Read rate.h first. */
+#include "rate.h"
+
+#include "override.h"
+
+/* The rate before the one that stands. */
+struct before {
+    uint64_t changed; /* ns: when it ended; 0: there was none */
+    uint64_t window;
+    uint64_t unit;
+};
+
+static struct before before_of(const struct policy_record *record) {
+    const uint64_t changed = atomic_load_acquire(&record->rate_changed); /* M14 */
+    const uint64_t rate = atomic_load_relaxed(&record->rate_before);     /* M14 */
+    const uint64_t window = tick_ns((tick_t)(rate >> 32));
+
+    return (struct before){changed, window, bucket_unit(window, (uint32_t)rate)};
+}
+
+/* ns * to / from, rounded up. */
+static uint64_t scaled(uint64_t ns, uint64_t from, uint64_t to) {
+    __extension__ typedef unsigned __int128 wide;
+    const uint64_t by = from != 0 ? from : 1; /* 0: the table was written over */
+    uint64_t product;
+    if (LIKELY(!__builtin_mul_overflow(ns, to, &product)))
+        return product / by + (product % by != 0);
+    const wide much = ((wide)ns * to + by - 1) / by;
+    return much < UINT64_MAX / 2 ? (uint64_t)much : UINT64_MAX / 2;
+}
+
+/* How a policy's slots are counted anew at a time. */
+struct recount {
+    const struct stint_limiter *limiter;
+    struct before before;
+    const struct bucket *to;
+    uint64_t from, unit; /* ns of a token of a key without an override, in lowest terms */
+    uint64_t now;
+};
+
+static struct recount recount_of(const struct stint_limiter *limiter, uint32_t id,
+                                 const struct bucket *to, uint64_t now) {
+    const struct before before = before_of(&limiter->records[id]);
+    uint64_t one = before.unit, other = to->unit;
+
+    while (other != 0) {
+        const uint64_t rest = one % other;
+        one = other;
+        other = rest;
+    }
+    return (struct recount){limiter, before, to, before.unit / one, to->unit / one, now};
+}
+
+/* The state of a slot in this shard, of a key with this override (0: none), by the rate that
+ * stands. */
+static uint64_t recounted(const struct recount *recount, const struct shard *shard, uint64_t state,
+                          uint64_t override) {
+    const struct bucket *to = recount->to;
+    const struct bucket then = {.unit = recount->before.unit, .window = recount->before.window};
+    const uint64_t changed = recount->before.changed, now = recount->now;
+    uint64_t from = recount->from, unit = recount->unit;
+    uint64_t most = ((uint64_t)to->burst + to->max_reserved) * to->unit;
+
+    if (UNLIKELY(override != 0)) {
+        from = override_unit(&then, override);
+        unit = override_unit(to, override);
+        most = bucket_holds(most, unit) * unit;
+    }
+    const uint64_t was = bucket_full(end_of(state_id(state), tick_of(now)), bucket_ns(state));
+    uint64_t full = was;
+    if (was > changed) {
+        const uint64_t ahead = scaled(was - changed, from, unit);
+        full = changed + (ahead < most ? ahead : most);
+    }
+    /* The end stays above the watermark (I1), unless a wrong clock has raised that. */
+    const uint64_t over = tick_ns((tick_t)atomic_load_relaxed(&shard->watermark)); /* M7 */
+    if (full < was && full < over && over <= limiter_now(recount->limiter) + ALLOWANCE_NS)
+        full = over < was ? over : was;
+    const bool marked = (state & STATE_REFUSED) != 0 && !mark_passed(was, full, to->window);
+    return bucket_state(full, to->rate) | (marked ? STATE_REFUSED : 0);
+}
+
+/* Swaps the state of a slot in this shard for what it means. If that fails, it has changed. */
+static bool recount_slot(const struct recount *recount, struct shard *shard,
+                         const struct seen *seen, uint64_t override) {
+    const uint64_t means = recounted(recount, shard, seen->state, override);
+    const tick_t now = tick_of(recount->now);
+
+    if (GUARDED(BUCKET_FALLS))
+        shard_end_falls(shard, end_of(state_id(seen->state), now), end_of(state_id(means), now));
+    return slot_swap(seen->slot, seen->tag, seen->state, means);
+}
+
+/* The override of a key that is in force. */
+static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
+                             uint64_t now) {
+    return (policy_word(&limiter->policies[id]) & STINT_OVERRIDES) != 0 &&
+                   companion_possible(&limiter->table, hash)
+               ? stint_override_find(limiter, id, hash, now)
+               : 0;
+}
+
+uint64_t stint_rate_means(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
+                          uint64_t state, const struct bucket *to) {
+    const struct recount recount = recount_of(limiter, id, to, limiter_now(limiter));
+    return recounted(&recount, table_shard_of(&limiter->table, hash), state,
+                     override_now(limiter, id, hash, recount.now));
+}
+
+void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
+                       const struct seen *seen, const struct bucket *to) {
+    const struct recount recount = recount_of(limiter, id, to, limiter_now(limiter));
+    (void)recount_slot(&recount, table_shard_of(&limiter->table, hash), seen,
+                       override_now(limiter, id, hash, recount.now));
+}
+
+bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket *to,
+                        struct stint_verdict *verdict) {
+    const struct policy_record *record = &limiter->records[verdict->policy];
+    const uint32_t generation = (uint32_t)atomic_load_relaxed_32(&record->generation); /* M15 */
+
+    if (verdict->generation == generation)
+        return true;
+    atomic_fence_acquire(); /* M14: the generation, then the rate before it */
+    const struct before before = before_of(record);
+    atomic_fence_acquire(); /* M14: it may be being written */
+    if (verdict->generation + 1 != generation || before.changed == 0 ||
+        atomic_load_relaxed(&record->rate_changed) != before.changed) /* M14 */
+        return false;
+    verdict->generation = generation;
+    if (verdict->unit == to->unit) /* it is by this rate: its policy's identity was written later */
+        return true;
+    const bool overridden = (verdict->flags & STINT_OVERRIDDEN) != 0;
+    const uint64_t from = overridden ? before.window : before.unit,
+                   unit = overridden ? to->window : to->unit;
+    /* Only what is known to be by the rate before becomes more time. */
+    if (unit > from && verdict->unit != before.unit)
+        return true;
+    if (verdict->window > before.changed)
+        verdict->window = before.changed + scaled(verdict->window - before.changed, from, unit);
+    verdict->unit = scaled(verdict->unit, from, unit);
+    return true;
+}
+
+/* ---- The sweep ------------------------------------------------------------------------------- */
+
+/* Counts a slot of the policy anew if it is one, and counts by the rate before. */
+static void slot_sweep(const struct stint_limiter *limiter, const struct recount *recount,
+                       uint32_t id, uint64_t line, struct slot *slot) {
+    struct shard *shard = &limiter->table.shards[line / limiter->table.shard_lines];
+    struct seen seen = {.slot = slot};
+    uint64_t hash;
+
+    for (;;) {
+        seen.tag = atomic_load_acquire(&slot->tag); /* M15 */
+        if (LIKELY(tag_policy(&limiter->table, seen.tag) != id))
+            return;
+        seen.state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
+        if (state_pending(seen.state)) {
+            /* Its claimer may have read a rate of before. It claims anew. */
+            if (!GUARDED(RATE_CLAIMS) || slot_cancel(&limiter->table, slot, seen.tag, seen.state))
+                return;
+            continue;
+        }
+        if (!rate_differs(seen.state, recount->to->rate))
+            return;
+        uint64_t override = 0;
+        if ((policy_word(&limiter->policies[id]) & STINT_OVERRIDES) != 0 &&
+            table_hash(&limiter->table, line, seen.tag, &hash))
+            override = override_now(limiter, id, hash, recount->now);
+        if (recount_slot(recount, shard, &seen, override))
+            return;
+    }
+}
+
+/* Sweeps the slots of one policy. */
+static void policy_sweep(struct stint_limiter *limiter, uint32_t id) {
+    const struct table *table = &limiter->table;
+    struct policy_record *record = &limiter->records[id];
+    struct bucket bucket;
+
+    if (GUARDED(RATE_SWEEP) && stint_bucket_rule(limiter, id, &bucket)) {
+        const struct recount recount = recount_of(limiter, id, &bucket, limiter_now(limiter));
+        for (uint64_t line = 0; line < table->line_count; line++)
+            for (uint32_t i = 0; i < LINE_SLOTS; i++)
+                slot_sweep(limiter, &recount, id, line, &table->lines[line].slots[i]);
+    }
+    /* M14: under the lock. */
+    atomic_store_relaxed_32(&record->flags,
+                            record_flags(limiter, id) & ~(uint32_t)RECORD_TWO_RATES);
+}
+
+void stint_rate_sweep(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
+        if ((record_flags(limiter, id) & RECORD_TWO_RATES) != 0)
+            policy_sweep(limiter, id);
+}
