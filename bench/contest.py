@@ -125,23 +125,27 @@ class Entrant:
         return self.wrong is None
 
     @contextlib.contextmanager
+    def started(self):
+        """A process, that asks or has it."""
+        with Driver(self.program) as self.driver:
+            self.pid = self.server.pid if self.server else self.driver.process.pid
+            yield
+
+    @contextlib.contextmanager
     def opened(self, keys, limit):
-        """A process that has it open for so many keys. Of several limits the last says what a key
-        is granted, whatever other threads do meanwhile: the others are not as tight, and of longer
-        windows that end when some of its do."""
+        """It is open for so many keys. Of several limits the last says what a key is granted,
+        whatever other threads do meanwhile: the others are not as tight, and of longer windows that
+        end when some of its do."""
         about = self.about
         limits = [{"limit": limit + (limit < LIMIT_MAX and left > 1),
                    "window": about["window"] * left} for left in range(about["limits"], 0, -1)]
-        with Driver(self.program) as self.driver:
-            self.pid = self.server.pid if self.server else self.driver.process.pid
-            self.before = resident(self.pid)
-            answer = self.ask("open", peer=self.peer.of or self.peer.name, depth=self.peer.depth,
-                              keys=keys, threads=about["threads"], limits=limits, period=0,
-                              distribution="uniform", **{self.peer.how: True} if self.peer.how
-                              else {}, **{"socket": self.server.socket} if self.server else {})
-            self.version = answer.get("version", "")
-            yield
-            self.ask("close")
+        answer = self.ask("open", peer=self.peer.of or self.peer.name, depth=self.peer.depth,
+                          keys=keys, threads=about["threads"], limits=limits, period=0,
+                          distribution="uniform", **{self.peer.how: True} if self.peer.how
+                          else {}, **{"socket": self.server.socket} if self.server else {})
+        self.version = answer.get("version", "")
+        yield
+        self.ask("close")
 
     def ask(self, job, **asked):
         """An empty answer if something is wrong, by now or before."""
@@ -171,41 +175,52 @@ class Entrant:
                    REHEARSAL_KEYS_SERVER if self.peer.program else REHEARSAL_KEYS)
         with contextlib.ExitStack() as stack:
             self.serve(stack, keys)
-            with self.opened(keys, REHEARSAL_LIMIT):
+            with self.started(), self.opened(keys, REHEARSAL_LIMIT):
                 self.span(count=True,
                           max_ops=2 * REHEARSAL_LIMIT * keys // self.about["threads"] + 1)
                 self.ask("granted", right="apart" if self.peer.name == "own" else "limit",
                          limit=REHEARSAL_LIMIT, each=1, base=0, used_up=0)
         self.server = None
 
+    def fill(self):
+        self.span(once=True, passes=1, shared=self.peer.name == "own",
+                  **{"depth": FILL_DEPTH} if self.server else {})
+
     def turn(self, seconds):
+        with self.started():
+            if not self.ns:  # what it has beside its keys comes before they do
+                with self.opened(1, LIMIT_MAX):
+                    self.fill()
+                self.before = resident(self.pid)
+            with self.opened(self.about["keys"], LIMIT_MAX):
+                self.timed(seconds)
+
+    def timed(self, seconds):
         about, first = self.about, not self.ns
-        with self.opened(about["keys"], LIMIT_MAX):
-            if first or not self.server:
-                self.span(once=True, passes=1, shared=self.peer.name == "own",
-                          **{"depth": FILL_DEPTH} if self.server else {})
-                now = resident(self.pid)
-                if first:
-                    if about["keys"] >= BYTES_KEYS:
-                        self.bytes_per_key = max(0, now[0] - self.before[0]) / about["keys"]
-                    self.huge = now[1] / max(1, now[0])
-            cpu = cpu_seconds(self.pid) if self.server else 0
-            most = 0.9 * LIMIT_MAX * about["keys"] / about["threads"] / about["processes"]
-            did = self.span(budget_ns=int(seconds * 1e9), max_ops=int(most), cpu=True,
-                            depth=self.peer.depth)
-            if not did:
-                return
-            threads = did["threads"]
-            ops = sum(one["ops"] for one in threads)
-            refused = ops - sum(one["allowed"] for one in threads)
-            if refused:
-                self.wrong = f"{refused} requests were refused"
-            self.ns.append(did["median"])
-            self.lows.append(did["low"])
-            self.threads.append(threads)
-            self.ops += ops
-            self.cpu += sum(one["cpu_ns"] for one in threads) / 1e9
-            self.cpu += cpu_seconds(self.pid) - cpu if self.server else 0
+        if first or not self.server:
+            self.fill()
+            now = resident(self.pid)
+            if first:
+                if about["keys"] >= BYTES_KEYS:
+                    self.bytes_per_key = max(0, now[0] - self.before[0]) / about["keys"]
+                self.huge = now[1] / max(1, now[0])
+        cpu = cpu_seconds(self.pid) if self.server else 0
+        most = 0.9 * LIMIT_MAX * about["keys"] / about["threads"] / about["processes"]
+        did = self.span(budget_ns=int(seconds * 1e9), max_ops=int(most), cpu=True,
+                        depth=self.peer.depth)
+        if not did:
+            return
+        threads = did["threads"]
+        ops = sum(one["ops"] for one in threads)
+        refused = ops - sum(one["allowed"] for one in threads)
+        if refused:
+            self.wrong = f"{refused} requests were refused"
+        self.ns.append(did["median"])
+        self.lows.append(did["low"])
+        self.threads.append(threads)
+        self.ops += ops
+        self.cpu += sum(one["cpu_ns"] for one in threads) / 1e9
+        self.cpu += cpu_seconds(self.pid) - cpu if self.server else 0
 
     def end(self, window):
         now = int(time.time()) // self.about["window"]
