@@ -1,55 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "bed.h"
 
-#include <ck_pr.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "jobs.h"
 #include "pages.h"
 
 struct bed bed;
 
-/* Looks at a key a thousand times a second, as who watches a table does. */
-static void *watch(void *of) {
-    (void)of;
-    const struct stint_request look = {
-        .key = stint_key_of(bed.reader, "", 0), .cost = 1, .flags = STINT_PEEK};
-    const struct timespec pause = {.tv_nsec = 1000000};
-
-    while (!ck_pr_load_32(&bed.watched_enough)) {
-        (void)stint_decide(bed.reader, &look, STINT_NOW, NULL);
-        (void)nanosleep(&pause, NULL);
-    }
-    return NULL;
-}
-
-/* Attaches to the table's file, and watches it from another thread. Returns a negative number if
- * that fails. */
-static int watch_begin(const char *path) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-
-    options.path = path;
-    options.flags = STINT_READ_ONLY;
-    int error = stint_attach(&options, &bed.reader);
-    bed.watched_enough = 0;
-    return error < 0 ? error : -pthread_create(&bed.watcher, NULL, watch, NULL);
-}
-
 static void table_close(void) {
     if (bed.target.peer != NULL) {
         bed.target.peer->close(bed.target.state);
         return;
-    }
-    if (bed.reader != NULL) {
-        ck_pr_store_32(&bed.watched_enough, 1);
-        pthread_join(bed.watcher, NULL);
-        stint_close(bed.reader);
-        bed.reader = NULL;
     }
     stint_close(bed.target.limiter);
 }
@@ -58,17 +23,12 @@ static void table_close(void) {
 static void table_open(void) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_stats stats = STINT_STATS_INIT;
-    char path[64];
     json_t *policies = json_object_get(bed.asked, "policies"), *text;
     const char *clock = job_text(bed.asked, "clock");
     size_t i;
 
     options.max_entries = job_number(bed.asked, "max_entries");
-    options.max_policies = bed.policies > 64 ? bed.policies : 0;
     options.flags = STINT_PREFAULT;
-    options.labels = (uint32_t)job_number(bed.asked, "labels");
-    snprintf(path, sizeof(path), "/dev/shm/stint-bench-%ld", (long)getpid());
-    options.path = job_flag(bed.asked, "file") ? path : NULL;
     options.secret = bed.secret;
     options.clock = strcmp(clock, "turned") == 0  ? bench_clock
                     : strcmp(clock, "still") == 0 ? bench_still_clock
@@ -81,10 +41,6 @@ static void table_open(void) {
         if (error >= 0) /* ids go up from 0 */
             error = stint_policy_add(bed.target.limiter, &policy, NULL);
     }
-    if (error >= 0 && job_flag(bed.asked, "watched"))
-        error = watch_begin(path);
-    if (options.path != NULL)
-        (void)unlink(path); /* who has it open has it until it is closed */
     if (error < 0) {
         fprintf(stderr, "stint-bench: no table for %llu keys: %s (%s)\n",
                 (unsigned long long)bed.keys, stint_strerror(error), stint_reason());
@@ -147,7 +103,6 @@ json_t *bed_open(json_t *asked) {
             version = bed.target.peer->version(bed.target.state);
     } else {
         bed.policies = (unsigned)json_array_size(json_object_get(asked, "policies"));
-        bed.refused_part = job_real(asked, "refused_part");
         bed.new_keys = job_flag(asked, "new_keys");
         bed.start = job_number(asked, "start");
         bed.epoch_ns = job_number(asked, "epoch_ns");

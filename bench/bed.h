@@ -4,7 +4,6 @@
 #define STINT_BENCH_BED_H
 
 #include <jansson.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,25 +17,16 @@ struct bed {
     struct sequence sequence;
     uint64_t keys;
     unsigned threads, policies;
-    double refused_part; /* of the keys: those that are used up before the time is taken */
-    bool new_keys;       /* every epoch has keys of its own */
+    bool new_keys; /* every epoch has keys of its own */
     unsigned char secret[STINT_SECRET_SIZE];
-    uint64_t start, epoch_ns;     /* `now` of epoch 0, and to the next */
-    uint64_t position[TEAM_MAX];  /* of each thread in the sequence */
-    struct chunk *chunks;         /* one for each thread */
-    uint32_t *granted;            /* NULL, or what each key was granted: a rehearsal's */
-    struct stint_limiter *reader; /* NULL, or a read-only handle of the table */
-    pthread_t watcher;            /* looks by it until it is to end */
-    uint32_t watched_enough;
+    uint64_t start, epoch_ns;    /* `now` of epoch 0, and to the next */
+    uint64_t position[TEAM_MAX]; /* of each thread in the sequence */
+    struct chunk *chunks;        /* one for each thread */
+    uint32_t *granted;           /* NULL, or what each key was granted: a rehearsal's */
 };
 
 /* The one that there is. */
 extern struct bed bed;
-
-/* The policy that decides about the key with this index. */
-static inline uint32_t bed_policy(uint64_t index) {
-    return bed.policies == 1 ? bed.target.policy : (uint32_t)(index % bed.policies);
-}
 
 /* The keys of a run: parts have a key each, or one together. */
 static inline unsigned bed_run_keys(void) {
@@ -47,11 +37,6 @@ static inline unsigned bed_run_keys(void) {
  * always the same: so all parts are granted the same, and it can be told how much that is. */
 static inline uint64_t bed_part_index(uint64_t index, unsigned part) {
     return bed.target.each_key ? index + part * bed.keys : index;
-}
-
-/* Whether that key has used up its limit before the first repeat. */
-static inline bool bed_used_up(uint64_t index) {
-    return bed.refused_part > 0 && (double)(mix64(~index) >> 11) * 0x1p-53 < bed.refused_part;
 }
 
 /* Index of the nth key of an epoch, and its time. An epoch is a window, and new keys if it has
@@ -73,11 +58,14 @@ json_t *bed_close(json_t *asked);
 /* A job: all threads work, pass over all keys or draw from the sequence; tells what each did. */
 json_t *span_run(json_t *asked);
 
-/* Jobs: were the answers right? Nothing here is timed. A key's demand is "each" for each time that
- * the sequence asked for it, and "base" or, of a key that has used up its limit, "used_up". */
+/* A job: serves arrivals on a schedule, by a limiter of its own. */
+json_t *load_run(json_t *asked);
 
-/* The keys that shall be refused take all that is left, and are refused once: the first refusal,
- * which marks the slot, is not what is measured. */
+/* Jobs: were the answers right? Nothing here is timed. A key's demand is "base" and one for each
+ * time that the sequence asked for it. */
+
+/* The keys take all that is left, and are refused once: the first refusal, which marks the slot, is
+ * not what is measured. */
 json_t *keys_use_up(json_t *asked);
 
 /* What each key was granted, against what it asked for: "right" is the smaller of demand and limit
@@ -86,7 +74,7 @@ json_t *keys_use_up(json_t *asked);
  * again. */
 json_t *keys_granted(json_t *asked);
 
-/* What each key has used, against the smaller of demand and limit, and what the limiter counted. */
-json_t *keys_audit(json_t *asked);
+/* What the limiter counted. */
+json_t *keys_counts(json_t *asked);
 
 #endif

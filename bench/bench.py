@@ -6,6 +6,7 @@ program to measure them, and prints what comes out; bench/run builds the program
     bench.py STINT_BENCH COMMAND [OPTIONS]      bench.py STINT_BENCH COMMAND --help
 """
 import argparse
+import itertools
 import sys
 
 import contest
@@ -85,8 +86,7 @@ class Rows:
             print(f"stint-bench {self.command}: {label}: wrong answers: {new['wrong']}",
                   file=sys.stderr)
         self.good = self.good and new["checked"]
-        refused = {"refused_part": 1} if row["workload"] == "refuse" else {}
-        return [{**row, **found, **refused} for found in (new, *old)]
+        return [{**row, **found} for found in (new, *old)]
 
     def run(self, plan):
         self.report.begin()
@@ -104,9 +104,8 @@ class Rows:
 # ---- run ----
 
 RUN_HELP = """\
-Without --workload, --keys, --threads, --distribution and --load it answers what one wants to know
-first, in four lines and a short table: a minute. Else it measures every combination of what is
-given.
+Without any of the first six options it answers what one wants to know first, in four lines and a
+short table: a minute. Else it measures every combination of what is given.
 
 workloads:
 {workloads}
@@ -143,9 +142,9 @@ def run_parser():
                         "pinned to a core; more than there are cores take turns (1)")
     parser.add_argument("--distribution", metavar="D,..", help="(uniform)",
                         type=list_of(one_of(DISTRIBUTIONS, "not uniform, zipf or hot")))
-    parser.add_argument("--key-length", type=count(4, 1024, "from 4 to 1024"), default=16,
-                        metavar="N", help="bytes of a key, 4 to 1024 (16)")
-    parser.add_argument("--load", type=real(0.05, 2), metavar="L", help="keys / slots of the "
+    parser.add_argument("--key-length", type=list_of(count(4, 1024, "from 4 to 1024")),
+                        metavar="N,..", help="bytes of a key, 4 to 1024 (16)")
+    parser.add_argument("--load", type=list_of(real(0.05, 2)), metavar="L,..", help="keys / slots of the "
                         "table, 0.05 to 2 (0.5: keys is max_entries; above 1 the last ones are a "
                         "flood that finds it full; paths have room for all: at most 0.5)")
     parser.add_seconds(0.5, "timed work a row, of all its processes, 0.001 to 3600; workloads that "
@@ -160,24 +159,24 @@ def check_run(options):
         kind = KINDS[workload]
         if kind.uniform_only and "uniform" not in (options.distribution or ["uniform"]):
             raise Usage(f"--distribution {options.distribution[0]}: {workload} is uniform only")
-        if kind.is_path and (options.load or 0) > 0.5:
-            raise Usage(f"--load {options.load:g}: {workload} has room for all keys: at most 0.5")
+        load = max(options.load or [0])
+        if kind.is_path and load > 0.5:
+            raise Usage(f"--load {load:g}: {workload} has room for all keys: at most 0.5")
 
 
 def plan_run(options):
     for workload in options.workload or ["take", "take-at", "batch"]:
         kind = KINDS[workload]
         usual = [FEW, MILLION] if kind.is_path else [FEW, 10**5, MILLION, 10**7]
-        for distribution in options.distribution or ["uniform"]:
-            if kind.uniform_only and distribution != "uniform":
-                continue
-            for threads in options.threads or [1]:
-                for keys in options.keys or usual:
-                    yield row_of(workload, distribution, keys, threads=threads,
-                                 load=options.load or 0.5, key_length=options.key_length)
+        for distribution, threads, keys, load, length in itertools.product(
+                options.distribution or ["uniform"], options.threads or [1], options.keys or usual,
+                options.load or [0.5], options.key_length or [16]):
+            if distribution == "uniform" or not kind.uniform_only:
+                yield row_of(workload, distribution, keys, threads=threads, load=load,
+                             key_length=length)
 
 
-def plan_first(cores, key_length):
+def plan_first(cores):
     """The rows of the first screen: those that its four lines need, and what else one asks."""
     rows = [("take", "uniform", FEW, 1), ("take", "uniform", MILLION, 1), ("take", "hot", FEW, 1),
             ("batch", "uniform", FEW, 1), ("batch", "uniform", MILLION, 1),
@@ -186,7 +185,7 @@ def plan_first(cores, key_length):
     if cores > 1:
         rows += [("take", "uniform", FEW, cores), ("take", "uniform", MILLION, cores),
                  ("take", "hot", FEW, cores)]
-    return [row_of(workload, distribution, keys, threads=threads, key_length=key_length)
+    return [row_of(workload, distribution, keys, threads=threads)
             for workload, distribution, keys, threads in rows]
 
 
@@ -198,12 +197,12 @@ def run(program, arguments):
                             for name in (PATHS if given == "paths" else [given])]
     check_run(options)
     selected = not any((options.workload, options.keys, options.threads, options.distribution,
-                        options.load))
+                        options.load, options.key_length))
     rows = Rows(program, "run", options, tables.rows())
     if not selected:
         rows.run(rows.fit(list(plan_run(options)), False))
         return
-    plan = rows.fit(plan_first(machine()["cores"], options.key_length), True)
+    plan = rows.fit(plan_first(machine()["cores"]), True)
     if options.compare or options.format == "csv":
         rows.run(plan)
         return
@@ -228,83 +227,6 @@ def run(program, arguments):
     rows.end()
 
 
-# ---- growth ----
-
-GROWTH_HELP = """\
-series:
-  keys         1k to 100M keys (3.2 GB, and as much again for the reference)
-  load         keys / slots of the table from 10% to 95%; unplaced keys are counted
-  threads      1 to all cores: uniform, zipf 0.99, one hot key, one refused hot key, each beside one
-               thread
-  key-length   4 to 1024 bytes
-  policies     1 to 4096, the keys spread over them
-  refused      none to all of the keys have used up their limit
-
-Exit codes: 0 good, 1 wrong answers or not measured, 2 wrong usage."""
-
-
-def grow_keys(largest, _keys, _cores):
-    for workload in "take", "batch":
-        keys = FEW
-        while keys <= largest:
-            yield row_of(workload, "uniform", keys)
-            keys *= 10
-
-
-def grow_load(_largest, keys, _cores):
-    for workload in "take", "first-seen":
-        for load in 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95:
-            yield row_of(workload, "uniform", keys, load=load)
-
-
-def grow_threads(_largest, keys, cores):
-    numbers = sorted({1 << i for i in range(cores.bit_length()) if 1 << i <= cores} | {cores})
-    for workload, distribution, striped in (("take", "uniform", False), ("take", "zipf", False),
-                                            ("take", "hot", False), ("take", "hot", True),
-                                            ("refuse", "hot", False)):
-        for threads in numbers:
-            stripes = 1
-            while striped and (stripes < 2 or stripes < min(threads, 64)):
-                stripes *= 2
-            yield row_of(workload, distribution, keys, threads=threads, stripes=stripes, alone=True)
-
-
-def grow_key_length(_largest, _keys, _cores):
-    return (row_of("take", "uniform", FEW, key_length=4 << i) for i in range(9))
-
-
-def grow_policies(_largest, keys, _cores):
-    return (row_of("take", "uniform", keys, policies=4**i) for i in range(7))
-
-
-def grow_refused(_largest, keys, _cores):
-    return (row_of("take", "uniform", keys, refused_part=part)
-            for part in (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1))
-
-
-SERIES = {"keys": grow_keys, "load": grow_load, "threads": grow_threads,
-          "key-length": grow_key_length, "policies": grow_policies, "refused": grow_refused}
-
-
-def growth(program, arguments):
-    parser = Parser("growth", "Measures how the cost of a decision grows, one thing at a time. "
-                    "Times are measured as in stint-bench run, and all answers are checked.",
-                    GROWTH_HELP)
-    parser.add_argument("--by", type=list_of(one_of(SERIES, "no series")), metavar="S,..",
-                        help="only these series (all)")
-    parser.add_argument("--keys", type=count(FEW, KEYS_MAX, "from 1k to 4G"), metavar="N",
-                        help="the largest table, 1k to 4G keys (100M)")
-    parser.add_seconds(0.3)
-    parser.add_output()
-    options = parser.read(arguments)
-    rows = Rows(program, "growth", options, tables.series())
-    largest = options.keys or 10**8
-    plan = [{"series": name, **row} for name, grow in SERIES.items()
-            if name in (options.by or SERIES)
-            for row in grow(largest, min(largest, MILLION), machine()["cores"])]
-    rows.run(rows.fit(plan, options.keys is None))
-
-
 # ---- peers ----
 
 PEERS_HELP = """\
@@ -314,10 +236,9 @@ peers with --limits 2 or 3:
 {several}
 stint and stint-batch (stint-all and stint-groups) are always measured, for the ratios.
 
-Servers are found in PATH, started on unix sockets in temporary directories, with no configuration
-but what keeps them off the network and the disk, and stopped at the end, Ctrl-C included. A
-server that is not installed is reported as absent; `bench/run peers` installs them. Each thread
-has {connections} connections, each with one request on its way.
+Redis is found in PATH, started on a unix socket in a temporary directory, and stopped at the end,
+Ctrl-C included. If it is not installed, it is told as absent. Each thread has {connections} connections,
+each with one request on its way.
 
 Every key is asked for once before the time is taken, and none comes to its limit while it is: all
 pay for a request that is granted. (Before that a small table with a limit of 3 is asked for six
@@ -349,14 +270,14 @@ def peers_parser():
                         "each pinned to a core of its own (1, and 2 where there are 2)")
     parser.add_seconds(0.5, "timed work a row, 0.001 to 3600; filling a server with a million keys "
                        "takes several seconds more")
-    parser.add_output()
+    parser.add_output(plot=False)
     return parser
 
 
 def peers(program, arguments):
     options = peers_parser().read(arguments)
-    with Driver(program) as driver:
-        build, dpdk = driver.ask("build"), driver.ask("dpdk")["dpdk"]
+    build = build_of(program)
+    dpdk = "DPDK" in build["flags"]
     if options.dpdk and not dpdk:
         raise Usage("--dpdk: this stint-bench was built without DPDK; `bench/run peers --dpdk` "
                     "builds one with it")
@@ -375,9 +296,8 @@ def peers(program, arguments):
     for threads in options.threads:
         check_threads(threads, cores)
     for keys in options.keys:
-        need = 2**26 + keys * (max(options.threads) * options.limits * max(
-            peer.bytes_per_key for peer in league) + sum(
-                peer.bytes_per_key for peer in league if peer.program))
+        need = 2**26 + keys * contest.BYTES_ABOUT * (
+            max(options.threads) * options.limits + sum(peer.program is not None for peer in league))
         if need > have:
             raise Usage(f"--keys {short(keys)} needs {gib(need)} of memory for {len(league)} "
                         f"peers, and {gib(have)} are free")
@@ -417,14 +337,10 @@ def peers(program, arguments):
 LOAD_HELP = """\
 Arrival n is due at start + n / rate, whatever became of those before it. The generator waits
 busily until then; an arrival that is due already is served at once. So what is told from due to
-decided has the wait behind others, and what the machine does meanwhile. An arrival is late if that
-took more than a millisecond.
+decided has the wait behind others, and what the machine does meanwhile.
 
-The share of a core is the sum of the times of all decisions (hashing the key, reading the clock,
-deciding) divided by the time that the run took. Each is timed by itself by the time-stamp
-counter, with fences, what timing itself takes subtracted; so no decision overlaps the next, as it
-would in a loop, and what a decision was interrupted for is in it. Minimum and maximum are those of
-the processes.
+The share of a core is the sum of the times of all decisions divided by the time that the run took.
+Each is timed by itself, what reading the clock takes subtracted; so no decision overlaps the next.
 
 Every arrival is counted: what was allowed and refused must be what the limiter counted. Exit
 codes: 0 good, 1 wrong counts or not measured, 2 wrong usage."""
@@ -445,7 +361,7 @@ def load(program, arguments):
     parser.add_argument("--limit", action="append", metavar="L",
                         help="a policy in stint's notation; up to 16 times. An arrival asks for "
                         "one of them, equally often (10/second, 100/minute, 2000/hour)")
-    parser.add_output()
+    parser.add_output(plot=False)
     options = parser.read(arguments)
     # Else what people set side by side: a burst, a steady rate, a quota.
     limits = options.limit or LIMITS
@@ -456,18 +372,18 @@ def load(program, arguments):
     if options.rate * options.seconds < 1:
         raise Usage(f"--seconds {options.seconds:g}: nothing arrives in that time, at --rate "
                     f"{options.rate}")
-    need = options.keys * len(limits) * 64 + options.threads * 2**24 + 2**26
+    need = (options.keys * len(limits) * 64 + options.threads * 2**24 + 2**26 +
+            8 * int(options.rate * options.seconds))
     if need > available():
         raise Usage(f"--keys {short(options.keys)} needs {gib(need)} of memory for {len(limits)} "
-                    f"policies, and {gib(available())} are free")
+                    f"policies and the times of all arrivals, and {gib(available())} are free")
     programs = [program]
     report = Report("load", options, build_of(program), options.seconds, *tables.load(limits),
                     programs=programs)
     asked = {"rate": options.rate, "keys": options.keys, "threads": options.threads,
              "limits": limits}
-    bar = Bar()
     processes = options.processes or (PROCESSES_COMPARED if options.compare else measure.PROCESSES)
-    *old, row = measure.load(programs, asked, options.seconds, processes, bar)
+    *old, row = measure.load(programs, asked, options.seconds, processes, Bar())
     report.begin()
     report.row(row, *old)
     report.end()
@@ -477,8 +393,7 @@ def load(program, arguments):
 
 COMMANDS = {
     "run": (run, "what a core decides: four lines and a short table, or the rows you choose"),
-    "growth": (growth, "how that grows with keys, load, threads, policies and more"),
-    "peers": (peers, "the same decisions by mutexes, Redis and memcached"),
+    "peers": (peers, "the same decisions by tables behind locks, and by Redis"),
     "load": (load, "arrivals on a schedule: the share of a core, and how late each is decided"),
     "nginx": (None, "nginx without limits, with limit_req, with stint (bench/run only)"),
 }

@@ -14,9 +14,8 @@ import random
 from driver import Usage
 
 # What rows are paired by, and what is usual.
-ASKED = {"series": None, "workload": None, "distribution": None, "peer": None, "rate": 0, "keys": 0,
-         "threads": 1, "key_length": 16, "load": 0.5, "policies": 1, "stripes": 1,
-         "refused_part": 0, "limits": 1}
+ASKED = {"workload": None, "distribution": None, "peer": None, "rate": 0, "keys": 0, "threads": 1,
+         "key_length": 16, "load": 0.5, "stripes": 1, "limits": 1}
 LEAST = 1.02  # a change that is worth a word
 REPEATS_MIN = 5  # of each: with fewer nothing can be told
 MIXTURES, ODDS = 2000, 0.01

@@ -18,78 +18,59 @@ REHEARSAL_KEYS, REHEARSAL_KEYS_SERVER = 2000, 300
 REHEARSAL_LIMIT = 3
 CONNECTIONS = 32  # to a server, of each thread; each has a request on its way
 BYTES_KEYS = 10**5  # with fewer, what a process takes beside them shows
+BYTES_ABOUT = 136  # a key, to say beforehand what does not fit
 FILL_DEPTH = 256  # requests on their way when a server is filled, which is not timed
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
     name: str
-    label: str  # in a picture
     help: str
-    bytes_per_key: int  # about, to say beforehand what does not fit
     depth: int = 1  # requests in flight of each thread, or in a call
     of: str | None = None  # the program's name of it, if that is another
     program: str | None = None  # the server's; None: it is in the process
     how: str | None = None  # "huge_pages" or "sharded", see peer.h
 
 
-def redis(name, label, help, of="redis-lua"):
-    return Peer(name, label, help, 128, CONNECTIONS, of, "redis-server")
+def redis(name, help, of="redis-lua"):
+    return Peer(name, help, CONNECTIONS, of, "redis-server")
 
 
 # In the order of the table: each after what it is to be compared with.
 ONE = [
-    Peer("stint", "stint, one at a time",
-         "one request at a time, for a yes or no; the limiter reads its clock", 64),
-    Peer("stint-verdict", "stint, with a verdict",
-         "the same, with a verdict: tokens left, time to wait and all", 64),
-    Peer("stint-ahead", "stint, fetched ahead",
-         "as stint, with the line of each key fetched eight requests before", 64),
-    Peer("stint-batch", "stint, 16 in a call",
-         "16 requests in one call, with verdicts; lines fetched as keys become known", 64, 16),
-    Peer("stint-batch-64", "stint, 64 in a call", "the same, 64 requests in one call", 64, 64,
-         "stint-batch"),
-    Peer("dpdk-64", "DPDK rte_hash, 64 in a call",
-         "DPDK's rte_hash: readers without locks, 64 looked up in a call", 136, 64),
-    Peer("own", "a table for each thread",
-         "a pre-sized open-addressing table for each thread: no lock, no shared limit",
-         40),
-    Peer("open-64", "open addressing, 64 mutexes",
-         "a pre-sized open-addressing table behind 64 mutexes, xxhash", 40),
-    Peer("open-64-huge", "open addressing, huge pages",
-         "open-64 on huge pages, as stint's table is", 40, of="open-64", how="huge_pages"),
-    Peer("stint-bucket", "stint, a token bucket", "stint, by a token bucket", 64),
-    Peer("bucket-64", "token buckets, 64 mutexes",
-         "the table of open-64 with token buckets: an instant beside the key", 40,
+    Peer("stint", "one request at a time, for a yes or no; the limiter reads its clock"),
+    Peer("stint-verdict", "the same, with a verdict: tokens left, time to wait and all"),
+    Peer("stint-batch",
+         "16 requests in one call, with verdicts; lines fetched as keys become known", 16),
+    Peer("stint-batch-64", "the same, 64 requests in one call", 64, "stint-batch"),
+    Peer("dpdk-64", "DPDK's rte_hash: readers without locks, 64 looked up in a call", 64),
+    Peer("own", "a pre-sized open-addressing table for each thread: no lock, no shared limit"),
+    Peer("open-64", "a pre-sized open-addressing table behind 64 mutexes, xxhash"),
+    Peer("open-64-huge", "open-64 on huge pages, as stint's table is", of="open-64",
+         how="huge_pages"),
+    Peer("stint-bucket", "stint, by a token bucket"),
+    Peer("bucket-64", "the table of open-64 with token buckets: an instant beside the key",
          of="open-64-bucket"),
-    Peer("rwlock", "uthash, reader-writer lock",
-         "a reader-writer lock around a hash table (uthash, by XXH3) of atomic counts", 128),
-    Peer("mutex-64", "uthash, 64 mutexes", "the same in 64 shards", 128, of="mutex",
+    Peer("mutex-64", "a hash table (uthash, by XXH3) in 64 shards, each behind a mutex", of="mutex",
          how="sharded"),
-    Peer("mutex", "uthash, one mutex", "a mutex around a hash table (uthash)", 128),
-    Peer("memcached", "memcached", "memcached: incr, or add where there is none", 160, CONNECTIONS,
-         program="memcached"),
-    redis("redis-incr", "Redis INCR", "Redis: INCR and EXPIRE sent together", "redis-incr"),
-    redis("redis-lua", "Redis script", "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA)"),
+    Peer("mutex", "one such table behind one mutex"),
+    redis("redis-incr", "Redis: INCR and EXPIRE sent together", "redis-incr"),
+    redis("redis-lua", "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA)"),
 ]
 # Those that decide by several limits at once.
 SEVERAL = [
-    Peer("stint-all", "stint, all as one",
-         "stint_decide_all, for a yes or no; the limiter reads its clock", 64),
-    Peer("stint-takes", "stint, one take a limit",
-         "a take for each limit, the clock read once; what the first took stays taken", 64),
-    Peer("stint-groups", "stint, 32 groups in a call",
-         "stint_decide_groups, 32 keys in a call, with verdicts", 64, 32),
-    Peer("open-64-all", "open addressing, 64 mutexes",
-         "open-64, with a count for each limit beside the key, checked together", 40, of="open-64"),
-    Peer("open-huge-all", "open addressing, huge pages",
-         "open-64-all on huge pages, as stint's table is", 40, of="open-64", how="huge_pages"),
-    Peer("mutex-64-all", "uthash, 64 mutexes", "the same in 64 shards", 128, of="mutex",
+    Peer("stint-all", "stint_decide_all, for a yes or no; the limiter reads its clock"),
+    Peer("stint-takes",
+         "a take for each limit, the clock read once; what the first took stays taken"),
+    Peer("stint-groups", "stint_decide_groups, 32 keys in a call, with verdicts", 32),
+    Peer("open-64-all", "open-64, with a count for each limit beside the key, checked together",
+         of="open-64"),
+    Peer("open-huge-all", "open-64-all on huge pages, as stint's table is", of="open-64",
+         how="huge_pages"),
+    Peer("mutex-64-all", "as mutex-64, with counts that are checked together", of="mutex",
          how="sharded"),
-    Peer("mutex-all", "uthash, one mutex",
-         "a mutex around a hash table (uthash) of counts, checked together", 128, of="mutex"),
-    redis("redis-all", "Redis script",
-          "Redis: one script (EVALSHA) that adds to all counts or to none"),
+    Peer("mutex-all", "as mutex, with counts that are checked together", of="mutex"),
+    redis("redis-all", "Redis: one script (EVALSHA) that adds to all counts or to none"),
 ]
 
 
@@ -159,12 +140,12 @@ class Entrant:
     def span(self, **about):
         return self.ask("span", run="peer", epoch=0, **about)
 
-    def serve(self, stack, keys):
+    def serve(self, stack):
         """Starts the server, if it needs one."""
         if not self.peer.program or not self.good:
             return
         try:
-            self.server = Server(self.peer.program, keys)
+            self.server = Server(self.peer.program)
         except Failed as why:
             self.wrong = str(why)
             return
@@ -174,12 +155,12 @@ class Entrant:
         keys = min(self.about["keys"],
                    REHEARSAL_KEYS_SERVER if self.peer.program else REHEARSAL_KEYS)
         with contextlib.ExitStack() as stack:
-            self.serve(stack, keys)
+            self.serve(stack)
             with self.started(), self.opened(keys, REHEARSAL_LIMIT):
                 self.span(count=True,
                           max_ops=2 * REHEARSAL_LIMIT * keys // self.about["threads"] + 1)
                 self.ask("granted", right="apart" if self.peer.name == "own" else "limit",
-                         limit=REHEARSAL_LIMIT, each=1, base=0, used_up=0)
+                         limit=REHEARSAL_LIMIT, base=0)
         self.server = None
 
     def fill(self):
@@ -230,7 +211,7 @@ class Entrant:
     def result(self):
         """Look at "absent" and "checked" before any number."""
         peer = self.peer
-        found = {"peer": peer.name, "label": peer.label, **self.about, "depth": peer.depth,
+        found = {"peer": peer.name, **self.about, "depth": peer.depth,
                  "absent": self.absent}
         numbers = dict.fromkeys(["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "each",
                                  "cpu_seconds_per_million", "bytes_per_key", "huge_pages"])
@@ -265,7 +246,7 @@ def run(program, bar, label, peers, seconds, **about):
     window = int(time.time()) // about["window"]
     with contextlib.ExitStack() as servers:
         for entrant in entrants:
-            entrant.serve(servers, about["keys"])
+            entrant.serve(servers)
         for _ in range(about["processes"]):
             for entrant in each("timing"):
                 entrant.turn(seconds / about["processes"])

@@ -186,13 +186,6 @@ class Driver(Bar):
             raise Usage(answer["usage"])
         return answer
 
-    def ticks(self):
-        """What times single calls: it is calibrated, before anything is timed by it."""
-        # Before it had rdtscp, a processor's counter was not steady either.
-        steady = {"constant_tsc", "nonstop_tsc", "rdtscp"} <= set(
-            field("/proc/cpuinfo", "flags").split())
-        return self.ask("ticks", tsc=steady)
-
     def policy(self, text):
         """A policy in stint's notation, the value of --limit."""
         try:
@@ -224,18 +217,6 @@ def number(path, missing):
         return int(re.match(r"\d+", Path(path).read_text())[0])
     except (OSError, TypeError):
         return missing
-
-
-def cpus_text():
-    """The CPUs that threads are pinned to, in this order, as in 0-3,8."""
-    text, last = "", None
-    for cpu in sorted(os.sched_getaffinity(0)):
-        if last is not None and cpu == last + 1:
-            text = re.sub(r"(-\d+)?$", f"-{cpu}", text, count=1)
-        else:
-            text += f",{cpu}" if text else str(cpu)
-        last = cpu
-    return text
 
 
 def busy_seconds():
@@ -282,7 +263,7 @@ def machine():
     cache = max(number(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size", 0) * 1024
                 for index in range(8))
     return {"cpu": field("/proc/cpuinfo", "model name") or platform.machine(),
-            "cores": min(len(os.sched_getaffinity(0)), 1024), "cpus": cpus_text(),
+            "cores": min(len(os.sched_getaffinity(0)), 1024), "cpus": field("/proc/self/status", "Cpus_allowed_list"),
             "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "cache": cache, "huge_pages": pages,
             "kernel": f"{platform.system()} {platform.release()}"}

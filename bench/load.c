@@ -8,26 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "histogram.h"
+#include "bed.h"
 #include "jobs.h"
-#include "keys.h"
-#include "load.h"
 #include "pages.h"
-#include "team.h"
-#include "ticks.h"
 
 enum { POLICIES_MAX = 16, KEY_LENGTH = 16 };
 
 #define LATE_NS  UINT64_C(1000000)
 #define START_NS UINT64_C(10000000)
-#define SHOW_NS  UINT64_C(500000000)
 
 /* What one thread did. */
 struct served {
     uint64_t arrivals, allowed, late;
-    uint64_t ticks;              /* of all decisions, without what timing takes */
-    uint64_t ended;              /* ticks */
-    struct histogram took, done; /* ns: of the decision; from when it was due */
+    double ns; /* of all decisions, without what timing takes */
+    uint64_t ended;
+    float *took, *done; /* ns of each: of the decision; from when it was due */
+    char padding[16];
 };
 
 struct load {
@@ -38,92 +34,106 @@ struct load {
     struct sequence sequence;
     uint64_t rate;
     uint64_t arrivals; /* of all threads */
-    uint64_t start;    /* ticks */
+    uint64_t start;
+    double overhead; /* ns that reading the clock takes */
     struct served *served;
-    const char *label;
 };
 
-/* When the nth arrival is due, in ticks. */
+/* When the nth arrival is due. */
 static uint64_t due(const struct load *load, uint64_t nth) {
-    return load->start + (uint64_t)((double)nth * 1e9 / (double)load->rate / ticks.ns);
+    return load->start + (uint64_t)((double)nth * 1e9 / (double)load->rate);
 }
 
 /* Thread t serves the arrivals t, t + threads, t + 2 * threads... */
 static void generate(struct member *member, void *context) {
     const struct load *load = context;
     struct served *served = &load->served[member->thread];
-    const uint64_t show = (uint64_t)(SHOW_NS / ticks.ns), late = (uint64_t)(LATE_NS / ticks.ns);
-    uint64_t shown = load->start, position = 0;
 
     for (uint64_t nth = member->thread; nth < load->arrivals; nth += load->threads) {
         uint64_t policy = scale64(mix64(nth), load->policies_n), at = due(load, nth), started;
         struct stint_verdict verdict;
         unsigned char key[KEY_LENGTH];
 
-        key_bytes(sequence_index(&load->sequence, member->thread, position++), key, sizeof(key));
-        while ((started = ticks_start()) < at)
+        key_bytes(sequence_index(&load->sequence, member->thread, served->arrivals), key,
+                  sizeof(key));
+        while ((started = clock_ns(CLOCK_MONOTONIC)) < at)
             continue;
         bool allowed =
             stint_take(load->limiter, load->policies[policy],
                        stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
-        uint64_t ended = ticks_stop(), took = ended - started;
-        took = took > ticks.overhead ? took - ticks.overhead : 0;
-        served->ticks += took;
-        histogram_add(&served->took, (uint64_t)((double)took * ticks.ns + 0.5));
-        histogram_add(&served->done, (uint64_t)((double)(ended - at) * ticks.ns + 0.5));
-        served->late += ended - at > late;
+        uint64_t ended = clock_ns(CLOCK_MONOTONIC);
+        double took = (double)(ended - started) - load->overhead;
+        took = took > 0 ? took : 0;
+        served->ns += took;
+        served->took[served->arrivals] = (float)took;
+        served->done[served->arrivals++] = (float)(ended - at);
+        served->late += ended - at > LATE_NS;
         served->allowed += allowed;
-        served->arrivals++;
-        if (member->thread == 0 && at - shown > show) {
-            shown = at;
-            jobs_progress(load->label, (double)nth / (double)load->arrivals);
-        }
     }
-    served->ended = ticks_start();
+    served->ended = clock_ns(CLOCK_MONOTONIC);
 }
 
 /* ---- The job ---- */
 
+/* What reading the clock takes: of some rounds, the one that was interrupted least. */
+static double clock_overhead(void) {
+    enum { ROUNDS = 20, READS = 1000 };
+    double least = 1e9;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t began = clock_ns(CLOCK_MONOTONIC), last = began;
+        for (int i = 0; i < READS; i++)
+            last = clock_ns(CLOCK_MONOTONIC);
+        if ((double)(last - began) / READS < least)
+            least = (double)(last - began) / READS;
+    }
+    return least;
+}
+
 /* ns: half of the times are no longer, 90%, 99%, 99.9%, 99.99%, and all. */
-static json_t *tail(const struct histogram *histogram) {
-    static const double percents[] = {50, 90, 99, 99.9, 99.99, 100};
+static json_t *tail(float *times, uint64_t n) {
+    static const double parts[] = {0.5, 0.9, 0.99, 0.999, 0.9999, 1};
     json_t *answer = json_array();
 
-    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
-        json_array_append_new(
-            answer, json_integer((json_int_t)histogram_percentile(histogram, percents[i])));
+    qsort(times, n, sizeof(*times), compare_floats);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        json_array_append_new(answer,
+                              json_real((double)times[(size_t)(parts[i] * (double)(n - 1))]));
     return answer;
 }
 
 static json_t *run(struct load *load) {
-    struct served *sum = must_have(calloc(1, sizeof(*sum)));
-
-    load->served = must_have(calloc(load->threads, sizeof(*load->served)));
+    uint64_t late = 0, allowed = 0, ended, each = load->arrivals * sizeof(float), at = 0;
+    double ns = 0;
     /* Touched now: their page faults are no part of a decision. */
-    memset(load->served, 0, load->threads * sizeof(*load->served));
-    load->start = ticks_start() + (uint64_t)(START_NS / ticks.ns);
+    float *took = must_have(pages_map(each)), *done = must_have(pages_map(each));
+
+    load->served = must_have(aligned_alloc(64, load->threads * sizeof(*load->served)));
+    for (unsigned i = 0; i < load->threads; i++) {
+        load->served[i] = (struct served){.took = took + at, .done = done + at};
+        at += (load->arrivals + load->threads - 1 - i) / load->threads;
+    }
+    load->overhead = clock_overhead();
+    load->start = clock_ns(CLOCK_MONOTONIC) + START_NS;
     team_run(load->threads, generate, load);
     /* The last arrival is due before the end of the last interval. */
-    sum->ended = due(load, load->arrivals);
+    ended = due(load, load->arrivals);
     for (unsigned i = 0; i < load->threads; i++) {
         const struct served *served = &load->served[i];
-        sum->arrivals += served->arrivals;
-        sum->allowed += served->allowed;
-        sum->late += served->late;
-        sum->ticks += served->ticks;
-        histogram_merge(&sum->took, &served->took);
-        histogram_merge(&sum->done, &served->done);
-        if (served->ended > sum->ended)
-            sum->ended = served->ended;
+        allowed += served->allowed;
+        late += served->late;
+        ns += served->ns;
+        if (served->ended > ended)
+            ended = served->ended;
     }
     json_t *answer =
-        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "arrivals", (json_int_t)sum->arrivals,
-                  "allowed", (json_int_t)sum->allowed, "late", (json_int_t)sum->late,
-                  "late_after_ns", (json_int_t)LATE_NS, "ns", (double)sum->ticks * ticks.ns,
-                  "wall_ns", (double)(sum->ended - load->start) * ticks.ns, "took",
-                  tail(&sum->took), "done", tail(&sum->done));
-    free(sum);
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "arrivals", (json_int_t)at,
+                  "allowed", (json_int_t)allowed, "late", (json_int_t)late, "late_after_ns",
+                  (json_int_t)LATE_NS, "ns", ns, "wall_ns", (double)(ended - load->start),
+                  "overhead_ns", load->overhead, "took", tail(took, at), "done", tail(done, at));
     free(load->served);
+    pages_unmap(took, each);
+    pages_unmap(done, each);
     return answer;
 }
 
@@ -176,8 +186,7 @@ json_t *load_run(json_t *asked) {
     uint64_t keys = job_number(asked, "keys");
     struct load load = {.threads = (unsigned)job_number(asked, "threads"),
                         .rate = job_number(asked, "rate"),
-                        .arrivals = job_number(asked, "arrivals"),
-                        .label = job_text(asked, "label")};
+                        .arrivals = job_number(asked, "arrivals")};
     json_t *answer = open_limiter(&load, json_object_get(asked, "limits"), keys);
 
     if (answer == NULL) {

@@ -12,7 +12,7 @@ import statistics
 import time
 
 from compare import change
-from driver import Bar, Driver, field
+from driver import Driver, field
 from workloads import KINDS, LIMIT_MAX, Path, slots_half, top_share, zipf_period
 
 PROCESSES = 5
@@ -70,19 +70,17 @@ class Bed(contextlib.AbstractContextManager):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path
         if beside:
-            path = self.path = Path(still=path.still, file=path.file) if path.parts == 1 else (
+            path = self.path = Path(still=path.still) if path.parts == 1 else (
                 dataclasses.replace(path, bucket=False))
         self.driver, self.row, self.keys, self.fit = driver, row, keys, fit
         self.threads = row["threads"]
-        self.run = (kind.beside if beside else "take-policies" if row["policies"] > 1 else kind.run)
-        self.before = ("take-policies" if row["policies"] > 1 else "batch" if not kind.is_path
-                       else path.before or self.run)
+        self.run = kind.beside if beside else kind.run
+        self.before = path.before or self.run if kind.is_path else "batch"
         # Decisions of a run, by the limiter's statistics.
         self.counted = 0 if path.asks in ("peek", "charge") else path.parts
         self.used_up = kind.used_up or path.used_up
-        self.refused_part = 1 if self.used_up else row["refused_part"]
         self.requests = self.allowed = 0  # that the limiter counted, looks apart
-        self.extra_tokens = 0  # that were granted beyond one for each request allowed
+        self.untracked = 0  # of them, those that filled it
         options, own_limit = self.policy()
         start = (int(time.time()) + 1) * SECOND
         if kind.windows:
@@ -97,7 +95,7 @@ class Bed(contextlib.AbstractContextManager):
             elif not ("start=" in options or "in-flight" in options or path.bucket):
                 half = time.gmtime((start - 183 * DAY) // SECOND)
                 options += time.strftime(" start=%Y-%m-%dT%H:%M:%SZ", half)
-        policies = path.parts if path.parts > 1 and not path.each_key else row["policies"]
+        policies = path.parts if not path.each_key else 1
         stripes = 1 if beside else row["stripes"]
         if stripes > 1:
             options += f" stripes={stripes}"
@@ -106,11 +104,10 @@ class Bed(contextlib.AbstractContextManager):
             policies=[self.policy_text(i, window, options) for i in range(policies)],
             max_entries=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
             parts=path.parts, each_key=path.each_key, last_cost=path.cost if path.parts > 1 else 1,
-            refused_part=self.refused_part, start=start,
+            start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
             new_keys=kind.new_keys, distribution=row["distribution"],
-            period=zipf_period(keys), labels=keys if path.labels else 0, file=path.file,
-            watched=path.watched, **{path.asks: True} if path.asks else {})
+            period=zipf_period(keys), **{path.asks: True} if path.asks else {})
         self.lines = opened["lines"]
 
     def policy_text(self, i, window, options):
@@ -142,7 +139,7 @@ class Bed(contextlib.AbstractContextManager):
     def renew(self):
         """Puts an empty table in place of the one that is there."""
         self.ask("renew")
-        self.requests = self.allowed = self.extra_tokens = 0
+        self.requests = self.allowed = 0
 
     def span(self, run, **about):
         """All threads work: passes over all keys ("once"), or draws from the sequence. Returns the
@@ -163,35 +160,20 @@ class Bed(contextlib.AbstractContextManager):
             # stale from the next window on.
             span.update(still=True, passes=-(-self.lines * 4 // self.keys))
         self.span(self.before, **span)
-        if self.refused_part > 0:
-            used = self.ask("use-up", limit=self.limit)
-            self.requests += 2 * used["keys"]
-            self.allowed += used["allowed"]
-            # Such a key takes 1, limit - 1, and is refused 1.
-            self.extra_tokens += used["keys"] * (self.limit - 2)
+        if self.used_up:
+            self.requests += 2 * self.keys
+            self.allowed += self.ask("use-up", limit=self.limit)["allowed"]
+        self.untracked = self.ask("counts")["untracked"]
         return span["passes"]
 
-    def audit(self, epoch, each=0, base=0, used_up=0):
-        """Every key used the smaller of demand and limit; what was allowed is the sum of that; the
-        limiter counted the same answers as we did. Returns the keys that are unplaced."""
-        found = self.ask("audit", epoch=epoch, limit=self.limit, each=each, base=base,
-                         used_up=used_up)
-        if "right" in found:
-            right("tokens used by one key", found["right"], found["found"])
+    def check(self):
+        """The limiter counted the same answers as we did. Returns how many of them, since the table
+        was filled, had no slot."""
+        found = self.ask("counts")
         right("requests allowed, by the limiter's own count", self.allowed, found["allowed"])
         right("requests refused, by the limiter's own count", self.requests - self.allowed,
               found["refused"])
-        if found["lost"] and not found["untracked"]:
-            right("keys without a count, though none was untracked", 0, found["lost"])
-        if self.kind.uniform_only and not self.used_up:
-            right("requests allowed", self.requests, self.allowed)
-        else:
-            right("tokens allowed, of all keys", found["tokens"] + found["lost_tokens"],
-                  self.allowed + self.extra_tokens)
-            right("untracked requests",
-                  found["lost_tokens"] - found["lost_used_up"] * (self.limit - 2),
-                  found["untracked"])
-        return found["lost"]
+        return found["untracked"] - self.untracked
 
 
 # ---- Rehearsal ----
@@ -203,7 +185,7 @@ def rehearse(driver, row, beside=False):
     limit = max(row["stripes"] if not beside else 1, REHEARSAL_LIMIT)
     again = kind.path.leaves_nothing and not beside
     # With room for every key: this is about counts. Several slots of a key crowd its home line.
-    half = {**row, "load": 0.25 if kind.path.parts > 1 else 0.5, "refused_part": 0}
+    half = {**row, "load": 0.25 if kind.path.parts > 1 else 0.5}
     if again:  # threads could be refused for what others have not given back yet
         half["threads"] = 1
     with Bed(driver, half, min(row["keys"], REHEARSAL_KEYS), limit, beside=beside) as bed:
@@ -212,11 +194,10 @@ def rehearse(driver, row, beside=False):
             span = {"count": True, "epoch": epoch}
             if kind.each_once:
                 span.update(once=True, shared=True, hold=True, passes=limit + 1)
-                demand = {"each": 0, "base": row["threads"] * (limit + 1)}
+                demand = {"limit": limit, "base": row["threads"] * (limit + 1)}
             else:
                 span.update(max_ops=-(-2 * limit * bed.keys // bed.threads))
-                demand = {"each": 1, "base": 0}
-            demand.update(used_up=0, limit=limit)
+                demand = {"limit": limit, "base": 0}
             bed.span(bed.before if again else bed.run, **span)
             granted(bed, "tokens granted to one key in one window", "all" if endless else "limit",
                     demand)
@@ -255,37 +236,33 @@ class Work:
         self.allowed += allowed
         self.refused += sum(did["ops"] for did in threads) - allowed
 
-    def audit(self, **about):
-        self.unplaced = max(self.unplaced, self.bed.audit(**about))
-        if self.kind.is_path:  # looks, too
-            right("requests granted" if self.bed.used_up else "requests refused", 0,
-                  self.allowed if self.bed.used_up else self.refused)
+    def check(self):
+        """No key came to its limit, or all had: looks tell that, too."""
+        self.unplaced = max(self.unplaced, self.bed.check())
+        if not self.bed.used_up:
+            right("requests refused", 0, self.refused)
+        elif not self.unplaced:
+            right("requests granted", 0, self.allowed)
 
     def sequence(self):
         """Draws from the sequence until the time is over."""
-        bed, row, path = self.bed, self.row, self.bed.path
+        bed, row = self.bed, self.row
         # No key may come to its limit, where requests become refusals.
         fit = LIMIT_MAX if bed.used_up else bed.fit
         most = max(1, int(0.8 * fit / top_share(row["distribution"], row["keys"]) / row["threads"]))
         span = {"epoch": bed.fill() - 1, "budget_ns": self.budget, "max_ops": most}
         self.huge = resident(bed.driver.process.pid)
         self.time(**span)
-        # What the sequence asked of every key is what it has used, beside what it was filled with:
-        # half a window's share of one token is one (smooth), and in flight it is one, too.
-        self.audit(epoch=span["epoch"], each=0 if path.leaves_nothing else path.cost,
-                   base=path.cost * path.windows, used_up=bed.limit + 1)
+        self.check()
         return span
 
     def passes(self):
-        """Passes over all keys, each a window or a table of its own. What every key was asked for
-        in the last pass is what it has used."""
+        """Passes over all keys, each a window or a table of its own."""
         bed, new_table = self.bed, self.kind.new_table
         passes = -(-self.budget // (PASS_KEY_NS * bed.keys // bed.threads + 1))
         epoch, tables = bed.fill(), 1
         if new_table:
             passes, tables = 1, min(passes, TABLES_MAX)
-        elif self.kind.new_keys:  # each is looked at before the next ones come
-            passes, tables = 1, passes
         self.huge = resident(bed.driver.process.pid)
         for table in range(tables):
             part = {}
@@ -295,11 +272,7 @@ class Work:
                 bed.span(bed.before, once=True, passes=1, to=7, epoch=epoch)
                 part = {"from": 7}
             self.time(once=True, passes=passes, epoch=epoch, **part)
-            epoch += passes
-            if self.kind.new_keys:
-                self.audit(epoch=epoch - 1, base=1)
-        if not self.kind.new_keys:
-            self.audit(epoch=epoch - 1, base=1)
+            self.check()
         return {"epoch": 0, "budget_ns": self.budget}
 
 
@@ -335,7 +308,7 @@ class Job:
                                      for thread in zip(*work.threads)],
                          "refused": work.refused, "unplaced": work.unplaced,
                          "resident": work.huge[0], "huge": work.huge[1]}
-                if self.reference and not (alone or kind.beside or "alone" in row):
+                if self.reference and not (alone or kind.beside):
                     found["reference_ns"] = driver.ask("span", run=kind.reference,
                                                        **span)["median"]
         return found
@@ -370,8 +343,6 @@ def beside_of(job):
         return dataclasses.replace(job, beside=True)
     if kind.beside:
         return dataclasses.replace(job, row={**job.row, "workload": kind.beside}, reference=False)
-    if job.row.get("alone"):
-        return dataclasses.replace(job, row={**job.row, "threads": 1})
     return None
 
 
@@ -380,7 +351,6 @@ def result(job, found, beside):
     kind, ns = KINDS[job.row["workload"]], spread([one["ns"] for one in found])
     rates = rates_of([one["threads"] for one in found])
     rest = beside or found
-    name = "one thread" if job.row.get("alone") else kind.reference
     reference = spread([one["ns" if beside else "reference_ns"] for one in rest
                         if beside or "reference_ns" in one])
     ratios = spread([a / b for a, b in zip(ns["each"], reference["each"])])
@@ -389,7 +359,7 @@ def result(job, found, beside):
             "unplaced": max(one["unplaced"] for one in found), "ns_per_op": ns["value"],
             "ns_min": ns["min"], "ns_max": ns["max"], "each": [one["low"] for one in found],
             "mops": sum(rates),
-            "thread_mops": rates, "reference": name, "reference_ns": reference["value"],
+            "thread_mops": rates, "reference": kind.reference, "reference_ns": reference["value"],
             "ratio": ratios["value"], "ratio_min": ratios["min"], "ratio_max": ratios["max"],
             "huge_pages": sum(one["huge"] for one in found) / sum(one["resident"] for one in found),
             "checked": True}
@@ -435,6 +405,7 @@ def load_row(asked, seconds, found):
                      for values in [spread(each)]}
     # What we counted is what the limiter counted.
     counted = [sum(limit[name] for limit in by_limit) for name in ("allowed", "refused")]
+    row["overhead_ns"] = found[0]["overhead_ns"]
     row["checked"] = (counted == [row["allowed"], row["refused"]] and row["arrivals"] ==
                       len(found) * arrivals_of(asked["rate"], seconds / len(found)))
     return row
@@ -444,20 +415,18 @@ def arrivals_of(rate, seconds):
     return max(1, int(rate * seconds + 0.5))
 
 
-def load(programs, asked, seconds, processes, bar=None):
+def load(programs, asked, seconds, processes, bar):
     """What came of arrivals at that rate by each program, by turns."""
     period = 2**12  # 16 MiB of draws a thread at most
     while period < 2**22 and period < asked["rate"] * seconds / asked["threads"]:
         period *= 2
     found = [[] for _ in programs]
-    bar = bar or Bar()
     for turn in range(processes):
         for at, program in enumerate(programs):
+            bar.show("load", turn / processes)
             with Driver(program) as driver:
-                driver.done, driver.of = bar.done + turn / processes, bar.of
-                ticks = driver.ticks()
                 found[at].append(driver.ask(
-                    "load", label="load", period=period, **asked,
+                    "load", period=period, **asked,
                     arrivals=arrivals_of(asked["rate"], seconds / processes)))
-                driver.wipe()
-    return [{**load_row(asked, seconds, one), **ticks} for one in found]
+    bar.wipe()
+    return [load_row(asked, seconds, one) for one in found]

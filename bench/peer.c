@@ -24,10 +24,11 @@ const char *peer_failure(void) {
 
 const struct peer *peer_named(const char *name) {
     static const struct peer *const peers[] = {
-        &peer_stint,     &peer_stint_verdict, &peer_stint_ahead,  &peer_stint_batch,
-        &peer_stint_all, &peer_stint_takes,   &peer_stint_groups, &peer_own,
-        &peer_open_64,   &peer_mutex,         &peer_stint_bucket, &peer_open_64_bucket,
-        &peer_rwlock,    &peer_redis_incr,    &peer_redis_lua,    &peer_memcached,
+        &peer_stint,        &peer_stint_verdict,  &peer_stint_batch,
+        &peer_stint_all,    &peer_stint_takes,    &peer_stint_groups,
+        &peer_own,          &peer_open_64,        &peer_mutex,
+        &peer_stint_bucket, &peer_open_64_bucket, &peer_redis_incr,
+        &peer_redis_lua,
 #ifdef STINT_BENCH_DPDK
         &peer_dpdk,
 #endif

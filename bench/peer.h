@@ -49,9 +49,9 @@ struct peer {
     const char *(*version)(void *state);
 };
 
-extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead, peer_stint_batch;
+extern const struct peer peer_stint, peer_stint_verdict, peer_stint_batch;
 extern const struct peer peer_own; /* a table for each thread: no limit is shared */
-extern const struct peer peer_redis_incr, peer_memcached;
+extern const struct peer peer_redis_incr;
 extern const struct peer peer_dpdk; /* with STINT_BENCH_DPDK */
 
 /* Those that decide by a token bucket, which holds the limit, and fills in a window: so nothing
@@ -62,7 +62,7 @@ extern const struct peer peer_stint_bucket, peer_open_64_bucket;
 extern const struct peer peer_stint_all, peer_stint_groups, peer_stint_takes;
 
 /* ... and those that do so if there are several. */
-extern const struct peer peer_open_64, peer_mutex, peer_rwlock, peer_redis_lua;
+extern const struct peer peer_open_64, peer_mutex, peer_redis_lua;
 
 /* Says why open or decide failed, for the calling thread. Returns false. */
 bool peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -78,35 +78,6 @@ static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
 
 PEER_DECIDE(stint_peer, stint_verdict_one)
 
-/* One at a time by a server that knows the keys of some requests before their turn: of those
- * whose headers it has read, say. */
-static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
-                        uint64_t *answers) {
-    enum { AHEAD = 8 };
-    struct stint_peer *peer = state;
-    stint_key known[AHEAD];
-    uint64_t word = 0;
-
-    (void)thread;
-    (void)depth;
-    for (size_t i = 0; i < n + AHEAD; i++) {
-        if (i >= AHEAD) {
-            size_t at = i - AHEAD;
-            bool allowed =
-                stint_take(peer->limiter, peer->policy, known[i % AHEAD], 1, STINT_NOW, NULL);
-            word |= (uint64_t)allowed << at % PEER_ANSWERS;
-            answers[at / PEER_ANSWERS] = word;
-            if ((at + 1) % PEER_ANSWERS == 0)
-                word = 0;
-        }
-        if (i < n) {
-            known[i % AHEAD] = key_of(peer, keys + i * PEER_KEY);
-            stint_prefetch(peer->limiter, known[i % AHEAD]);
-        }
-    }
-    return true;
-}
-
 /* The line of each key is on its way as soon as the key is known: while a server still reads
  * other requests. */
 static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
@@ -211,7 +182,6 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
 
 const struct peer peer_stint = STINT_PEER("stint", stint_one_each);
 const struct peer peer_stint_verdict = STINT_PEER("stint-verdict", stint_verdict_one_each);
-const struct peer peer_stint_ahead = STINT_PEER("stint-ahead", stint_ahead);
 const struct peer peer_stint_batch = STINT_PEER("stint-batch", stint_batches);
 const struct peer peer_stint_all = STINT_PEER("stint-all", stint_all_one_each);
 const struct peer peer_stint_groups = STINT_PEER("stint-groups", stint_grouped);

@@ -41,7 +41,7 @@ class Report:
     earlier one comes to stand before it."""
 
     def __init__(self, command, options, build, seconds, head, table, foot=lambda: "",
-                 pictures=plot.PICTURES, programs=None):
+                 pictures=(plot.keys_picture,), programs=None):
         self.options, self.table, self.foot, self.pictures = options, table, foot, pictures
         self.json, self.csv = options.format == "json", options.format == "csv"
         self.result = {"command": command, "machine": machine(), "build": build,

@@ -9,7 +9,6 @@
 
 #include "jobs.h"
 #include "pages.h"
-#include "ticks.h"
 
 enum {
     CHUNK_BYTES = 16384, /* key bytes of a stretch, so that they stay in the first cache */
@@ -56,8 +55,6 @@ static void chunk_put(struct chunk *chunk, size_t at, uint64_t index) {
             key_text(index, (char *)bytes);
         else
             key_bytes(bed_part_index(index, key), bytes + key * length, length);
-    if (bed.policies > 1)
-        chunk->policy[at] = bed_policy(index);
 }
 
 /* `cpu` is read outside of what is timed: it costs a system call. */
@@ -154,11 +151,6 @@ static uint64_t optional_number(json_t *asked, const char *member, uint64_t miss
     return number == NULL ? missing : (uint64_t)json_integer_value(number);
 }
 
-static int compare(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of the stretches of all threads. */
 static void quantiles(const struct span *span, double *median, double *low) {
     size_t n = 0;
@@ -170,7 +162,7 @@ static void quantiles(const struct span *span, double *median, double *low) {
         memcpy(end, span->tally[i].ns_each, span->tally[i].stretches * sizeof(*all));
         end += span->tally[i].stretches;
     }
-    qsort(all, n, sizeof(*all), compare);
+    qsort(all, n, sizeof(*all), compare_floats);
     *median = n == 0 ? 0 : (double)all[n / 2];
     *low = n == 0 ? 0 : (double)all[n / 10];
     free(all);

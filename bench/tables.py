@@ -12,14 +12,13 @@ did in the time that passed. ref: measured apart, and ratio: ns/op to it. It is 
   clock+hash+add   reads the clock, hashes the key, one atomic add to memory as large as the table
   hash+add         the same without the clock
   present keys     take-at of keys that are there
-  plain take       take, of the same keys (as many takes; batches of 64)
-  one thread       the same by one thread
+  plain take       take, of the same keys (or as many takes)
 """
 WHERE_TO_GO_ON = """
 Where to go on:
   ./bench/run run --workload paths       every kind of decision
   ./bench/run load --rate N --limit L    your rate, by your limits
-  ./bench/run growth                     more keys, threads, policies; fuller tables
+  ./bench/run run --keys 1k,1M,100M      more keys; or --threads, --load, --key-length
   ./bench/run peers                      what one would use instead
   ./bench/run --help                     all commands; bench/README.md says what is timed, and how
 """
@@ -36,10 +35,6 @@ def numbers(row):
     times = " ".join(f"{ns(row[name]):>7}" for name in ("ns_per_op", "ns_min", "ns_max"))
     return (f"{times} {row['mops']:8.2f}  {row['reference']:15} {ns(row['reference_ns']):>7} "
             f"{row['ratio']:6.2f}")
-
-
-def order(row):
-    return f"{row['workload']:10} {row['distribution']:7}"
 
 
 def pages(rows):
@@ -63,34 +58,13 @@ def rows():
 
     def table(row):
         seen.append(row)
-        lines = [f"{order(row)} {short(row['keys']):>6} {row['threads']:3} {row['load']:4.2g} "
+        lines = [f"{row['workload']:10} {row['distribution']:7} {short(row['keys']):>6} {row['threads']:3} {row['load']:4.2g} "
                  f"{numbers(row)}"]
         if row["checked"] and row["unplaced"]:
-            lines.append(f"{'':10} {row['unplaced']} of {row['keys']} keys unplaced")
+            lines.append(f"{'':10} {row['unplaced']} requests found no slot")
         return "\n".join(lines)
 
     return head, table, lambda: ROWS_FOOT + pages(seen)
-
-
-def series():
-    """What one thing costs as it grows."""
-    def head():
-        return ("threads pinned, CPU by CPU\n\n"
-                f"{'as grows':10} {'to':>5} {'workload':10} {'order':7} {'ns/op':>7} {'min':>7} "
-                f"{'max':>7} {'Mop/s':>8}  {'ref':15} {'ns':>7} {'ratio':>6}")
-
-    def table(row):
-        of = row["series"]
-        to = {"load": f"{row['load'] * 100:.0f}%", "threads": row["threads"],
-              "key-length": row["key_length"], "policies": row["policies"],
-              "refused": f"{row['refused_part'] * 100:.0f}%"}.get(of, short(row["keys"]))
-        how = "striped" if row["stripes"] > 1 else row["distribution"]
-        lines = [f"{of:10} {to:>5} {row['workload']:10} {how:7} {numbers(row)}"]
-        if row["checked"] and (row["unplaced"] or of == "load"):
-            lines.append(f"{'':10} {'':5} {row['unplaced']} of {short(row['keys'])} keys unplaced")
-        return "\n".join(lines)
-
-    return head, table, lambda: ROWS_FOOT
 
 
 def answers(rows, load, loud):
@@ -211,8 +185,7 @@ def load(limits):
             f"decisions {share(row, 'core_share'):>7} % of one core, "
             f"{share(row, 'core_share_min')} to {share(row, 'core_share_max')} % by process",
             f"          {row['ns_per_op']:7.1f} ns each, {row['ns_min']:.1f} to "
-            f"{row['ns_max']:.1f} ({row['timer']}, {row['overhead_ns']:.1f} ns of timing "
-            "subtracted)",
+            f"{row['ns_max']:.1f} ({row['overhead_ns']:.1f} ns of timing subtracted)",
             "",
             f"{'':18}" + "".join(f"{point:>11}" for point in POINTS),
             f"{'decision, us':18}" + us(row["call"]),

@@ -26,7 +26,7 @@ uint64_t bench_still_clock(void) {
 
 /* ---- One request ---- */
 
-enum { PARTS_MAX = 3, GROUP_REQUESTS = 64 /* in a call */ };
+enum { PARTS_MAX = 3 };
 
 /* Of a chunk, what stays in registers. */
 struct keys {
@@ -50,17 +50,15 @@ static inline bool is_usual(const struct target *target, const struct chunk *chu
 }
 
 static CK_CC_FORCE_INLINE uint64_t take_each(const struct target *target, const struct chunk *chunk,
-                                             uint64_t now, uint32_t cost, bool policies,
-                                             bool usual) {
+                                             uint64_t now, uint32_t cost, bool usual) {
     const struct keys keys = {target->limiter, chunk->bytes, usual ? PEER_KEY : target->key_length};
     const size_t n = chunk->n;
-    const uint32_t first = target->policy;
+    const uint32_t policy = target->policy;
     bool *answers = usual ? NULL : chunk->answers;
     uint64_t count = 0;
     struct stint_verdict verdict;
 
     for (size_t i = 0; i < n; i++) {
-        uint32_t policy = policies ? chunk->policy[i] : first;
         bool allowed = stint_take(keys.limiter, policy, key_at(keys, i), cost, now, &verdict);
         count += allowed;
         answer(answers, i, allowed);
@@ -69,26 +67,21 @@ static CK_CC_FORCE_INLINE uint64_t take_each(const struct target *target, const 
 }
 
 static CK_CC_FORCE_INLINE uint64_t take_all(const struct target *target, const struct chunk *chunk,
-                                            uint64_t now, uint32_t cost, bool policies) {
-    return is_usual(target, chunk) ? take_each(target, chunk, now, cost, policies, true)
-                                   : take_each(target, chunk, now, cost, policies, false);
+                                            uint64_t now, uint32_t cost) {
+    return is_usual(target, chunk) ? take_each(target, chunk, now, cost, true)
+                                   : take_each(target, chunk, now, cost, false);
 }
 
 static uint64_t take(const struct target *target, const struct chunk *chunk) {
-    return take_all(target, chunk, STINT_NOW, 1, false);
+    return take_all(target, chunk, STINT_NOW, 1);
 }
 
 static uint64_t take_at(const struct target *target, const struct chunk *chunk) {
-    return take_all(target, chunk, chunk->now, 1, false);
+    return take_all(target, chunk, chunk->now, 1);
 }
 
 static uint64_t take_5(const struct target *target, const struct chunk *chunk) {
-    return take_all(target, chunk, STINT_NOW, 5, false);
-}
-
-/* Of keys that are spread over several policies. */
-static uint64_t take_policies(const struct target *target, const struct chunk *chunk) {
-    return take_all(target, chunk, STINT_NOW, 1, true);
+    return take_all(target, chunk, STINT_NOW, 5);
 }
 
 static uint64_t decide(const struct target *target, const struct chunk *chunk) {
@@ -215,43 +208,6 @@ static uint64_t takes(const struct target *target, const struct chunk *chunk) {
     return parts_run(target, chunk, false);
 }
 
-/* Groups of two, or their requests as a batch. As in the other batches, lines are fetched as keys
- * become known. */
-static CK_CC_FORCE_INLINE uint64_t groups_each(const struct target *target,
-                                               const struct chunk *chunk, bool grouped) {
-    enum { PARTS = 2, GROUPS = GROUP_REQUESTS / PARTS };
-    struct stint_request requests[GROUP_REQUESTS];
-    struct stint_verdict verdicts[GROUP_REQUESTS];
-    size_t sizes[GROUPS];
-    uint64_t count = 0;
-
-    for (size_t i = 0; i < chunk->n; i += GROUPS) {
-        size_t n = chunk->n - i < GROUPS ? chunk->n - i : GROUPS;
-        for (size_t j = 0; j < n; j++) {
-            parts_at(target, chunk, i + j, PARTS, &requests[j * PARTS]);
-            stint_prefetch(target->limiter, requests[j * PARTS].key);
-            sizes[j] = PARTS;
-        }
-        if (grouped)
-            count += stint_decide_groups(target->limiter, requests, n * PARTS, sizes, n, STINT_NOW,
-                                         verdicts);
-        else
-            count += stint_decide_batch(target->limiter, requests, n * PARTS, STINT_NOW, verdicts) /
-                     PARTS;
-        for (size_t j = 0; chunk->answers != NULL && j < n; j++)
-            chunk->answers[i + j] = verdicts[j * PARTS + PARTS - 1].granted != 0;
-    }
-    return count;
-}
-
-static uint64_t groups(const struct target *target, const struct chunk *chunk) {
-    return groups_each(target, chunk, true);
-}
-
-static uint64_t batch_of_groups(const struct target *target, const struct chunk *chunk) {
-    return groups_each(target, chunk, false);
-}
-
 /* The same after each key was given a limit of its own, which nobody comes to, for longer than the
  * window. Of several parts the last has it. */
 static uint64_t override_take(const struct target *target, const struct chunk *chunk) {
@@ -319,15 +275,12 @@ timed_function *timed_named(const char *name, bool *reference) {
         {"take", take, false},
         {"take-at", take_at, false},
         {"take-5", take_5, false},
-        {"take-policies", take_policies, false},
         {"override-take", override_take, false},
         {"batch", batch, false},
         {"decide", decide, false},
         {"refund", refund, false},
         {"all", all, false},
-        {"groups", groups, false},
         {"as many takes", takes, false},
-        {"batch of 64", batch_of_groups, false},
         {"peer", ask_peer, false},
         {"clock+hash+add", clock_hash_add, true},
         {"hash+add", hash_add, true},

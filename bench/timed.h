@@ -25,7 +25,7 @@ enum {
 /* What a stretch acts on; the same for all threads. */
 struct target {
     struct stint_limiter *limiter;
-    uint32_t policy; /* the first, and the only one but in "take-policies" and of parts */
+    uint32_t policy;              /* the first, and the only one but of parts */
     struct stint_request request; /* of "decide", but for its key */
     unsigned parts;               /* requests that are decided together */
     uint32_t last_cost;           /* of the last of them; that of the others is 1 */
@@ -41,10 +41,9 @@ struct target {
 struct chunk {
     _Alignas(64) size_t n;
     unsigned thread;
-    uint64_t now;                /* ns; for those that are given it */
-    unsigned char *bytes;        /* n * key_length; of parts that have keys of their own, each */
-    uint32_t policy[CHUNK_KEYS]; /* for "take-policies" */
-    bool *answers;               /* NULL, or CHUNK_KEYS that receive the answers */
+    uint64_t now;         /* ns; for those that are given it */
+    unsigned char *bytes; /* n * key_length; of parts that have keys of their own, each */
+    bool *answers;        /* NULL, or CHUNK_KEYS that receive the answers */
 };
 
 /* Returns how many were allowed; UINT64_MAX: a peer failed, see peer_failure. A reference returns

@@ -28,9 +28,6 @@ class Path:
     each_key: bool = False  # each part has its own key; else the same, by a policy of its own
     windows: int = 1  # in which each key is asked for before the time is taken
     leaves_nothing: bool = False  # what is used is the same after it
-    labels: bool = False  # the table has room for a name of each key
-    file: bool = False  # the table is in a file, and so is the one beside which it is measured
-    watched: bool = False  # a thread looks at the file's table a thousand times a second, read-only
     before: str | None = None  # asks for each key before the time is taken; None: what is timed
 
 
@@ -102,9 +99,6 @@ KINDS = {
                      policy="overrides"),
     "overridden": path("take, of keys that have a limit of their own by an override",
                        policy="overrides", window="60d", slots=2, before="override-take"),
-    "labelled": path("take, by a table with room for names of keys", labels=True),
-    "watched": path("take, by a table in a file that a read-only handle looks at", file=True,
-                    watched=True),
     "all-1": path_all("stint_decide_all of one request, `now` given", 1),
     "all-2": path_all("of a key by two policies", 2),
     "all-3": path_all("of a key by three policies", 3),
@@ -120,8 +114,6 @@ KINDS = {
                                second="overrides", window="60d", slots=2,
                                before="override-take"),
     "all-costs": path_all("of a key by two windows, of costs 1 and 5", 2, cost=5),
-    "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
-                   "batch of 64", parts=2),
     "charge": path("a charge, which is never refused", "decide", asks="charge", before="take"),
 }
 PATHS = [name for name, kind in KINDS.items() if kind.is_path]
@@ -130,8 +122,7 @@ DISTRIBUTIONS = ["uniform", "zipf", "hot"]
 def row_of(workload, distribution, keys, **more):
     """A row with all that is usual."""
     return {"workload": workload, "distribution": distribution, "keys": keys, "threads": 1,
-            "key_length": 16, "load": 0.5, "policies": 1, "stripes": KINDS[workload].path.stripes,
-            "refused_part": 0, **more}
+            "key_length": 16, "load": 0.5, "stripes": KINDS[workload].path.stripes, **more}
 
 
 def top_share(distribution, keys):

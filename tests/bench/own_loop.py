@@ -15,7 +15,7 @@ import commands  # noqa: E402
 from commands import must, result  # noqa: E402
 
 APART = 1.05
-TURNS, TURNS_MAX = 5, 40  # until they are that close: others at work on the machine only ever add
+TURNS, TURNS_MAX = 5, 60  # until they are that close
 
 
 class OwnLoop(unittest.TestCase):
@@ -29,15 +29,10 @@ class OwnLoop(unittest.TestCase):
                     row, = result("run", "--workload", workload, "--keys", str(keys), "--seconds",
                                   str(seconds), "--processes", "1")["rows"]
                     ours += row["each"]
-                    ratio = faster_half(ours) / faster_half(own)
-                print(f"{workload}, {keys} keys: {faster_half(ours):.2f} ns, by an own loop {faster_half(own):.2f}")
+                    ratio = min(ours) / min(own)  # others at work on the machine only ever add
+                print(f"{workload}, {keys} keys: {min(ours):.2f} ns, by an own loop {min(own):.2f}; {len(own)} turns")
                 self.assertLess(1 / APART, ratio)
                 self.assertLess(ratio, APART)
-
-
-def faster_half(values):
-    half = sorted(values)[:(len(values) + 1) // 2]
-    return sum(half) / len(half)
 
 
 if __name__ == "__main__":

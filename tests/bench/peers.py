@@ -26,10 +26,9 @@ from commands import call  # noqa: E402
 CORES = len(os.sched_getaffinity(0))
 THREADS = sorted({1, min(2, CORES)})
 
-HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "own", "open-64", "open-64-huge",
-        "stint-bucket", "bucket-64", "rwlock", "mutex-64", "mutex"]
-SERVERS = {"memcached": "memcached", "redis-incr": "redis-server", "redis-lua": "redis-server",
-           "redis-all": "redis-server"}
+HERE = ["stint", "stint-verdict", "stint-batch", "stint-batch-64", "own", "open-64", "open-64-huge",
+        "stint-bucket", "bucket-64", "mutex-64", "mutex"]
+SERVERS = {name: "redis-server" for name in ("redis-incr", "redis-lua", "redis-all")}
 # Those that decide by several limits at once.
 ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "open-huge-all", "mutex-64-all",
        "mutex-all", "redis-all"]
@@ -159,7 +158,7 @@ class Rows(Temporary):
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
         for name, low, high in (("stint", 30, 70), ("open-64", 30, 45), ("open-64-huge", 30, 45), ("mutex", 80, 200),
-                                ("redis-incr", 60, 250), ("memcached", 60, 250)):
+                                ("redis-incr", 60, 250)):
             if not rows[name]["absent"]:
                 with self.subTest(peer=name):
                     self.assertGreater(rows[name]["bytes_per_key"], low)
@@ -184,7 +183,6 @@ class Rows(Temporary):
                     env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("absent: redis-server is not installed"), 2)
-        self.assertEqual(done.stdout.count("absent: memcached is not installed"), 1)
 
     def test_a_server_that_does_not_start_is_told(self):
         for script, message in (("echo no memory today\nexit 1\n", "no memory today"),
@@ -216,8 +214,7 @@ class Rows(Temporary):
                        env=self.environment, words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
 
 
-@unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
-                 "the servers are not installed")
+@unittest.skipIf(shutil.which("redis-server") is None, "the server is not installed")
 class Dying(Temporary):
     @contextlib.contextmanager
     def running(self, count, *arguments):
@@ -233,7 +230,7 @@ class Dying(Temporary):
 
     def die(self, number):
         """What measures, two servers and their guardians. Returns all of them."""
-        with self.running(5, "peers", "--peer", "redis-incr,memcached", "--keys", "1k", "--threads", "1",
+        with self.running(5, "peers", "--peer", "redis-incr,redis-lua", "--keys", "1k", "--threads", "1",
                           "--seconds", "600") as bench:
             time.sleep(0.2)
             family = children(bench.pid)
@@ -257,12 +254,18 @@ class Dying(Temporary):
         with subprocess.Popen([*commands.COMMAND, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
                                "1", "--seconds", "2"], env=self.environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
-            until(lambda: len(children(bench.pid)) == 3)
-            time.sleep(1)  # not the one of the rehearsal, which is over soon
-            found = [pid for pid in children(bench.pid) if
-                     os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis")]
-            self.assertEqual(len(found), 1)
-            os.kill(found[0], signal.SIGKILL)
+            seen = {}
+
+            def old():
+                """A server that is a second old: not the one of the rehearsal, which is over soon."""
+                for pid in children(bench.pid):
+                    with contextlib.suppress(OSError):
+                        if os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis"):
+                            seen.setdefault(pid, time.monotonic())
+                return [pid for pid, since in seen.items() if time.monotonic() - since > 1 and alive(pid)]
+
+            until(old)
+            os.kill(old()[0], signal.SIGKILL)
             out, err = bench.communicate(timeout=100)
             self.assertEqual(bench.returncode, 1)
             self.assertRegex(err, "redis-incr, 1k keys, 1 thread: .*(closed|reset|pipe|no connection)")
@@ -273,8 +276,7 @@ class Usage(commands.Case):
     def check(self, command, wrong):
         for option, values in wrong.items():
             for value in values:
-                for arguments in ((option, value), ("%s=%s" % (option, value),)):
-                    self.refused(command, *arguments, words=(option, "'"))
+                self.refused(command, option, value, words=(option, "'"))
             self.refused(command, option, words=option + " needs a value")
         for nothing in ("--nothing", "nothing", "-x", "--key"):
             self.refused(command, nothing, words="'%s'" % nothing)
@@ -282,12 +284,8 @@ class Usage(commands.Case):
 
     def test_peers(self):
         help = self.check("peers", {
-            "--peer": ["redis", "", "mutex,", "STINT", "mutex,,rwlock", "mutex-all"],
-            "--limits": ["0", "4", "two", "", "-1", "2,3"],
-            "--keys": ["0", "-1", "1x", "2G", "1k,,2k", "", "1.5"],
-            "--threads": ["0", "two", "1,"],
-            "--seconds": ["0", "-1", "inf", "1e9", "", "nan", "1s"],
-            "--format": ["xml", ""],
+            "--peer": ["redis", "", "STINT", "mutex,,own", "mutex-all"], "--limits": ["0", "4", "2,3"],
+            "--keys": ["0", "2G"], "--threads": ["0"], "--seconds": ["1s"], "--format": ["xml"],
         })
         for peer in ONE + ALL:
             self.assertIn("      %s " % peer, help)
@@ -301,12 +299,8 @@ class Usage(commands.Case):
 
     def test_load(self):
         self.check("load", {
-            "--rate": ["0", "-1", "11M", "fast", ""],
-            "--seconds": ["0", "-1", "1e9", "nan", ""],
-            "--keys": ["0", "5G", "x"],
-            "--threads": ["0", "two", "1,2"],
-            "--limit": ["", "10", "10/fortnight", "0/s"],
-            "--format": ["xml", ""],
+            "--rate": ["0", "11M", "fast"], "--seconds": ["0"], "--keys": ["5G"], "--threads": ["1,2"],
+            "--limit": ["", "10", "10/fortnight", "0/s"], "--format": ["xml"],
         })
         for word, *arguments in (
                 ("--threads %d" % (CORES + 1), "--threads", str(CORES + 1)),
