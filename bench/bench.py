@@ -27,7 +27,7 @@ threads_count = count(1, 2**64 - 1, "of at least 1")
 
 
 def threads_of(n):
-    return f"{n} thread" if n == 1 else f"{n} threads"
+    return f"{n} thread{'s' * (n != 1)}"
 
 
 def check_threads(threads, cores):

@@ -65,8 +65,6 @@ SEVERAL = [
     Peer("stint-groups", "stint_decide_groups, 32 keys in a call, with verdicts", 32),
     Peer("open-64-all", "open-64, with a count for each limit beside the key, checked together",
          of="open-64"),
-    Peer("open-huge-all", "open-64-all on huge pages, as stint's table is", of="open-64",
-         how="huge_pages"),
     Peer("mutex-64-all", "as mutex-64, with counts that are checked together", of="mutex",
          how="sharded"),
     Peer("mutex-all", "as mutex, with counts that are checked together", of="mutex"),

@@ -417,16 +417,13 @@ def arrivals_of(rate, seconds):
 
 def load(programs, asked, seconds, processes, bar):
     """What came of arrivals at that rate by each program, by turns."""
-    period = 2**12  # 16 MiB of draws a thread at most
-    while period < 2**22 and period < asked["rate"] * seconds / asked["threads"]:
-        period *= 2
     found = [[] for _ in programs]
     for turn in range(processes):
         for at, program in enumerate(programs):
             bar.show("load", turn / processes)
             with Driver(program) as driver:
                 found[at].append(driver.ask(
-                    "load", period=period, **asked,
+                    "load", period=zipf_period(asked["keys"]), **asked,
                     arrivals=arrivals_of(asked["rate"], seconds / processes)))
     bar.wipe()
     return [load_row(asked, seconds, one) for one in found]

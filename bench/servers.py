@@ -24,7 +24,6 @@ echo "$server $directory"
 read -r _
 """
 
-
 # As it comes, but that it listens on nothing but the socket and writes nothing to disk.
 OPTIONS = ["--port", "0", "--unixsocket", "DIRECTORY/socket", "--dir", "DIRECTORY", "--save", "",
            "--appendonly", "no", "--daemonize", "no"]

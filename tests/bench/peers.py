@@ -30,8 +30,8 @@ HERE = ["stint", "stint-verdict", "stint-batch", "stint-batch-64", "own", "open-
         "stint-bucket", "bucket-64", "mutex-64", "mutex"]
 SERVERS = {name: "redis-server" for name in ("redis-incr", "redis-lua", "redis-all")}
 # Those that decide by several limits at once.
-ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "open-huge-all", "mutex-64-all",
-       "mutex-all", "redis-all"]
+ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "mutex-64-all", "mutex-all",
+       "redis-all"]
 ONE = HERE + [name for name in SERVERS if name not in ALL]
 NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
            "bytes_per_key", "ratio_take", "ratio_batch"]
