@@ -210,7 +210,7 @@ class Rows(Temporary):
 
     def test_the_table_fits_100_columns(self):
         for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):
-            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
+            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--processes", "1", "--limits", limits,
                        env=self.environment, words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
 
 
