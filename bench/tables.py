@@ -152,7 +152,7 @@ class Peers:
         huge = ", ".join(f"{row['peer']} {100 * row['huge_pages']:.0f}%" for row in self.rows
                          if row["huge_pages"] and row["keys"] == max(r["keys"] for r in self.rows)
                          and row["threads"] == 1)
-        huge = textwrap.fill(f"On huge pages, of its memory: {huge or 'nothing'}.", 98)
+        huge = textwrap.fill(f"own: threads share no limit. On huge pages: {huge or 'nothing'}.", 98)
         return ("\ndecisions/s: what all threads together did in the time that passed. ns/op: one "
                 "decision on its\nthread. CPU s/M: seconds of CPU for a million decisions, the "
                 "server's included. B/key: growth of\nresident memory / keys, the server's if "

@@ -18,21 +18,29 @@ APART = 1.05
 TURNS, TURNS_MAX = 5, 60  # until they are that close
 
 
+def faster_half(values):
+    half = sorted(values)[:(len(values) + 1) // 2]
+    return sum(half) / len(half)
+
+
 class OwnLoop(unittest.TestCase):
     def test_each_figure(self):
+        """Others at work on the machine only ever add: so the least of all turns is a cost, and so is what the
+        faster half took. A loop in cache shows the one first, one that waits for memory the other."""
         for workload, keys, seconds in (("take", 1000, 0.02), ("refuse", 1000, 0.02), ("batch", 1000, 0.02),
                                         ("take", 10**6, 0.1), ("batch", 10**6, 0.1)):
             with self.subTest(workload=workload, keys=keys):
-                ours, own, ratio = [], [], 0
-                while len(own) < TURNS or not 1 / APART < ratio < APART and len(own) < TURNS_MAX:
+                ours, own, apart = [], [], APART
+                while len(own) < TURNS or apart >= APART and len(own) < TURNS_MAX:
                     own.append(float(must(OWN, workload, keys, seconds)))
                     row, = result("run", "--workload", workload, "--keys", str(keys), "--seconds",
                                   str(seconds), "--processes", "1")["rows"]
                     ours += row["each"]
-                    ratio = min(ours) / min(own)  # others at work on the machine only ever add
-                print(f"{workload}, {keys} keys: {min(ours):.2f} ns, by an own loop {min(own):.2f}; {len(own)} turns")
-                self.assertLess(1 / APART, ratio)
-                self.assertLess(ratio, APART)
+                    ratios = [cost(ours) / cost(own) for cost in (min, faster_half)]
+                    apart = min(max(ratio, 1 / ratio) for ratio in ratios)
+                print(f"{workload}, {keys} keys: {min(ours):.2f} ns, by an own loop {min(own):.2f}; of the faster "
+                      f"half {faster_half(ours):.2f} and {faster_half(own):.2f}; {len(own)} turns")
+                self.assertLess(apart, APART)
 
 
 if __name__ == "__main__":
