@@ -22,16 +22,9 @@
 static bool claim_over(const struct decision *decision, uint64_t state);
 
 /* Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). Where a slot near the key's home was never used, the key is nowhere behind
- * it (I5). A request that leaves nothing ends here: there is a slot, and no need of it. */
-enum progress stint_claim_short(struct decision *decision) {
-    const struct table *table = &decision->limiter->table;
-    const uint64_t hash = decision->hash, tag = decision->tag, now = decision->now;
-    const bool unused = absent_near(table, hash);
-
-    if (slot_near(table, hash, tag) != NULL ||
-        (!unused && stint_slot_behind(table, hash, tag) != NULL))
-        return STALE;
+ * (PART_SAME_WINDOW). A request that leaves nothing ends here: there is a slot, and no need of
+ * it. */
+enum progress stint_claim_short(struct decision *decision, uint64_t unused) {
     if (decision->end == 0)
         decision->end = window_anew(decision);
     decision->charge = judge(&decision->terms, 0, 0);
@@ -39,11 +32,17 @@ enum progress stint_claim_short(struct decision *decision) {
         return STALE;
     decision->flags = 0;
     if (leaves_nothing(&decision->terms, &decision->charge))
-        return unused && !begins_later(table, hash, tick_of(now)) ? DONE : STALE;
+        return unused != 0 && !begins_later(&decision->limiter->table, decision->hash,
+                                            tick_of(decision->now))
+                   ? DONE
+                   : STALE;
     if (!decision->charge.fits)
         return STALE;
     const uint64_t state = decision_state(decision);
-    return (unused ? claim_unused(decision, state) : claim_over(decision, state)) ? DONE : STALE;
+    return (LIKELY(unused != 0) ? claim_unused(decision, unused, state)
+                                : claim_over(decision, state))
+               ? DONE
+               : STALE;
 }
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */

@@ -18,9 +18,9 @@ static ALWAYS_INLINE bool claim_void(const struct decision *decision) {
             GUARD(RATE_CLAIM, atomic_load_relaxed(&policy->version) != decision->version)); /* M8 */
 }
 
-/* Claims a never-used slot of a key's first two lines, which have not got the key, looks at these,
- * and commits `state`. Returns false if it is not that simple, whatever the claim is left in: the
- * key is looked for again.
+/* Claims a never-used slot (`unused`: unused_near) of a key's first two lines, which have not got
+ * the key, looks at these, and commits `state`. Returns false if it is not that simple, whatever
+ * the claim is left in: the key is looked for again.
  *
  * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
  * claim has that bit. So a thread that finds this state in the slot finds this claim, whose key has
@@ -32,19 +32,18 @@ static ALWAYS_INLINE bool claim_void(const struct decision *decision) {
  *
  * Both lines are looked at, whichever the slot is in, and no branch asks which: at a load of 50%, 1
  * new key in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
-static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t state) {
+static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t unused,
+                                       uint64_t state) {
     struct stint_limiter *limiter = decision->limiter;
     const struct table *table = &limiter->table;
     const uint64_t hash = decision->hash, tag = decision->tag;
     const tick_t now = tick_of(decision->now);
     struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
-    const uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
-
-    if (UNLIKELY((unused | unused_next) == 0))
-        return false;
-    struct slot *slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
+    const uint32_t in_home = (uint32_t)unused;
+    struct slot *slot =
+        in_home != 0 ? line_slot(home, in_home) : line_slot(next, (uint32_t)(unused >> 32));
     /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
-    const bool displaced = unused == 0 && next != home;
+    const bool displaced = in_home == 0 && next != home;
     const uint64_t never_used[2] = {0, 0};
     const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING | STATE_REFUSED)};
     struct shard *shard = table_shard_of(table, hash);
@@ -75,9 +74,9 @@ static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t
     return atomic_cas_seq(&slot->state, claim[1], state);
 }
 
-/* Decides on a key that has no slot, where one near its home was never used (claim_unused), or is
- * over (claim_over). STALE: it is not that simple. */
-enum progress stint_claim_short(struct decision *decision);
+/* Decides on a key that was found nowhere, where a slot near its home was never used (`unused`:
+ * unused_near), or is over (claim_over). STALE: it is not that simple. */
+enum progress stint_claim_short(struct decision *decision, uint64_t unused);
 
 /* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);

@@ -26,16 +26,14 @@
 /* The time of a request that came with this now, and the end of its window (0: the slot tells). The
  * policy's hint has it, as a rule. */
 static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter,
-                                             uint32_t policy_id, uint32_t traits, uint64_t hash,
+                                             struct policy *policy, uint32_t traits, uint64_t hash,
                                              uint64_t now) {
-    struct policy *policy = &limiter->policies[policy_id];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-
     if (UNLIKELY((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)) {
         if ((traits & TRAIT_CALENDAR) == 0 && LIKELY(limiter_knows_now(limiter, tick_of(now))))
             return (struct moment){now, 0};
         return stint_moment_odd(limiter, policy, traits, hash, now);
     }
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     /* Unless end > now >= end - length, now is outside the hint's window. */
     if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
         return stint_moment_odd(limiter, policy, traits, hash, now);
@@ -90,9 +88,7 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
 
 /* Decides by an override, whose limit is the capacity by now. A key that is never refused takes
  * nothing, so its request is one for no tokens. */
-static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t override) {
-    const uint32_t limit = override_limit(override);
-
+static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t override, uint32_t limit) {
     terms->special |= KEY_OVERRIDDEN;
     if (UNLIKELY(limit == 0)) {
         terms->special |= KEY_BARRED | (override_banned(override) ? KEY_BANNED : 0);
@@ -106,21 +102,18 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
     }
 }
 
-/* Reads what a decision must know of its policy, of which this is the word (policy_word), and of
- * the request. Returns 0, or the verdict's flag that says why there is no decision;
- * STINT_UNKNOWN_POLICY, too, if the policy was changed on the way. */
-static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
-                                             struct stint_limiter *limiter, uint32_t policy_id,
-                                             const struct stint_request *request, uint64_t now,
-                                             uint64_t word) {
+/* Reads what a decision at this moment must know of its policy, of which this is the word
+ * (policy_word), and of the request; terms.special is set. Returns 0, or the verdict's flag that
+ * says why there is no decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
+static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
+                                                struct stint_limiter *limiter, uint32_t policy_id,
+                                                const struct stint_request *request,
+                                                struct moment moment, uint64_t word) {
     const uint32_t traits = (uint32_t)word, flags = request->flags, limit = request->limit;
     const uint64_t hash = request->key.hash;
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
-    if (UNLIKELY(!request_suits(request, traits)))
-        return STINT_BAD_REQUEST;
-    const struct moment moment = moment_of(limiter, policy_id, traits, hash, now);
     if (UNLIKELY((traits & STINT_OVERRIDES) != 0) && companion_possible(&limiter->table, hash))
         override = override_of(limiter, policy_id, traits, hash, moment.now, moment.end);
     const uint32_t other = UNLIKELY(override != 0) ? override_limit(override) : limit;
@@ -137,7 +130,6 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;
-    terms->special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
     terms->cost = request->cost;
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
@@ -152,8 +144,23 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
             return STINT_UNKNOWN_POLICY;
     }
     if (UNLIKELY(override != 0))
-        begin_overridden(terms, override);
+        begin_overridden(terms, override, other);
     return 0;
+}
+
+/* The same, at the moment of this now. Returns STINT_BAD_REQUEST, too. */
+static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
+                                             struct stint_limiter *limiter, uint32_t policy_id,
+                                             const struct stint_request *request, uint64_t now,
+                                             uint64_t word) {
+    const uint32_t traits = (uint32_t)word;
+
+    if (UNLIKELY(!request_suits(request, traits)))
+        return STINT_BAD_REQUEST;
+    const struct moment moment =
+        moment_of(limiter, &limiter->policies[policy_id], traits, request->key.hash, now);
+    decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
+    return decision_begin_at(decision, limiter, policy_id, request, moment, word);
 }
 
 /* ---- 2  Look --------------------------------------------------------------------------------- */

@@ -112,9 +112,18 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
 }
 
 void stint_decide_by_slot(struct decision *decision) {
+    const struct table *table = &decision->limiter->table;
+    struct far far = {slot_near(table, decision->hash, decision->tag), 0};
+
+    if (far.slot == NULL)
+        far = stint_look_far(table, decision->hash, decision->tag);
+    stint_decide_looked(decision, far);
+}
+
+void stint_decide_looked(struct decision *decision, struct far far) {
     const struct moment begun = {decision->now, decision->end};
     struct seen seen;
-    enum progress progress = stint_claim_short(decision);
+    enum progress progress = far.slot != NULL ? STALE : stint_claim_short(decision, far.unused);
 
     /* Each round that ends STALE saw another thread's write. */
     while (UNLIKELY(progress == STALE)) {

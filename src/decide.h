@@ -3,9 +3,12 @@
 #ifndef STINT_DECIDE_H
 #define STINT_DECIDE_H
 
-#include "decision.h"
+#include "search.h"
 
 /* Decides in any state of the table. The decision receives what came of it. */
 void stint_decide_by_slot(struct decision *decision);
+
+/* The same after a look: the key's slot is not near its home. */
+void stint_decide_looked(struct decision *decision, struct far far);
 
 #endif

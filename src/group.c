@@ -163,13 +163,15 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
 
 /* ---- Near ------------------------------------------------------------------------------------ */
 
-/* A part that fits: what was seen of it. */
+/* A part that fits: what was seen of it, and what it makes of that. */
 struct part {
-    bool hot; /* an add counts it, and `token` has it; else `near` */
-    struct hot token;
-    struct decision near;
-    struct seen seen;
-    uint64_t next; /* what its swap makes of the state */
+    struct hot hot; /* its slot, and what an add charges and answers */
+    bool swaps;     /* no add counts it, but a swap, and the rest is of that: */
+    uint64_t state, next;
+    uint64_t count;
+    uint64_t now; /* it may have moved */
+    uint64_t unit;
+    uint32_t traits, special;
 };
 
 /* Parts of a group whose steps are taken together, at most: their structs are on the stack. */
@@ -181,29 +183,41 @@ static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
            LIKELY(request->cost == 1);
 }
 
-/* Looks at a simple request by a policy with the fast way. */
+/* Looks at a simple request by a policy with the fast way, whose window holds now (hot_window). */
 static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct hot *hot) {
+                                   const struct stint_request *request, struct hot *hot) {
     const uint32_t id = request->policy;
     const uint64_t key = request->key.hash;
 
-    if (UNLIKELY(id >= limiter->deciding) || !hot_window(&limiter->policies[id], now, hot))
-        return false;
     hot->tag = table_tag(&limiter->table, key, id);
     hot->slot = slot_of(&limiter->table, key, hot->tag);
     return LIKELY(hot->slot != NULL) && hot_room(&limiter->policies[id], hot);
 }
 
-/* Looks at a part by a policy of this word. */
+static ALWAYS_INLINE bool part_window(const struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct hot *hot) {
+    return LIKELY(request->policy < limiter->deciding) &&
+           hot_window(&limiter->policies[request->policy], now, hot);
+}
+
+/* Looks at a part that takes tokens by a policy of this word. */
 static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
                                   const struct stint_request *request, uint64_t now, uint64_t word,
                                   struct part *part) {
+    const struct stint_request own = {.key = request->key,
+                                      .policy = request->policy,
+                                      .cost = request->cost,
+                                      .limit = request->limit};
     struct decision decision;
     struct seen seen;
+    uint64_t next;
+    const struct moment moment =
+        moment_of(limiter, &limiter->policies[own.policy], (uint32_t)word, own.key.hash, now);
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0) ||
-        UNLIKELY((decision.terms.special & NOW_MISTAKEN) != 0))
+    decision.terms.special = 0;
+    if (UNLIKELY(moment.now != now) ||
+        UNLIKELY(decision_begin_at(&decision, limiter, own.policy, &own, moment, word) != 0))
         return false;
     seen.slot = slot_of(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(seen.slot == NULL))
@@ -212,10 +226,22 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return false;
     decision_judge(&decision, &seen);
-    if (!decision.charge.fits || !slot_next(&decision, &seen, &part->next))
+    if (!decision.charge.fits || !slot_next(&decision, &seen, &next))
         return false;
-    part->near = decision;
-    part->seen = seen;
+    part->hot.identity = decision.identity;
+    part->hot.slot = seen.slot;
+    part->hot.tag = decision.tag;
+    part->hot.capacity = decision.terms.capacity;
+    part->hot.count = decision.charge.used;
+    part->hot.end = decision.end;
+    part->swaps = true;
+    part->state = seen.state;
+    part->next = next;
+    part->count = decision.charge.count;
+    part->now = decision.now;
+    part->unit = decision.terms.unit;
+    part->traits = (uint32_t)word;
+    part->special = decision.terms.special;
     return true;
 }
 
@@ -235,8 +261,9 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct part *part) {
-    part->hot = part_simple(request) && part_hot(limiter, request, now, &part->token);
-    if (part->hot)
+    part->swaps = false;
+    if (part_simple(request) && part_window(limiter, request, now, &part->hot) &&
+        part_hot(limiter, request, &part->hot))
         return true;
     if (UNLIKELY((request->flags | request_rest(request)) != 0) ||
         UNLIKELY(request->policy >= limiter->deciding))
@@ -264,16 +291,35 @@ static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
                                      const struct stint_request *requests, const struct part *parts,
                                      size_t n) {
     while (n-- > 0) {
-        const struct decision *near = &parts[n].near;
-        const bool bucket = !parts[n].hot && (near->terms.traits & RULE_BUCKET) != 0;
-        token_give_back(limiter, &requests[n],
-                        parts[n].hot ? parts[n].token.identity : near->identity,
-                        parts[n].hot ? tick_ns(parts[n].token.end)
-                        : bucket     ? near->now + near->charge.count
-                                     : tick_ns(near->end),
-                        bucket ? near->terms.unit : 0);
+        const struct part *part = &parts[n];
+        const bool bucket = part->swaps && (part->traits & RULE_BUCKET) != 0;
+        token_give_back(limiter, &requests[n], part->hot.identity,
+                        bucket ? part->now + part->count : tick_ns(part->hot.end),
+                        bucket ? part->unit : 0);
     }
     return false;
+}
+
+/* Answers a part whose swap was made. */
+static void part_answer(struct stint_limiter *limiter, const struct stint_request *request,
+                        const struct part *part, struct stint_verdict *verdict) {
+    const uint64_t capacity = part->hot.capacity, used = part->hot.count;
+    const struct decision decision = {
+        .identity = part->hot.identity,
+        .limiter = limiter,
+        .policy = &limiter->policies[request->policy],
+        .policy_id = request->policy,
+        .now = part->now,
+        .end = part->hot.end,
+        .terms = {.traits = part->traits,
+                  .special = part->special,
+                  .cost = request->cost,
+                  .capacity = capacity,
+                  .room = capacity,
+                  .unit = part->unit},
+        .charge = {part->count, used, used, request->cost, true},
+    };
+    (void)decision_end(&decision, verdict);
 }
 
 /* One token each of two or three parts, which are simple (`n` is constant). What is known of them
@@ -284,10 +330,14 @@ static ALWAYS_INLINE bool group_hot(struct stint_limiter *limiter,
                                     struct stint_verdict *verdicts) {
     struct hot a, b, c;
 
-    if (!part_hot(limiter, &requests[0], now, &a) || !part_hot(limiter, &requests[1], now, &b) ||
+    if (!part_window(limiter, &requests[0], now, &a) ||
+        !part_window(limiter, &requests[1], now, &b) ||
+        (n > 2 && !part_window(limiter, &requests[2], now, &c)))
+        return false;
+    if (!part_hot(limiter, &requests[0], &a) || !part_hot(limiter, &requests[1], &b) ||
         UNLIKELY(b.slot == a.slot))
         return false;
-    if (n > 2 && (!part_hot(limiter, &requests[2], now, &c) || UNLIKELY(c.slot == a.slot) ||
+    if (n > 2 && (!part_hot(limiter, &requests[2], &c) || UNLIKELY(c.slot == a.slot) ||
                   UNLIKELY(c.slot == b.slot)))
         return false;
     if (!hot_add(limiter, &a))
@@ -317,20 +367,19 @@ static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stin
         if (!part_near(limiter, &requests[i], now, &parts[i]))
             return false;
         for (size_t j = 0; j < i; j++)
-            if (UNLIKELY((parts[j].hot ? parts[j].token.slot : parts[j].seen.slot) ==
-                         (parts[i].hot ? parts[i].token.slot : parts[i].seen.slot)))
+            if (UNLIKELY(parts[j].hot.slot == parts[i].hot.slot))
                 return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (UNLIKELY(!(parts[i].hot ? hot_add(limiter, &parts[i].token)
-                                    : slot_swap(parts[i].seen.slot, parts[i].near.tag,
-                                                parts[i].seen.state, parts[i].next))))
+        if (UNLIKELY(!(parts[i].swaps ? slot_swap(parts[i].hot.slot, parts[i].hot.tag,
+                                                  parts[i].state, parts[i].next)
+                                      : hot_add(limiter, &parts[i].hot))))
             return parts_give_back(limiter, requests, parts, i);
     for (size_t i = 0; i < n; i++) {
-        if (parts[i].hot)
-            hot_answer(limiter, requests[i].policy, now, &parts[i].token, verdict_at(verdicts, i));
+        if (parts[i].swaps)
+            part_answer(limiter, &requests[i], &parts[i], verdict_at(verdicts, i));
         else
-            (void)decision_end(&parts[i].near, verdict_at(verdicts, i));
+            hot_answer(limiter, requests[i].policy, now, &parts[i].hot, verdict_at(verdicts, i));
     }
     return true;
 }

@@ -29,12 +29,13 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
 
 /* ---- A key far from home --------------------------------------------------------------------- */
 
-struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag) {
-    return absent_near(table, hash) ? NULL : stint_slot_behind(table, hash, tag);
-}
+struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag) {
+    const uint64_t unused = unused_near(table, hash);
 
-struct slot *stint_slot_behind(const struct table *table, uint64_t hash, uint64_t tag) {
-    return stint_find_tag(table, hash, tag, UNUSED_LINES, sequence_reach(table, hash)).slot;
+    if (LIKELY(unused != 0))
+        return (struct far){NULL, unused};
+    return (struct far){
+        stint_find_tag(table, hash, tag, UNUSED_LINES, sequence_reach(table, hash)).slot, 0};
 }
 
 bool stint_absent_far(const struct table *table, uint64_t hash) {

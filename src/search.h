@@ -73,18 +73,20 @@ static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t 
     return slot_near_home(table, hash, home_of(table, hash), tag);
 }
 
-/* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was
- * never used (I5). */
-static inline bool absent_near(const struct table *table, uint64_t hash) {
+/* The slots of a key's first two lines that were never used: of each line, a match. 0: there are
+ * none. Else a key whose tag is in neither line is nowhere (I5). */
+static ALWAYS_INLINE uint64_t unused_near(const struct table *table, uint64_t hash) {
     struct line *home = home_of(table, hash);
-    return (line_match(home, 0) | line_match(table_next(table, hash, home), 0)) != 0;
+    return (uint64_t)line_match(table_next(table, hash, home), 0) << 32 | line_match(home, 0);
 }
 
-/* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
-struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
+/* What a look for a tag shows that is in neither of the first two lines (slot_near). */
+struct far {
+    struct slot *slot; /* which has the tag; NULL: none */
+    uint64_t unused;   /* then: unused_near */
+};
 
-/* The same, if no slot of these was never used. */
-struct slot *stint_slot_behind(const struct table *table, uint64_t hash, uint64_t tag);
+struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag);
 
 /* Whether a key that was found nowhere can have a slot that was never used. */
 bool stint_absent_far(const struct table *table, uint64_t hash);
@@ -92,7 +94,7 @@ bool stint_absent_far(const struct table *table, uint64_t hash);
 /* The slot with a tag, or NULL: a hint, which the loads that follow it check. */
 static ALWAYS_INLINE struct slot *slot_of(const struct table *table, uint64_t hash, uint64_t tag) {
     struct slot *slot = slot_near(table, hash, tag);
-    return LIKELY(slot != NULL) ? slot : stint_slot_far(table, hash, tag);
+    return LIKELY(slot != NULL) ? slot : stint_look_far(table, hash, tag).slot;
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
- * Here they are taken for a slot near the key's home (decide_near), in five instances: tokens by
- * windows or by a bucket, with nothing else; any request by one of the two; and one token by a
- * plain policy, whose slot fast.h has seen. What is not near goes on in decide_far. */
+ * Here they are taken for a slot near the key's home (decide_begun). That stands once, and is
+ * compiled for each kind of policy whose traits are then known: a plain one, any with windows, a
+ * bucket; for a request with flags, and for one without. What is not near goes on in decide.c. */
 #include "take.h"
 
 #include "decide.h"
@@ -77,29 +77,31 @@ static NOINLINE bool decide_struck(const struct decision *decision, struct stint
     return allowed;
 }
 
-/* Ends a decision that has begun, in any state of the table. */
-static NOINLINE bool decide_far(struct decision *decision, struct stint_verdict *verdict) {
-    const uint64_t now = decision->now;
-    const struct stint_request request = {.key = {decision->hash},
-                                          .policy = decision->policy_id,
-                                          .cost = decision->asked.cost,
-                                          .flags = decision->terms.flags,
-                                          .limit = decision->asked.limit,
-                                          .burst = decision->asked.burst};
+/* Decides in any state of the table. */
+static void decide_anywhere(struct decision *decision) {
+    if (traits_striped(decision->terms.traits))
+        stint_decide_by_stripes(decision);
+    else
+        stint_decide_by_slot(decision);
+}
 
-    for (;;) {
-        if (traits_striped(decision->terms.traits))
-            stint_decide_by_stripes(decision);
-        else
-            stint_decide_by_slot(decision);
-        if (LIKELY((decision->flags & DECISION_GONE) == 0))
-            break;
-        /* The policy is gone: the one in its place decides. */
+/* Ends a decision, whatever came of it. `now`: that by which it had begun. */
+static NOINLINE bool decide_end(struct decision *decision, uint64_t now,
+                                struct stint_verdict *verdict) {
+    /* While the policy is gone, the one in its place decides. */
+    while (UNLIKELY((decision->flags & DECISION_GONE) != 0)) {
+        const struct stint_request request = {.key = {decision->hash},
+                                              .policy = decision->policy_id,
+                                              .cost = decision->asked.cost,
+                                              .flags = decision->terms.flags,
+                                              .limit = decision->asked.limit,
+                                              .burst = decision->asked.burst};
         const uint32_t mistaken = decision->terms.special & NOW_MISTAKEN;
         const uint32_t why = decision_open(decision, decision->limiter, &request, now);
         if (why != 0)
             return stint_decision_void(decision->limiter, &request, why, verdict);
         decision->terms.special |= mistaken;
+        decide_anywhere(decision);
     }
     return UNLIKELY(strikes(decision)) ? decide_struck(decision, verdict)
                                        : decision_end(decision, verdict);
@@ -111,16 +113,21 @@ static NOINLINE bool decide_anew(struct stint_limiter *limiter, const struct sti
     struct decision decision;
     const uint32_t why = decision_open(&decision, limiter, request, now);
 
-    return UNLIKELY(why != 0) ? stint_decision_void(limiter, request, why, verdict)
-                              : decide_far(&decision, verdict);
+    if (UNLIKELY(why != 0))
+        return stint_decision_void(limiter, request, why, verdict);
+    const uint64_t begun = decision.now;
+    decide_anywhere(&decision);
+    return decide_end(&decision, begun, verdict);
 }
 
-/* Goes on with a decision that has begun, on a copy: what is near stays in registers. */
-static ALWAYS_INLINE bool decide_rest(const struct decision *decision,
-                                      struct stint_verdict *verdict) {
+/* Goes on with a decision that has begun, on a copy: what is near stays in registers. The key was
+ * found nowhere. */
+static ALWAYS_INLINE bool decide_nowhere(const struct decision *decision, struct far far,
+                                         struct stint_verdict *verdict) {
     struct decision rest = *decision;
 
-    return decide_far(&rest, verdict);
+    stint_decide_looked(&rest, far);
+    return decide_end(&rest, decision->now, verdict);
 }
 
 /* ---- Near ------------------------------------------------------------------------------------ */
@@ -151,7 +158,19 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
     return decide_anew(decision->limiter, &again, now, verdict);
 }
 
-/* A request by a policy that was there a moment ago, of which this is the word. */
+/* The same in any slot. `slot`: the key's near its home; NULL: it has none there. */
+static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *slot,
+                                       const struct stint_request *request, uint64_t now,
+                                       struct stint_verdict *verdict) {
+    struct far far = {slot, 0};
+
+    if (UNLIKELY(slot == NULL))
+        far = stint_look_far(&decision->limiter->table, decision->hash, decision->tag);
+    return LIKELY(far.slot != NULL) ? decide_in(decision, far.slot, request, now, verdict)
+                                    : decide_nowhere(decision, far, verdict);
+}
+
+/* All steps of a request by a policy that was there a moment ago, of which this is the word. */
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
@@ -161,24 +180,91 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
         const struct stint_request again = *request;
         return decide_anew(limiter, &again, now, verdict);
     }
-    struct slot *slot = slot_of(&limiter->table, decision.hash, decision.tag);
-    return LIKELY(slot != NULL) ? decide_in(&decision, slot, request, now, verdict)
-                                : decide_rest(&decision, verdict);
+    return decide_begun(&decision, slot_near(&limiter->table, decision.hash, decision.tag), request,
+                        now, verdict);
 }
 
 /* The request of a take: `cost`, and above it the request's own limit. */
-#define TAKE(policy_id, key, cost)                                                                 \
+#define TAKE(id, hash, tokens)                                                                     \
     {                                                                                              \
-        .key = {(key)}, .policy = (policy_id), .cost = (uint32_t)(cost),                           \
-        .limit = (uint32_t)((cost) >> 32)                                                          \
+        .key = {(hash)}, .policy = (id), .cost = (uint32_t)(tokens),                               \
+        .limit = (uint32_t)((tokens) >> 32)                                                        \
     }
 
-/* A policy's kind, of those that have a function of their own. */
-#define KIND(word)   ((uint32_t)(word) & (TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED))
-#define KIND_WINDOWS ((uint32_t)TRAIT_EXISTS)
-#define KIND_BUCKET  ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+/* A caller's request, word by word, as he has just stored it: a load of more would wait for that.
+ * It stays in registers. */
+#define OWN(request)                                                                               \
+    {                                                                                              \
+        .key = (request)->key, .policy = (request)->policy, .cost = (request)->cost,               \
+        .limit = (request)->limit, .flags = (request)->flags, .burst = (request)->burst            \
+    }
 
-/* Tokens by any kind that has no function of its own. */
+/* Kinds of policies that have a function of their own. In it the compiler knows the traits of which
+ * the kind is told: a word as it is of such a policy. */
+#define KIND(word)               ((uint32_t)(word) & (TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED))
+#define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
+#define KIND_BUCKET              ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+#define PLAIN                    ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
+#define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
+#define WORD_OF(word, kind)                                                                        \
+    (((word) & ~(uint64_t)(TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED)) | (kind))
+
+/* Any request, by a bucket. */
+static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    const uint64_t word = policy_word(&limiter->policies[request->policy]);
+    if (UNLIKELY(KIND(word) != KIND_BUCKET))
+        return decide_anew(limiter, request, now, verdict);
+    const struct stint_request own = OWN(request);
+    return decide_near(limiter, &own, now, WORD_OF(word, KIND_BUCKET), verdict);
+}
+
+/* The same by windows. */
+static NOINLINE bool decide_windows(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    const uint64_t word = policy_word(&limiter->policies[request->policy]);
+    if (UNLIKELY(KIND(word) != KIND_WINDOWS))
+        return decide_anew(limiter, request, now, verdict);
+    const struct stint_request own = OWN(request);
+    return decide_near(limiter, &own, now, WORD_OF(word, KIND_WINDOWS), verdict);
+}
+
+/* The same by a plain policy, in the window of its hint. */
+static ALWAYS_INLINE bool decide_hinted(struct stint_limiter *limiter,
+                                        const struct stint_request *request, uint64_t now,
+                                        bool looked, struct slot *slot,
+                                        struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const uint64_t word = policy_word(policy);
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
+    struct decision decision;
+
+    if (UNLIKELY((uint32_t)word != PLAIN) || UNLIKELY(request->burst != 0) ||
+        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window))) {
+        const struct stint_request again = *request;
+        return decide_windows(limiter, &again, now, verdict);
+    }
+    decision.terms.special = 0;
+    if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request,
+                                   (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0)) {
+        const struct stint_request again = *request;
+        return decide_anew(limiter, &again, now, verdict);
+    }
+    if (!looked)
+        slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    return decide_begun(&decision, slot, request, now, verdict);
+}
+
+static NOINLINE bool decide_plain(struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now,
+                                  struct stint_verdict *verdict) {
+    const struct stint_request own = OWN(request);
+    return decide_hinted(limiter, &own, now, false, NULL, verdict);
+}
+
+/* Tokens by any kind that has no function of its own, and by what was changed on the way. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
@@ -193,63 +279,47 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
 static NOINLINE bool take_bucket(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                  uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    if (UNLIKELY(KIND(word) != KIND_BUCKET))
+    if (UNLIKELY((uint32_t)word != KIND_BUCKET))
         return take_other(limiter, policy_id, key, cost, now, verdict);
     const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_near(limiter, &request, now, word | KIND_BUCKET, verdict);
+    return decide_near(limiter, &request, now, WORD_EXACT(word, KIND_BUCKET), verdict);
 }
 
-/* The same by any policy. */
+/* The same by windows. */
 static NOINLINE bool take_windows(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                   uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
     if (UNLIKELY(KIND(word) != KIND_WINDOWS))
-        return KIND(word) == KIND_BUCKET ? take_bucket(limiter, policy_id, key, cost, now, verdict)
-                                         : take_other(limiter, policy_id, key, cost, now, verdict);
+        return take_other(limiter, policy_id, key, cost, now, verdict);
     const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_near(limiter, &request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED),
-                       verdict);
+    return decide_near(limiter, &request, now, WORD_OF(word, KIND_WINDOWS), verdict);
 }
 
-/* A request with flags by a bucket. */
-static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[request->policy]);
-    if (UNLIKELY(KIND(word) != KIND_BUCKET))
-        return decide_anew(limiter, request, now, verdict);
-    return decide_near(limiter, request, now, word | KIND_BUCKET, verdict);
+/* The same by a plain policy. */
+static NOINLINE bool take_plain(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, cost);
+    return decide_hinted(limiter, &request, now, false, NULL, verdict);
 }
 
-/* The same by any policy. */
-static NOINLINE bool decide_windows(struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[request->policy]);
-    if (UNLIKELY(KIND(word) != KIND_WINDOWS))
-        return decide_bucket(limiter, request, now, verdict);
-    return decide_near(limiter, request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED),
-                       verdict);
-}
-
-/* ---- What the fast way leaves ---------------------------------------------------------------- */
-
-/* One token by a plain policy whose key has a slot: it has no room, or is in another window. */
+/* One token that fast.h has left: its slot has no room, or is in another window, or is not near. */
 static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t word = policy_word(policy);
-    struct hot hot = {.tag = table_tag(&limiter->table, key, policy_id), .capacity = word >> 32};
+    const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
+    return decide_hinted(limiter, &request, now, true, slot, verdict);
+}
 
-    hot.identity = policy_identity(policy);
-    hot.end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-    if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
-        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(hot.end) - now - 1 >= policy->window)))
-        return take_windows(limiter, policy_id, key, 1, now, verdict);
-    const struct stint_request request = {.key = {key}, .policy = policy_id, .cost = 1};
-    struct decision decision;
-    hot_begin(&decision, limiter, policy_id, key, now, &hot);
-    return decide_in(&decision, slot, &request, now, verdict);
+/* Tokens by any policy. */
+static ALWAYS_INLINE bool take_by_kind(struct stint_limiter *limiter, uint32_t policy_id,
+                                       uint64_t key, uint64_t cost, uint64_t now,
+                                       struct stint_verdict *verdict) {
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+
+    return (uint32_t)word == PLAIN      ? take_plain(limiter, policy_id, key, cost, now, verdict)
+           : KIND(word) == KIND_WINDOWS ? take_windows(limiter, policy_id, key, cost, now, verdict)
+           : (uint32_t)word == KIND_BUCKET
+               ? take_bucket(limiter, policy_id, key, cost, now, verdict)
+               : take_other(limiter, policy_id, key, cost, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
@@ -277,26 +347,24 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
                       uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(request->policy >= limiter->deciding))
         return decide_unknown(limiter, request, now, verdict);
-    if (LIKELY((request->flags | request_rest(request)) == 0))
-        return take_windows(limiter, request->policy, request->key.hash,
-                            (uint64_t)request->limit << 32 | request->cost, now, verdict);
-    return LIKELY(request_good(request))
-               ? decide_windows(limiter, request, now, verdict)
-               : stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
+    if (LIKELY((request->flags | request_rest(request)) == 0)) {
+        /* Loaded apart, as the caller has just stored them: a load of both would wait for that. */
+        const uint64_t limit = *(const volatile uint32_t *)&request->limit;
+        return take_by_kind(limiter, request->policy, request->key.hash,
+                            limit << 32 | request->cost, now, verdict);
+    }
+    if (UNLIKELY(!request_good(request)))
+        return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
+    const uint64_t word = policy_word(&limiter->policies[request->policy]);
+    return (uint32_t)word == PLAIN     ? decide_plain(limiter, request, now, verdict)
+           : (word & RULE_BUCKET) == 0 ? decide_windows(limiter, request, now, verdict)
+                                       : decide_bucket(limiter, request, now, verdict);
 }
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = {key}, .policy = policy, .cost = cost};
     return stint_decide_any(limiter, &request, now, verdict);
-}
-
-/* What the fast way leaves of a request for one token: its slot was seen, or looked for, or not. */
-static ALWAYS_INLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
-                                    uint64_t now, struct stint_verdict *verdict,
-                                    const struct hot *hot) {
-    return LIKELY(hot->slot != NULL) ? take_seen(limiter, policy, key, now, verdict, hot->slot)
-                                     : take_windows(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t cost,
@@ -309,10 +377,10 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
         return take_any(limiter, policy_id, key.hash, cost, now, verdict);
     if (UNLIKELY(cost != 1) || (UNLIKELY(!hot_window(policy, now, &hot)) &&
                                 !hot_ruled(limiter, policy, key.hash, now, &hot)))
-        return take_windows(limiter, policy_id, key.hash, cost, now, verdict);
+        return take_by_kind(limiter, policy_id, key.hash, cost, now, verdict);
     hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
     if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot))
-        return take_left(limiter, policy_id, key.hash, now, verdict, &hot);
+        return take_seen(limiter, policy_id, key.hash, now, verdict, hot.slot);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
 }
@@ -356,7 +424,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         }
         hot_near(limiter, policy_id, request->key.hash, home, &hot);
         if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot)) {
-            allowed += take_left(limiter, policy_id, request->key.hash, now, verdict, &hot);
+            allowed += take_seen(limiter, policy_id, request->key.hash, now, verdict, hot.slot);
             continue;
         }
         hot_answer(limiter, policy_id, now, &hot, verdict);

@@ -9,17 +9,13 @@
  *
  * A verdict goes through one array of doubles, `out`, which index.cjs and this file share: nothing
  * is allocated for it. Its 16 places are told once in `enum place` and once in index.cjs. */
-#include <arpa/inet.h>
+#include "addon.h"
+
 #include <errno.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#include <node_api.h>
-#include <stint.h>
 
 /* Where `out` has what of a verdict. A number of 64 bits is two. */
 enum place {
@@ -39,47 +35,11 @@ enum place {
     PLACES = 16,
 };
 
-/* What calls return to index.cjs, if it is no value. */
-enum answer {
-    NO = 0,
-    YES = 1,
-    LOOK = 2,    /* `out` has the verdict */
-    NO_KEY = -1, /* what stands for the key is none */
-};
-
-/* Of one thread of Node. */
-struct addon {
-    double *out; /* PLACES for each of STINT_ALL_MAX verdicts */
-    napi_ref out_array;
-    struct stint_request requests[STINT_ALL_MAX]; /* of the group that is being made */
-};
-
-struct table {
-    struct stint_limiter *limiter; /* NULL: closed */
-};
-
-enum { ARGUMENTS = 8, BYTES_AT_HAND = 512 };
-
-/* A call from JavaScript. Its first argument is a table. */
-struct call {
-    napi_env env;
-    struct addon *addon;
-    struct table *table;
-    struct stint_limiter *limiter;
-    napi_value arguments[ARGUMENTS];
-};
-
 /* ---- Values ---- */
 
 static napi_value number(napi_env env, double value) {
     napi_value result = NULL;
     (void)napi_create_double(env, value, &result);
-    return result;
-}
-
-static napi_value small(napi_env env, int32_t value) {
-    napi_value result = NULL;
-    (void)napi_create_int32(env, value, &result);
     return result;
 }
 
@@ -93,14 +53,7 @@ static void set(napi_env env, napi_value object, const char *name, napi_value va
     (void)napi_set_named_property(env, object, name, value);
 }
 
-static uint32_t number_of(const struct call *call, size_t argument) {
-    uint32_t value = 0;
-    (void)napi_get_value_uint32(call->env, call->arguments[argument], &value);
-    return value;
-}
-
-/* A copy of a string, to free; NULL, and an exception is thrown, if there is no memory. */
-static char *copy_of(napi_env env, napi_value value, size_t *length) {
+char *stint_addon_copy_of(napi_env env, napi_value value, size_t *length) {
     char *copy = NULL;
     *length = 0;
     if (napi_get_value_string_utf8(env, value, NULL, 0, length) == napi_ok &&
@@ -111,8 +64,7 @@ static char *copy_of(napi_env env, napi_value value, size_t *length) {
     return copy;
 }
 
-/* Reads a call's arguments. False, and an exception is thrown, if the table is closed. */
-static bool begin(struct call *call, napi_env env, napi_callback_info info) {
+bool stint_addon_begin(struct call *call, napi_env env, napi_callback_info info) {
     size_t count = ARGUMENTS;
     void *table = NULL;
     void *addon = NULL;
@@ -128,171 +80,6 @@ static bool begin(struct call *call, napi_env env, napi_callback_info info) {
     if (call->limiter == NULL)
         return napi_throw_error(env, "EBADF", "the table is closed"), false;
     return true;
-}
-
-/* ---- Keys ---- */
-
-/* The bytes of a part of a key. */
-struct bytes {
-    const void *at;
-    size_t length;
-    char *copy; /* to free; NULL: none was made */
-    char here[BYTES_AT_HAND];
-};
-
-/* A whole number from 0 to 2^53, or a BigInt of 64 bits. */
-static bool id_of(napi_env env, napi_value value, napi_valuetype type, uint64_t *id) {
-    bool whole = false;
-    double real;
-
-    if (type == napi_bigint)
-        return napi_get_value_bigint_uint64(env, value, id, &whole) == napi_ok && whole;
-    if (napi_get_value_double(env, value, &real) != napi_ok || !(real >= 0) ||
-        real > 9007199254740992.0 - 1 || real != floor(real))
-        return false;
-    *id = (uint64_t)real;
-    return true;
-}
-
-static bool bytes_of_string(napi_env env, napi_value value, struct bytes *bytes) {
-    bytes->at = bytes->here;
-    if (napi_get_value_string_utf8(env, value, bytes->here, sizeof(bytes->here), &bytes->length) !=
-        napi_ok)
-        return false;
-    /* A character of four bytes may have had no room at the end. */
-    if (bytes->length + 4 < sizeof(bytes->here))
-        return true;
-    bytes->at = bytes->copy = copy_of(env, value, &bytes->length);
-    return bytes->copy != NULL;
-}
-
-/* The elements of a typed array, if they are of this type: Uint8Array has bytes, so a Buffer. */
-static bool elements_of(napi_env env, napi_value value, napi_typedarray_type wanted, void **at,
-                        size_t *length) {
-    napi_typedarray_type type;
-    bool typed = false;
-
-    return napi_is_typedarray(env, value, &typed) == napi_ok && typed &&
-           napi_get_typedarray_info(env, value, &type, length, at, NULL, NULL) == napi_ok &&
-           type == wanted;
-}
-
-/* Of a string, or a Uint8Array, such as a Buffer. */
-static bool bytes_of(napi_env env, napi_value value, napi_valuetype type, struct bytes *bytes) {
-    void *at;
-
-    bytes->copy = NULL;
-    if (type == napi_string)
-        return bytes_of_string(env, value, bytes);
-    if (type != napi_object || !elements_of(env, value, napi_uint8_array, &at, &bytes->length))
-        return false;
-    bytes->at = at;
-    return true;
-}
-
-/* A part of a key: a key by itself (`joined` NULL), or joined to what there is. A number that is
- * joined is the bytes of its own key, so that 7 stays another than "7". A BigUint64Array of one
- * element is a key that was made before (class Key), and can only be first. */
-static bool key_of_part(const struct call *call, napi_value value, const stint_key *joined,
-                        stint_key *key) {
-    napi_valuetype type;
-    struct bytes bytes;
-    size_t length;
-    uint64_t id;
-    void *hash;
-
-    if (napi_typeof(call->env, value, &type) != napi_ok)
-        return false;
-    if (type == napi_number || type == napi_bigint) {
-        if (!id_of(call->env, value, type, &id))
-            return false;
-        stint_key own = stint_key_of_id(call->limiter, id);
-        *key = joined == NULL ? own
-                              : stint_key_join(call->limiter, *joined, &own.hash, sizeof(own.hash));
-        return true;
-    }
-    if (type == napi_object && joined == NULL &&
-        elements_of(call->env, value, napi_biguint64_array, &hash, &length)) {
-        if (length != 1)
-            return false;
-        memcpy(&key->hash, hash, sizeof(key->hash));
-        return true;
-    }
-    if (!bytes_of(call->env, value, type, &bytes))
-        return false;
-    *key = joined == NULL ? stint_key_of(call->limiter, bytes.at, bytes.length)
-                          : stint_key_join(call->limiter, *joined, bytes.at, bytes.length);
-    free(bytes.copy);
-    return true;
-}
-
-/* To read an element may call a getter, which may close the table. */
-static bool key_of_parts(const struct call *call, napi_value array, stint_key *key) {
-    napi_value part;
-    uint32_t parts = 0;
-
-    if (napi_get_array_length(call->env, array, &parts) != napi_ok || parts == 0)
-        return false;
-    for (uint32_t i = 0; i < parts; i++) {
-        if (napi_get_element(call->env, array, i, &part) != napi_ok ||
-            call->table->limiter == NULL || !key_of_part(call, part, i == 0 ? NULL : key, key))
-            return false;
-    }
-    return true;
-}
-
-static bool key_of(const struct call *call, napi_value value, stint_key *key) {
-    bool array = false;
-
-    if (napi_is_array(call->env, value, &array) == napi_ok && array)
-        return key_of_parts(call, value, key);
-    return key_of_part(call, value, NULL, key);
-}
-
-/* key(table, parts, into): makes a key, which a BigUint64Array receives. */
-static napi_value call_key(napi_env env, napi_callback_info info) {
-    struct call call;
-    stint_key key;
-    size_t length;
-    void *into;
-
-    if (!begin(&call, env, info))
-        return NULL;
-    if (!key_of(&call, call.arguments[1], &key) ||
-        !elements_of(env, call.arguments[2], napi_biguint64_array, &into, &length))
-        return small(env, NO_KEY);
-    memcpy(into, &key.hash, sizeof(key.hash));
-    return small(env, YES);
-}
-
-/* address(table, text, prefix4, prefix6, into): the same of an IP address. "" is that of all unix
- * sockets. */
-static napi_value call_address(napi_env env, napi_callback_info info) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    struct sockaddr other = {.sa_family = AF_UNIX};
-    const void *address = &other;
-    struct call call;
-    char told[INET6_ADDRSTRLEN + 1];
-    size_t length;
-    void *into;
-
-    if (!begin(&call, env, info))
-        return NULL;
-    if (napi_get_value_string_utf8(env, call.arguments[1], told, sizeof(told), &length) !=
-            napi_ok ||
-        !elements_of(env, call.arguments[4], napi_biguint64_array, &into, &length))
-        return small(env, NO_KEY);
-    if (inet_pton(AF_INET, told, &v4.sin_addr) == 1)
-        address = &v4;
-    else if (inet_pton(AF_INET6, told, &v6.sin6_addr) == 1)
-        address = &v6;
-    else if (told[0] != '\0')
-        return small(env, NO_KEY);
-    stint_key key =
-        stint_key_address(call.limiter, address, number_of(&call, 2), number_of(&call, 3));
-    memcpy(into, &key.hash, sizeof(key.hash));
-    return small(env, YES);
 }
 
 /* ---- Verdicts ---- */
@@ -356,7 +143,7 @@ static struct stint_verdict get(const double *from) {
 /* Of arguments (table, policy, key, cost, limit, burst, flags). */
 static bool request_of(const struct call *call, struct stint_request *request) {
     stint_key key;
-    if (!key_of(call, call->arguments[2], &key))
+    if (!stint_addon_key_of(call, call->arguments[2], &key))
         return false;
     *request = (struct stint_request)STINT_REQUEST(number_of(call, 1), key, number_of(call, 3));
     request->limit = number_of(call, 4);
@@ -374,9 +161,9 @@ static napi_value call_allow(napi_env env, napi_callback_info info) {
     struct call call;
     stint_key key;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
-    if (!key_of(&call, call.arguments[2], &key))
+    if (!stint_addon_key_of(&call, call.arguments[2], &key))
         return small(env, NO_KEY);
     bool allowed = stint_take(call.limiter, number_of(&call, 1), key, number_of(&call, 3),
                               STINT_NOW, &verdict);
@@ -392,7 +179,7 @@ static napi_value call_decide(napi_env env, napi_callback_info info) {
     struct stint_request request;
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     if (!request_of(&call, &request))
         return small(env, NO_KEY);
@@ -405,7 +192,7 @@ static napi_value call_decide(napi_env env, napi_callback_info info) {
 static napi_value call_stage(napi_env env, napi_callback_info info) {
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     return small(env, request_of(&call, &call.addon->requests[number_of(&call, 7)]) ? YES : NO_KEY);
 }
@@ -415,7 +202,7 @@ static napi_value call_all(napi_env env, napi_callback_info info) {
     struct stint_verdict verdicts[STINT_ALL_MAX];
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     const struct stint_request *requests = call.addon->requests;
     const uint32_t count = number_of(&call, 1);
@@ -429,7 +216,7 @@ static napi_value call_all(napi_env env, napi_callback_info info) {
 static napi_value call_check(napi_env env, napi_callback_info info) {
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     struct stint_request request = STINT_REQUEST(number_of(&call, 1), STINT_KEY_GLOBAL, 1);
     request.limit = number_of(&call, 2);
@@ -442,7 +229,7 @@ static napi_value call_check(napi_env env, napi_callback_info info) {
 static napi_value call_refund(napi_env env, napi_callback_info info) {
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     double *out = call.addon->out;
     struct stint_verdict verdict = get(out);
@@ -457,9 +244,9 @@ static napi_value call_label(napi_env env, napi_callback_info info) {
     struct call call;
     size_t length;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
-    char *name = copy_of(env, call.arguments[3], &length);
+    char *name = stint_addon_copy_of(env, call.arguments[3], &length);
     if (name == NULL)
         return NULL;
     const stint_key key = {(uint64_t)number_of(&call, 1) << 32 | number_of(&call, 2)};
@@ -472,9 +259,9 @@ static napi_value call_reset(napi_env env, napi_callback_info info) {
     struct call call;
     stint_key key;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
-    if (!key_of(&call, call.arguments[2], &key))
+    if (!stint_addon_key_of(&call, call.arguments[2], &key))
         return small(env, NO_KEY);
     return small(env, stint_reset(call.limiter, number_of(&call, 1), key) ? YES : NO);
 }
@@ -485,7 +272,7 @@ static napi_value call_headers(napi_env env, napi_callback_info info) {
     char lines[STINT_HEADERS_SIZE(STINT_ALL_MAX)];
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     const uint32_t count = number_of(&call, 2);
     for (uint32_t i = 0; i < count; i++)
@@ -503,9 +290,9 @@ static bool begin_named(struct call *call, napi_env env, napi_callback_info info
                         int *error) {
     size_t length;
 
-    if (!begin(call, env, info))
+    if (!stint_addon_begin(call, env, info))
         return false;
-    char *name = copy_of(env, call->arguments[1], &length);
+    char *name = stint_addon_copy_of(env, call->arguments[1], &length);
     if (name == NULL)
         return false;
     *error = stint_policy_find(call->limiter, name, id);
@@ -540,7 +327,7 @@ static napi_value call_in_flight(napi_env env, napi_callback_info info) {
     struct stint_policy policy = STINT_POLICY_INIT;
     struct call call;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     bool held = stint_policy_get(call.limiter, number_of(&call, 1), &policy) == 0 &&
                 (policy.flags & STINT_IN_FLIGHT) != 0;
@@ -554,7 +341,7 @@ static napi_value call_policy(napi_env env, napi_callback_info info) {
     struct call call;
     napi_value result;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     int error = stint_policy_get(call.limiter, number_of(&call, 1), &policy);
     if (error < 0 || (error = stint_policy_format(&policy, notation, sizeof(notation))) < 0)
@@ -592,9 +379,9 @@ static napi_value call_apply(napi_env env, napi_callback_info info) {
     struct call call;
     size_t length;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
-    char *policies = copy_of(env, call.arguments[1], &length);
+    char *policies = stint_addon_copy_of(env, call.arguments[1], &length);
     if (policies == NULL)
         return NULL;
     (void)napi_create_array(env, &changes.array);
@@ -655,7 +442,8 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     if (napi_get_cb_info(env, info, &count, call.arguments, NULL, NULL) != napi_ok ||
         napi_typeof(env, call.arguments[0], &type) != napi_ok)
         return NULL;
-    if (type == napi_string && (path = copy_of(env, call.arguments[0], &length)) == NULL)
+    if (type == napi_string &&
+        (path = stint_addon_copy_of(env, call.arguments[0], &length)) == NULL)
         return NULL;
     struct table *table = calloc(1, sizeof(*table));
     if (table == NULL) {
@@ -701,7 +489,7 @@ static napi_value call_stats(napi_env env, napi_callback_info info) {
     struct call call;
     napi_value result;
 
-    if (!begin(&call, env, info))
+    if (!stint_addon_begin(&call, env, info))
         return NULL;
     int error = stint_stats_get(call.limiter, &stats);
     if (error < 0)
@@ -776,14 +564,17 @@ NAPI_MODULE_INIT() {
         const char *name;
         napi_callback call;
     } calls[] = {
-        {"open", call_open},       {"close", call_close},        {"stats", call_stats},
-        {"apply", call_apply},     {"find", call_find},          {"policy", call_policy},
-        {"key", call_key},         {"address", call_address},    {"allow", call_allow},
-        {"decide", call_decide},   {"stage", call_stage},        {"all", call_all},
-        {"check", call_check},     {"refund", call_refund},      {"reset", call_reset},
-        {"headers", call_headers}, {"inFlight", call_in_flight}, {"reason", call_reason},
-        {"label", call_label},     {"clock", call_clock},        {"remove", call_remove},
-        {"version", call_version},
+        {"open", call_open},          {"close", call_close},
+        {"stats", call_stats},        {"apply", call_apply},
+        {"find", call_find},          {"policy", call_policy},
+        {"key", stint_addon_key},     {"address", stint_addon_address},
+        {"allow", call_allow},        {"decide", call_decide},
+        {"stage", call_stage},        {"all", call_all},
+        {"check", call_check},        {"refund", call_refund},
+        {"reset", call_reset},        {"headers", call_headers},
+        {"inFlight", call_in_flight}, {"reason", call_reason},
+        {"label", call_label},        {"clock", call_clock},
+        {"remove", call_remove},      {"version", call_version},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Builds the addon with the C compiler: the library's own files, and addon.c. npm runs this when
-// the package is installed. CC and CFLAGS in the environment are another compiler, and more
-// options.
+// Builds the addon with the C compiler: the library's own files, addon.c and addon_key.c. npm runs
+// this when the package is installed. CC and CFLAGS in the environment are another compiler, and
+// more options.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -99,6 +99,7 @@ function build() {
         `-I${path.join(library, 'src')}`,
         `-I${headers()}`,
         path.join(__dirname, 'addon.c'),
+        path.join(__dirname, 'addon_key.c'),
         ...sources(),
         '-o',
         made,

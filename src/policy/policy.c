@@ -201,8 +201,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     rule_write(limiter, id, &ruling, 0);
 }
 
-/* Frees an id that no slot and no other policy names. */
-static void id_free(struct stint_limiter *limiter, uint32_t id) {
+void stint_policy_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
@@ -317,15 +316,6 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
         return "policy.capacity above the limit, and max_reserved, by which tokens carry over, "
                "cannot come to a policy that has neither, nor both leave one" REPLACE_IT;
     return NULL;
-}
-
-int stint_policies_begin(struct stint_limiter *limiter) {
-    if (limiter->memory.read_only)
-        return stint_failed(EROFS, READ_ONLY);
-    int error = stint_policies_lock(limiter);
-    if (error == 0)
-        stint_limiter_lanes_reclaim(limiter, false);
-    return error;
 }
 
 /* Writes the windows of a new policy, whose record is written. */
@@ -591,6 +581,26 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
     return id;
 }
 
+void stint_policies_link(struct stint_limiter *limiter) {
+    uint32_t alias = 0, leads = 0; /* of the id before: mostly those of one name stand together */
+
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        uint32_t *own = &limiter->records[id].alias, led = 0;
+        if (*own == 0 || limiter_policy(limiter, id) == NULL)
+            continue;
+        if (policy_gone(&limiter->policies[id])) { /* else it was not replaced, or is back */
+            if (*own != alias) {
+                const uint32_t now = stint_limiter_policy_now(limiter, id); /* wakes the next one */
+                alias = *own;
+                leads = now == POLICY_NONE ? alias : now + 1;
+            }
+            led = leads;
+        }
+        if (led != *own)
+            half_write(own, led); /* M14: after the version of the next one */
+    }
+}
+
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t companion = limiter_companion(limiter, id);
 
@@ -640,144 +650,22 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given;
 }
 
-/* Whether this version knows all that a record has. */
-static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy_record *record = &limiter->records[id];
-    const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
-    static const struct policy_record none;
-
-    const uint32_t flags =
-        RECORD_UNNAMED | RECORD_COMPANION | (bucket ? (uint32_t)RECORD_TWO_RATES : 0);
-
-    return (record_flags(limiter, id) & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
-           record->reserved == 0 &&
-           (bucket ||
-            ((record->rate_changed | record->rate_before) == 0 &&
-             memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
-             memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
+bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+    return is_companion(limiter, id) ? companion_whole(limiter, id)
+                                     : policy_whole(limiter, id, count);
 }
 
-int stint_policies_check(const struct stint_limiter *limiter) {
-    /* stint_policies_repair removes what is beyond the count. A reader decides by it. */
-    uint32_t count =
-        limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
-    const struct table *table = &limiter->table;
-
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
-        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
-            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
-                                     (unsigned long long)shard);
-    /* Under the lock, as its writer (M12). */
-    if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
-        return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
-    for (uint32_t id = 0; id < count; id++) {
-        if (limiter_policy(limiter, id) == NULL) /* free */
-            continue;
-        if (!policy_known(limiter, id))
-            return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
-                                     (unsigned)id);
-        /* A reader may see it being written (M12; open.c, table_look). */
-        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if ((alias & ~ALIAS_WAKES) > limiter->max_policies ||
-            !(is_companion(limiter, id) ? companion_whole(limiter, id)
-                                        : policy_whole(limiter, id, count)))
-            return stint_failed_with(
-                EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
+void stint_policy_mend(struct stint_limiter *limiter, uint32_t id) {
+    if (is_companion(limiter, id)) {
+        companion_mend(limiter, id);
+        return;
     }
-    return 0;
-}
-
-/* Finishes what a death left half done with a policy. */
-static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     const struct ruling ruling = ruling_read(limiter, id);
 
     policy_raise(limiter, id, &ruling.rule, ruling.window);
     identity_write(limiter, id);
     policy_heat(policy, policy_word(policy));
-}
-
-void stint_policies_link(struct stint_limiter *limiter) {
-    uint32_t alias = 0, leads = 0; /* of the id before: mostly those of one name stand together */
-
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        uint32_t *own = &limiter->records[id].alias, led = 0;
-        if (*own == 0 || limiter_policy(limiter, id) == NULL)
-            continue;
-        if (policy_gone(&limiter->policies[id])) { /* else it was not replaced, or is back */
-            if (*own != alias) {
-                const uint32_t now = stint_limiter_policy_now(limiter, id); /* wakes the next one */
-                alias = *own;
-                leads = now == POLICY_NONE ? alias : now + 1;
-            }
-            led = leads;
-        }
-        if (led != *own)
-            half_write(own, led); /* M14: after the version of the next one */
-    }
-}
-
-void stint_policies_repair(struct stint_limiter *limiter) {
-    uint32_t count = limiter_policy_count(limiter);
-
-    /* First what is not yet a policy, and what is left under free ids. */
-    for (uint32_t id = 0; id < limiter->max_policies; id++) {
-        /* Under the lock, as its writer (M12). */
-        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
-            id_free(limiter, id);
-    }
-    stint_policies_link(limiter); /* wakes what is to be woken */
-    for (uint32_t id = 0; id < count; id++)
-        if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
-            policy_mend(limiter, id);
-    for (uint32_t id = 0; id < count; id++)
-        if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
-            companion_mend(limiter, id);
-}
-
-void stint_policies_free(struct stint_limiter *limiter) {
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        if (!policy_gone(&limiter->policies[id]))
-            continue;
-        /* First: what a table counts never falls, even if this process dies in between. */
-        if (GUARDED(COUNT_GONE))
-            limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
-                        stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
-        stint_limiter_counters_clear(limiter, id);
-        id_free(limiter, id);
-    }
-}
-
-/* Whether this process inherited the table by a fork, in private memory, since the last call. Then
- * a thread of the parent may have had the table's lock. The caller has a new one. */
-static bool lock_inherited(struct stint_limiter *limiter) {
-    const uint64_t forks = stint_limiter_process_lock();
-    const bool inherited = !limiter->memory.shared && limiter->forks != forks;
-
-    if (inherited) {
-        stint_limiter_lock_make(&limiter->header->lock);
-        (void)pthread_mutex_trylock(&limiter->header->lock); /* new, so it is free */
-    }
-    limiter->forks = forks;
-    stint_limiter_process_unlock();
-    return inherited;
-}
-
-int stint_policies_lock(struct stint_limiter *limiter) {
-    int error = stint_limiter_whole(limiter);
-
-    if (error == 0)
-        error = lock_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
-    if (error != EOWNERDEAD)
-        return error;
-    error = stint_policies_check(limiter);
-    if (error == 0) {
-        stint_policies_repair(limiter);
-        (void)pthread_mutex_consistent(&limiter->header->lock);
-    } else { /* the lock is of no more use, and says so from now on */
-        error = stint_limiter_unlock(limiter, error);
-    }
-    return error;
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,

@@ -5,25 +5,6 @@
 
 #include "limiter/limiter.h"
 
-/* Takes the table's lock for set-up, which stint_limiter_unlock gives back. If its last holder
- * died, finishes or takes back what was left half done. Returns 0; -EBUSY if the lock was held for
- * too long; -EPROTO. */
-int stint_policies_lock(struct stint_limiter *limiter);
-
-/* The same for a handle that must be able to write, and takes lanes of dead processes back. */
-int stint_policies_begin(struct stint_limiter *limiter);
-
-/* Checks what decisions trust of a table that somebody else wrote: its shards and all policies. 0,
- * or -EPROTO with a reason. Under the lock. */
-int stint_policies_check(const struct stint_limiter *limiter);
-
-/* Finishes or takes back what a process that died in policy.c left half done. Under the lock. */
-void stint_policies_repair(struct stint_limiter *limiter);
-
-/* Makes the ids of policies that are gone free. Nobody else uses the table, and no slot has a tag
- * of such a policy (sweep.c). */
-void stint_policies_free(struct stint_limiter *limiter);
-
 /* The name that a policy will have: its own, or its rate in the text notation. */
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]);
 
@@ -73,5 +54,18 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
 /* Leads the id of each policy that was replaced straight to the one that decides in its place.
  * Under the lock, after stint_policy_make. A death before leaves ids that lead there by others. */
 void stint_policies_link(struct stint_limiter *limiter);
+
+/* Frees an id that no slot and no other policy names. */
+void stint_policy_free(struct stint_limiter *limiter, uint32_t id);
+
+/* ---- For repair.c ---------------------------------------------------------------------------- */
+
+/* Whether a policy is one that stint_policy_make can have made, or a companion such a one, in a
+ * table of so many policies. */
+bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count);
+
+/* Finishes what a death left half done with a policy; gives a companion to the policy that has it
+ * by now, or lets it go if none has. */
+void stint_policy_mend(struct stint_limiter *limiter, uint32_t id);
 
 #endif

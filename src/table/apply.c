@@ -16,6 +16,7 @@
 #include "policy/check.h"
 #include "policy/names.h"
 #include "policy/policy.h"
+#include "policy/repair.h"
 #include "rate.h"
 #include "sys/message.h"
 #include "table/sweep.h"

@@ -9,6 +9,7 @@
 #include "limiter/counters.h"
 #include "override.h"
 #include "policy/policy.h"
+#include "policy/repair.h"
 #include "slot.h"
 #include "sys/memory.h"
 #include "sys/message.h"
@@ -671,13 +672,11 @@ int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) 
         error = stint_memory_file_held(
             memory.file, "has the table open: a table is resized while nobody uses it");
     error = handle_open(error, made, &shape, &memory, opened);
-    if (error != 0)
-        return error;
     struct stint_options chosen = *made;
     chosen.shards = 0;
-    if (shape_of(&chosen, HEADER_LAYOUT).header.shards == shape.header.shards)
+    if (error == 0 && shape_of(&chosen, HEADER_LAYOUT).header.shards == shape.header.shards)
         made->shards = 0;
-    return 0;
+    return error;
 }
 
 int stint_table_whole(const struct stint_limiter *copy) {

@@ -93,6 +93,12 @@ struct text requests_agent(const struct requests *requests, uint32_t key);
 
 void requests_free(struct requests *requests);
 
+/* A file's path as it is shown. */
+const char *requests_path(const char *path);
+
+/* The first lines that cannot be read, and why. */
+void requests_print_unreadable(FILE *out, const struct requests *requests, int indent);
+
 /* What was read: the first lines of a report, and the object `log` of one in JSON. */
 void requests_print(FILE *out, const struct requests *requests);
 json_t *requests_json(const struct requests *requests);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ * The policies of a table under its lock: what a process that died left of them is finished or
+ * taken back, and what somebody else wrote is checked. */
+#include "policy/repair.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "limiter/counters.h"
+#include "policy/policy.h"
+#include "sys/message.h"
+
+/* Whether this version knows all that a record has. */
+static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
+    const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
+    static const struct policy_record none;
+
+    const uint32_t flags =
+        RECORD_UNNAMED | RECORD_COMPANION | (bucket ? (uint32_t)RECORD_TWO_RATES : 0);
+
+    return (record_flags(limiter, id) & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
+           record->reserved == 0 &&
+           (bucket ||
+            ((record->rate_changed | record->rate_before) == 0 &&
+             memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
+             memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
+}
+
+int stint_policies_check(const struct stint_limiter *limiter) {
+    /* stint_policies_repair removes what is beyond the count. A reader decides by it. */
+    uint32_t count =
+        limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
+    const struct table *table = &limiter->table;
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
+            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
+                                     (unsigned long long)shard);
+    /* Under the lock, as its writer (M12). */
+    if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
+        return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
+    for (uint32_t id = 0; id < count; id++) {
+        if (limiter_policy(limiter, id) == NULL) /* free */
+            continue;
+        if (!policy_known(limiter, id))
+            return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
+                                     (unsigned)id);
+        /* A reader may see it being written (M12; open.c, table_look). */
+        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        if ((alias & ~ALIAS_WAKES) > limiter->max_policies ||
+            !stint_policy_whole(limiter, id, count))
+            return stint_failed_with(
+                EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
+    }
+    return 0;
+}
+
+void stint_policies_repair(struct stint_limiter *limiter) {
+    uint32_t count = limiter_policy_count(limiter);
+
+    /* First what is not yet a policy, and what is left under free ids. */
+    for (uint32_t id = 0; id < limiter->max_policies; id++) {
+        /* Under the lock, as its writer (M12). */
+        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
+            stint_policy_free(limiter, id);
+    }
+    stint_policies_link(limiter); /* wakes what is to be woken */
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
+            stint_policy_mend(limiter, id);
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
+            stint_policy_mend(limiter, id);
+}
+
+void stint_policies_free(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        if (!policy_gone(&limiter->policies[id]))
+            continue;
+        /* First: what a table counts never falls, even if this process dies in between. */
+        if (GUARDED(COUNT_GONE))
+            limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
+                        stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
+        stint_limiter_counters_clear(limiter, id);
+        stint_policy_free(limiter, id);
+    }
+}
+
+/* Whether this process inherited the table by a fork, in private memory, since the last call. Then
+ * a thread of the parent may have had the table's lock. The caller has a new one. */
+static bool lock_inherited(struct stint_limiter *limiter) {
+    const uint64_t forks = stint_limiter_process_lock();
+    const bool inherited = !limiter->memory.shared && limiter->forks != forks;
+
+    if (inherited) {
+        stint_limiter_lock_make(&limiter->header->lock);
+        (void)pthread_mutex_trylock(&limiter->header->lock); /* new, so it is free */
+    }
+    limiter->forks = forks;
+    stint_limiter_process_unlock();
+    return inherited;
+}
+
+int stint_policies_lock(struct stint_limiter *limiter) {
+    int error = stint_limiter_whole(limiter);
+
+    if (error == 0)
+        error = lock_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
+    if (error != EOWNERDEAD)
+        return error;
+    error = stint_policies_check(limiter);
+    if (error == 0) {
+        stint_policies_repair(limiter);
+        (void)pthread_mutex_consistent(&limiter->header->lock);
+    } else { /* the lock is of no more use, and says so from now on */
+        error = stint_limiter_unlock(limiter, error);
+    }
+    return error;
+}
+
+int stint_policies_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.read_only)
+        return stint_failed(EROFS, READ_ONLY);
+    int error = stint_policies_lock(limiter);
+    if (error == 0)
+        stint_limiter_lanes_reclaim(limiter, false);
+    return error;
+}
