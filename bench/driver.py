@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -48,15 +49,19 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def add_output(self, plot=True, compare=True):
-        self.add_argument("--format", type=one_of(["table", "json"], "not table or json"),
-                          default="table", metavar="F", help="table or json (table)")
+        formats = ["table", "json"] + ["csv"] * compare
+        self.add_argument("--format", type=one_of(formats, f"not {' or '.join(formats)}"),
+                          default="table", metavar="F", help=f"{', '.join(formats)} (table)")
         if plot:
             self.add_argument("--plot", metavar="DIR", help="draws what the rows show into DIR, "
                               "as SVG (needs gnuplot)")
         if compare:
-            self.add_argument("--compare", metavar="OLD.json", help="what got faster or slower "
-                              "since that --format json; a difference is one only if the repeats "
-                              "of then and now do not overlap")
+            self.add_argument("--compare", metavar="OLD", help="what changed since that --format "
+                              "json; or, if OLD is another build's stint-bench, from that one to "
+                              "this, by turns in one run")
+            self.add_argument("--processes", type=count(1, 1000, "from 1 to 1000"), metavar="N",
+                              help="repeats of a row, each a process of its own (5, with --compare "
+                              "15): with fewer than 5 no change is told")
 
     def add_seconds(self, default, text="timed work a row, 0.001 to 3600"):
         self.add_argument("--seconds", type=real(0.001, 3600), default=default, metavar="S",
@@ -120,24 +125,13 @@ def safe(text):
 
 # ---- The program ----
 
-class Driver:
-    """The program that measures: it does one job after the other."""
+class Bar:
+    """How far the work in hand is, on a terminal."""
 
-    def __init__(self, program):
+    def __init__(self):
         self.terminal = sys.stderr.isatty()
-        self.process = subprocess.Popen([program] + ["--progress"] * self.terminal, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.shown = 0
         self.done, self.of = 0, 1  # jobs that the bar is about
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
     def show(self, label, part):
         """Tells how far the jobs in hand are, 0 to 1."""
@@ -154,6 +148,30 @@ class Driver:
             self.shown = 0
             print(f"\r{'':85}\r", end="", flush=True, file=sys.stderr)
 
+
+class Driver(Bar):
+    """A process of the program that measures: it does one job after the other."""
+    starting, stopped = False, None  # a signal while one starts waits until it can be ended
+
+    def __init__(self, program):
+        super().__init__()
+        Driver.starting = True
+        self.process = subprocess.Popen([program] + ["--progress"] * self.terminal, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        Driver.starting = False
+        if Driver.stopped:
+            self.__exit__()
+            raise Stopped(Driver.stopped)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
     def ask(self, job, **about):
         """Returns the answer to the job."""
         try:
@@ -167,13 +185,6 @@ class Driver:
             self.wipe()
             raise Usage(answer["usage"])
         return answer
-
-    def ticks(self):
-        """What times single calls: it is calibrated, before anything is timed by it."""
-        # Before it had rdtscp, a processor's counter was not steady either.
-        steady = {"constant_tsc", "nonstop_tsc", "rdtscp"} <= set(
-            field("/proc/cpuinfo", "flags").split())
-        return self.ask("ticks", tsc=steady)
 
     def policy(self, text):
         """A policy in stint's notation, the value of --limit."""
@@ -208,6 +219,38 @@ def number(path, missing):
         return missing
 
 
+def busy_seconds():
+    """What all processes have used of the CPUs that this one may run on, and what a hypervisor has
+    given to others. None if the system does not tell."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return None
+    ours = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+    ticks = sum(sum(map(int, fields[1:4] + fields[6:9])) for fields in map(str.split, lines)
+                if fields[0] in ours)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    """What this process has used, and all that it started and that have ended."""
+    return sum(used.ru_utime + used.ru_stime for used in
+               map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def work_of_others():
+    """Returns what tells the part of the CPUs' time that others took since; None: unknown."""
+    before, own, began = busy_seconds(), own_seconds(), time.monotonic()
+
+    def tell():
+        now, passed = busy_seconds(), time.monotonic() - began
+        if now is None or before is None or not passed:
+            return None
+        others = now - before - (own_seconds() - own)
+        return max(0.0, others / (passed * len(os.sched_getaffinity(0))))
+    return tell
+
+
 def machine():
     """What a number depends on."""
     try:
@@ -220,7 +263,7 @@ def machine():
     cache = max(number(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size", 0) * 1024
                 for index in range(8))
     return {"cpu": field("/proc/cpuinfo", "model name") or platform.machine(),
-            "cores": min(len(os.sched_getaffinity(0)), 1024),
+            "cores": min(len(os.sched_getaffinity(0)), 1024), "cpus": field("/proc/self/status", "Cpus_allowed_list"),
             "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "cache": cache, "huge_pages": pages,
             "kernel": f"{platform.system()} {platform.release()}"}
@@ -238,7 +281,10 @@ class Stopped(BaseException):
 
 def stop(signum, _):
     signal.signal(signum, signal.SIG_DFL)  # the second time it does what it does to any process
-    raise Stopped(signum)
+    if Driver.starting:
+        Driver.stopped = signum
+    else:
+        raise Stopped(signum)
 
 
 def main(work, parser):

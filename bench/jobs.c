@@ -50,11 +50,6 @@ uint64_t job_number(json_t *asked, const char *member) {
     return (uint64_t)json_integer_value(member_of(asked, member, good));
 }
 
-double job_real(json_t *asked, const char *member) {
-    bool good = json_is_number(json_object_get(asked, member));
-    return json_number_value(member_of(asked, member, good));
-}
-
 const char *job_text(json_t *asked, const char *member) {
     bool good = json_is_string(json_object_get(asked, member));
     return json_string_value(member_of(asked, member, good));

@@ -26,7 +26,6 @@ void jobs_progress(const char *label, double part);
 
 /* Members of what is asked. These end the process if the member is not there, ... */
 uint64_t job_number(json_t *asked, const char *member); /* 0 to 2^63 - 1 */
-double job_real(json_t *asked, const char *member);
 const char *job_text(json_t *asked, const char *member);
 
 /* ... and here that means no. */

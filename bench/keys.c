@@ -97,3 +97,11 @@ void key_bytes(uint64_t index, unsigned char *bytes, size_t length) {
         memcpy(bytes + at, &word, left < sizeof(word) ? left : sizeof(word));
     }
 }
+
+void key_text(uint64_t index, char *text) {
+    static const char digits[] = "0123456789abcdef";
+    uint64_t word = mix64(index);
+
+    for (size_t i = 0; i < 2 * sizeof(word); i++, word >>= 4)
+        text[i] = digits[word & 15];
+}

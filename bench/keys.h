@@ -56,4 +56,7 @@ static inline uint64_t sequence_index(const struct sequence *sequence, unsigned 
 enum { KEY_LENGTH_MIN = 4, KEY_LENGTH_MAX = 1024 };
 void key_bytes(uint64_t index, unsigned char *bytes, size_t length);
 
+/* The same as sixteen hexadecimal digits, which every server takes as a key. */
+void key_text(uint64_t index, char *text);
+
 #endif

@@ -1,203 +1,138 @@
 /* SPDX-License-Identifier: MIT
- * The generator is open: arrival n is due at start + n / rate, whatever became of those before
- * it, so a stall is not hidden by fewer arrivals. It does as an epoll server does: wakes about
- * every millisecond, serves all that is due by then in order, and sleeps again. */
-#include "load.h"
-
+ * The generator is open: arrival n is due at start + n / rate, whatever became of those before it,
+ * so a stall is not hidden by fewer arrivals. It waits busily, so that no timer of its own adds to
+ * the time from when a request is due until it is decided. */
 #include <stint.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <time.h>
 
-#include "histogram.h"
+#include "bed.h"
 #include "jobs.h"
-#include "keys.h"
 #include "pages.h"
-#include "tail.h"
-#include "team.h"
-#include "ticks.h"
 
-enum {
-    POLICIES_MAX = 16,
-    KEY_LENGTH = 16,
-    PARTS = 10, /* of a run, see struct part */
-};
+enum { POLICIES_MAX = 16, KEY_LENGTH = 16 };
 
-#define WAKE_NS   UINT64_C(1000000)
-#define LATE_NS   (2 * WAKE_NS) /* a wake-up was missed */
-#define START_NS  UINT64_C(10000000)
-#define SHOW_NS   UINT64_C(500000000)
-#define SECOND_NS UINT64_C(1000000000)
-
-/* ---- Generator ---- */
-
-/* A tenth of the arrivals, in the order in which they are due: how far tenths differ is the
- * noise. */
-struct part {
-    uint64_t arrivals;
-    uint64_t ticks;                  /* of all decisions, without what timing takes */
-    struct histogram took, lateness; /* ns */
-};
+#define LATE_NS  UINT64_C(1000000)
+#define START_NS UINT64_C(10000000)
 
 /* What one thread did. */
 struct served {
     uint64_t arrivals, allowed, late;
-    uint64_t cpu_ns, ended_ns;
-    struct part parts[PARTS];
+    double ns; /* of all decisions, without what timing takes */
+    uint64_t ended;
+    float *took, *done; /* ns of each: of the decision; from when it was due */
+    char padding[16];
 };
 
 struct load {
-    struct stint_limiter *limiter; /* NULL: the control run */
+    struct stint_limiter *limiter;
     uint32_t policies[POLICIES_MAX];
     size_t policies_n;
     unsigned threads;
     struct sequence sequence;
     uint64_t rate;
     uint64_t arrivals; /* of all threads */
-    uint64_t start_ns; /* CLOCK_MONOTONIC */
+    uint64_t start;
+    double overhead; /* ns that reading the clock takes */
     struct served *served;
-    const char *label;
 };
 
-/* ns after the start at which the nth arrival is due. */
+/* When the nth arrival is due. */
 static uint64_t due(const struct load *load, uint64_t nth) {
-    __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)((wide)nth * SECOND_NS / load->rate);
-}
-
-static void sleep_until(uint64_t ns) {
-    struct timespec time = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0)
-        continue;
-}
-
-/* Serves one arrival. Returns when it was begun, in ticks. */
-static uint64_t serve(const struct load *load, struct served *served, unsigned thread,
-                      uint64_t nth) {
-    unsigned char key[KEY_LENGTH];
-    uint64_t position = nth / load->threads;
-    size_t policy = scale64(mix64(nth), load->policies_n);
-    struct part *part = &served->parts[nth * PARTS / load->arrivals];
-    bool allowed = false;
-    struct stint_verdict verdict;
-
-    key_bytes(sequence_index(&load->sequence, thread, position), key, sizeof(key));
-    uint64_t started = ticks_start();
-    if (load->limiter != NULL)
-        allowed = stint_take(load->limiter, load->policies[policy],
-                             stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
-    uint64_t took = ticks_stop() - started;
-    took = took > ticks.overhead ? took - ticks.overhead : 0;
-    part->ticks += took;
-    part->arrivals++;
-    histogram_add(&part->took, (uint64_t)((double)took * ticks.ns + 0.5));
-    served->allowed += allowed;
-    served->arrivals++;
-    return started;
+    return load->start + (uint64_t)((double)nth * 1e9 / (double)load->rate);
 }
 
 /* Thread t serves the arrivals t, t + threads, t + 2 * threads... */
 static void generate(struct member *member, void *context) {
-    struct load *load = context;
+    const struct load *load = context;
     struct served *served = &load->served[member->thread];
-    uint64_t step = load->threads, nth = member->thread, shown = 0;
 
-    prctl(PR_SET_TIMERSLACK, 1); /* wake when it is time, not 50 us after */
-    sleep_until(load->start_ns);
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    while (nth < load->arrivals) {
-        uint64_t now = clock_ns(CLOCK_MONOTONIC), now_ticks = ticks_start();
-        uint64_t passed = now > load->start_ns ? now - load->start_ns : 0;
-        for (; nth < load->arrivals && due(load, nth) <= passed; nth += step) {
-            uint64_t began = serve(load, served, member->thread, nth);
-            uint64_t late =
-                passed - due(load, nth) + (uint64_t)((double)(began - now_ticks) * ticks.ns);
-            histogram_add(&served->parts[nth * PARTS / load->arrivals].lateness, late);
-            served->late += late > LATE_NS;
-        }
-        if (member->thread == 0 && passed - shown > SHOW_NS) {
-            shown = passed;
-            jobs_progress(load->label, (double)nth / (double)load->arrivals);
-        }
-        if (nth < load->arrivals) {
-            uint64_t wake = due(load, nth) / WAKE_NS * WAKE_NS + WAKE_NS;
-            sleep_until(load->start_ns + wake);
-        }
+    for (uint64_t nth = member->thread; nth < load->arrivals; nth += load->threads) {
+        uint64_t policy = scale64(mix64(nth), load->policies_n), at = due(load, nth), started;
+        struct stint_verdict verdict;
+        unsigned char key[KEY_LENGTH];
+
+        key_bytes(sequence_index(&load->sequence, member->thread, served->arrivals), key,
+                  sizeof(key));
+        while ((started = clock_ns(CLOCK_MONOTONIC)) < at)
+            continue;
+        bool allowed =
+            stint_take(load->limiter, load->policies[policy],
+                       stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
+        uint64_t ended = clock_ns(CLOCK_MONOTONIC);
+        double took = (double)(ended - started) - load->overhead;
+        took = took > 0 ? took : 0;
+        served->ns += took;
+        served->took[served->arrivals] = (float)took;
+        served->done[served->arrivals++] = (float)(ended - at);
+        served->late += ended - at > LATE_NS;
+        served->allowed += allowed;
     }
-    served->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-    served->ended_ns = clock_ns(CLOCK_MONOTONIC);
+    served->ended = clock_ns(CLOCK_MONOTONIC);
 }
 
 /* ---- The job ---- */
 
-/* A tenth of the run, or all of it: all threads together. */
-static json_t *part_answer(const struct part *part) {
-    return json_pack("{s:I, s:f, s:o, s:o}", "arrivals", (json_int_t)part->arrivals, "ns",
-                     (double)part->ticks * ticks.ns, "took", tail_answer(&part->took), "late",
-                     tail_answer(&part->lateness));
-}
+/* What reading the clock takes: of some rounds, the one that was interrupted least. */
+static double clock_overhead(void) {
+    enum { ROUNDS = 20, READS = 1000 };
+    double least = 1e9;
 
-static void add_part(struct part *sum, const struct part *part) {
-    sum->arrivals += part->arrivals;
-    sum->ticks += part->ticks;
-    histogram_merge(&sum->took, &part->took);
-    histogram_merge(&sum->lateness, &part->lateness);
-}
-
-static json_t *parts_answer(const struct load *load) {
-    struct part *all = must_have(calloc(1, sizeof(*all))), *part = must_have(malloc(sizeof(*part)));
-    json_t *parts = json_array();
-
-    for (unsigned i = 0; i < PARTS; i++) {
-        memset(part, 0, sizeof(*part));
-        for (unsigned thread = 0; thread < load->threads; thread++)
-            add_part(part, &load->served[thread].parts[i]);
-        if (part->arrivals > 0) /* else of less than ten */
-            json_array_append_new(parts, part_answer(part));
-        add_part(all, part);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t began = clock_ns(CLOCK_MONOTONIC), last = began;
+        for (int i = 0; i < READS; i++)
+            last = clock_ns(CLOCK_MONOTONIC);
+        if ((double)(last - began) / READS < least)
+            least = (double)(last - began) / READS;
     }
-    json_t *answer = json_pack("{s:o, s:o}", "all", part_answer(all), "parts", parts);
-    free(all);
-    free(part);
+    return least;
+}
+
+/* ns: half of the times are no longer, 90%, 99%, 99.9%, 99.99%, and all. */
+static json_t *tail(float *times, uint64_t n) {
+    static const double parts[] = {0.5, 0.9, 0.99, 0.999, 0.9999, 1};
+    json_t *answer = json_array();
+
+    qsort(times, n, sizeof(*times), compare_floats);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        json_array_append_new(answer,
+                              json_real((double)times[(size_t)(parts[i] * (double)(n - 1))]));
     return answer;
 }
 
 static json_t *run(struct load *load) {
-    struct rusage before, after;
-    struct served sum = {0};
-
-    load->served = must_have(calloc(load->threads, sizeof(*load->served)));
+    uint64_t late = 0, allowed = 0, ended, each = load->arrivals * sizeof(float), at = 0;
+    double ns = 0;
     /* Touched now: their page faults are no part of a decision. */
-    memset(load->served, 0, load->threads * sizeof(*load->served));
-    load->start_ns = clock_ns(CLOCK_MONOTONIC) + START_NS;
-    getrusage(RUSAGE_SELF, &before);
+    float *took = must_have(pages_map(each)), *done = must_have(pages_map(each));
+
+    load->served = must_have(aligned_alloc(64, load->threads * sizeof(*load->served)));
+    for (unsigned i = 0; i < load->threads; i++) {
+        load->served[i] = (struct served){.took = took + at, .done = done + at};
+        at += (load->arrivals + load->threads - 1 - i) / load->threads;
+    }
+    load->overhead = clock_overhead();
+    load->start = clock_ns(CLOCK_MONOTONIC) + START_NS;
     team_run(load->threads, generate, load);
-    getrusage(RUSAGE_SELF, &after);
     /* The last arrival is due before the end of the last interval. */
-    sum.ended_ns = load->start_ns + due(load, load->arrivals);
+    ended = due(load, load->arrivals);
     for (unsigned i = 0; i < load->threads; i++) {
         const struct served *served = &load->served[i];
-        sum.arrivals += served->arrivals;
-        sum.allowed += served->allowed;
-        sum.late += served->late;
-        sum.cpu_ns += served->cpu_ns;
-        if (served->ended_ns > sum.ended_ns)
-            sum.ended_ns = served->ended_ns;
+        allowed += served->allowed;
+        late += served->late;
+        ns += served->ns;
+        if (served->ended > ended)
+            ended = served->ended;
     }
-    json_t *answer = parts_answer(load);
-    json_object_update_new(
-        answer,
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "arrivals", (json_int_t)sum.arrivals,
-                  "allowed", (json_int_t)sum.allowed, "late", (json_int_t)sum.late, "late_after_ns",
-                  (json_int_t)LATE_NS, "cpu_ns", (json_int_t)sum.cpu_ns, "wall_ns",
-                  (json_int_t)(sum.ended_ns - load->start_ns), "preempted",
-                  (json_int_t)(after.ru_nivcsw - before.ru_nivcsw)));
+    json_t *answer =
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "arrivals", (json_int_t)at,
+                  "allowed", (json_int_t)allowed, "late", (json_int_t)late, "late_after_ns",
+                  (json_int_t)LATE_NS, "ns", ns, "wall_ns", (double)(ended - load->start),
+                  "overhead_ns", load->overhead, "took", tail(took, at), "done", tail(done, at));
     free(load->served);
+    pages_unmap(took, each);
+    pages_unmap(done, each);
     return answer;
 }
 
@@ -250,20 +185,15 @@ json_t *load_run(json_t *asked) {
     uint64_t keys = job_number(asked, "keys");
     struct load load = {.threads = (unsigned)job_number(asked, "threads"),
                         .rate = job_number(asked, "rate"),
-                        .arrivals = job_number(asked, "arrivals"),
-                        .label = job_text(asked, "label")};
+                        .arrivals = job_number(asked, "arrivals")};
     json_t *answer = open_limiter(&load, json_object_get(asked, "limits"), keys);
-    struct stint_limiter *limiter = load.limiter;
 
     if (answer == NULL) {
         sequence_open(&load.sequence, ZIPF, keys, load.threads, job_number(asked, "period"));
-        if (job_flag(asked, "control"))
-            load.limiter = NULL;
         answer = run(&load);
-        load.limiter = limiter;
         json_object_update_new(answer, count_answer(&load));
         sequence_close(&load.sequence);
     }
-    stint_close(limiter);
+    stint_close(load.limiter);
     return answer;
 }

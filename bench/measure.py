@@ -1,33 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""One row: a table is filled, its answers are checked, workload and floor are timed by turns, and
-the answers of all that are checked again.
+"""One row: repeats are processes, by turns with what it stands beside. Each process rehearses on a
+small table, fills a table of its own, is timed, and checks the answers; then it times a reference.
 
-A repeat's ns are the median of its stretches of 512 decisions, so what other work on the machine
-takes away now and then does not show; a row's are the median of the repeats, beside the least and
-the most of them."""
+A process tells three numbers. Its ns are the median of its stretches of 512 decisions, so what
+other work on the machine takes away now and then does not show: the row's are the median of the
+processes. Decisions a second are what was done in the time that passed. And what the fastest tenth
+of the stretches took at most is compared ("each"): others only ever add."""
 import contextlib
 import dataclasses
 import statistics
 import time
 
-from driver import machine
-from workloads import (FEW, KINDS, LIMIT_MAX, Path, floor_of, goal_of, slots_half, top_share,
-                       zipf_period)
+from compare import change
+from driver import Driver, field
+from workloads import KINDS, LIMIT_MAX, Path, slots_half, top_share, zipf_period
 
-REPEATS = 5
-REPEATS_LONG = 3  # where one pass over the keys takes longer than a repeat should
-REPEATS_NEW = 9  # where every repeat has tables of its own
-PASS_KEY_NS = 50  # about, to choose how many passes make a repeat
-TABLES_MAX = 100  # in a repeat: opening one takes longer than filling a small one
-ALONE_NS = 100  # about, of one call that is timed by itself
-FAR = 4  # a table of so many caches is far beyond the cache
-SLICES, SLICE_NS = 50, 10**6  # of a repeat of two rows by turns: so many at most, and about so long
+PROCESSES = 5
+MORE, MORE_MAX = 5, 4  # turns, until TOLD_FROM is reached; at most so many times what was asked
+TOLD_FROM = 1.05
+PASS_KEY_NS = 50  # about, to choose how many passes a process makes
+TABLES_MAX = 100  # in a process: opening one takes longer than filling a small one
 SMOOTH_LIMIT_MAX = 16383
 PATH_FIT = LIMIT_MAX // 8  # five times that is a limit, too
 BUCKET_RATE = LIMIT_MAX  # in 366 days, in which all of a burst must come back
 USED_UP_FIT = 10
 REHEARSAL_KEYS, REHEARSAL_LIMIT = 20000, 3
-NO_END = 2**62
 SECOND, DAY = 10**9, 86400 * 10**9
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
 
@@ -41,10 +38,26 @@ def right(what, wanted, found):
         raise Wrong(f"{what}: {wanted} would be right, it is {found}")
 
 
-def tail(all_ns, parts):
-    """Percentiles of all times, beside the least and the most of a part."""
-    return {point: {"ns": ns, "min": min(of), "max": max(of)}
-            for point, ns, of in zip(POINTS, all_ns, zip(*parts))}
+def resident(pid):
+    """Bytes of memory that are there, and of them on huge pages. From smaps_rollup, which counts
+    pages; statm is behind by what each thread has not yet added."""
+    path = f"/proc/{pid}/smaps_rollup"
+    rss, *huge = (int((field(path, name) or "0").split()[0]) * 1024
+                  for name in ("Rss", "AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"))
+    return rss, sum(huge)
+
+
+def spread(values):
+    """The value of a row, the least and the most of its processes, and each."""
+    return {"value": statistics.median(values), "min": min(values), "max": max(values),
+            "each": values}
+
+
+def rates_of(threads):
+    """Million decisions a second of each thread, by the time that passed, from what it did in each
+    process."""
+    return [1000 * sum(did["ops"] for did in thread) / max(1, sum(did["ns"] for did in thread))
+            for thread in zip(*threads)]
 
 
 # ---- A table, and the threads that ask it ----
@@ -53,26 +66,21 @@ class Bed(contextlib.AbstractContextManager):
     """Has a table for so many keys at the row's load, with policies by which a key is granted `fit`
     runs in a window. The table is empty."""
 
-    def __init__(self, driver, row, keys, fit, at=0, beside=False):
+    def __init__(self, driver, row, keys, fit, beside=False):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path
         if beside:
-            path = self.path = Path(still=path.still, file=path.file) if path.parts == 1 else (
+            path = self.path = Path(still=path.still) if path.parts == 1 else (
                 dataclasses.replace(path, bucket=False))
-        self.driver, self.at, self.row, self.keys, self.fit = driver, at, row, keys, fit
+        self.driver, self.row, self.keys, self.fit = driver, row, keys, fit
         self.threads = row["threads"]
-        self.run = (floor_of("dependent load" if kind.used_up else kind.floor, None)["floor"]
-                    if row["bare"] or beside else kind.timed if row["latency"]
-                    else "take-policies" if row["policies"] > 1 else kind.run)
-        self.before = ("take-policies" if row["policies"] > 1 else "batch" if not kind.is_path
-                       else path.before or self.run)
+        self.run = kind.beside if beside else kind.run
+        self.before = path.before or self.run if kind.is_path else "batch"
         # Decisions of a run, by the limiter's statistics.
         self.counted = 0 if path.asks in ("peek", "charge") else path.parts
         self.used_up = kind.used_up or path.used_up
-        self.refused_part = 1 if self.used_up else row["refused_part"]
         self.requests = self.allowed = 0  # that the limiter counted, looks apart
-        self.extra_tokens = 0  # that were granted beyond one for each request allowed
-        self.preempted = 0  # times that a thread lost its core
+        self.untracked = 0  # of them, those that filled it
         options, own_limit = self.policy()
         start = (int(time.time()) + 1) * SECOND
         if kind.windows:
@@ -87,23 +95,20 @@ class Bed(contextlib.AbstractContextManager):
             elif not ("start=" in options or "in-flight" in options or path.bucket):
                 half = time.gmtime((start - 183 * DAY) // SECOND)
                 options += time.strftime(" start=%Y-%m-%dT%H:%M:%SZ", half)
-        policies = path.parts if path.parts > 1 and not path.each_key else row["policies"]
+        policies = path.parts if not path.each_key else 1
         stripes = 1 if beside else row["stripes"]
         if stripes > 1:
             options += f" stripes={stripes}"
-        if row["latency"]:
-            driver.ticks()
         opened = self.ask(
             "open", keys=keys, threads=self.threads, key_length=row["key_length"], clock=clock,
             policies=[self.policy_text(i, window, options) for i in range(policies)],
             max_entries=slots_half({**row, "stripes": stripes}, keys, path), own_limit=own_limit,
             parts=path.parts, each_key=path.each_key, last_cost=path.cost if path.parts > 1 else 1,
-            refused_part=self.refused_part, start=start,
+            start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
-            new_keys=kind.new_keys, latency=row["latency"], distribution=row["distribution"],
-            period=zipf_period(keys), labels=keys if path.labels else 0, file=path.file,
-            watched=path.watched, **{path.asks: True} if path.asks else {})
-        self.lines, self.floor_bytes = opened["lines"], opened["floor_bytes"]
+            new_keys=kind.new_keys, distribution=row["distribution"],
+            period=zipf_period(keys), **{path.asks: True} if path.asks else {})
+        self.lines = opened["lines"]
 
     def policy_text(self, i, window, options):
         second = self.path.second if i % 2 else ""
@@ -129,75 +134,46 @@ class Bed(contextlib.AbstractContextManager):
             self.ask("close")
 
     def ask(self, job, **about):
-        return self.driver.ask(job, bed=self.at, **about)
+        return self.driver.ask(job, **about)
 
     def renew(self):
         """Puts an empty table in place of the one that is there."""
         self.ask("renew")
-        self.requests = self.allowed = self.extra_tokens = 0
+        self.requests = self.allowed = 0
 
     def span(self, run, **about):
-        """A stretch of work by all threads: passes over all keys ("once"), or draws from the
-        sequence."""
-        return {"bed": self.at, "run": run, "part": "whole", "epoch": 0, **about}
-
-    def run_span(self, span, times=1):
-        return spans([self], [span], times)[0]
+        """All threads work: passes over all keys ("once"), or draws from the sequence. Returns the
+        stretches, and what each thread did."""
+        answer = self.driver.ask("span", run=run, **{"epoch": 0, **about})
+        counted = self.path.parts if run == self.before else self.counted
+        self.requests += counted * sum(did["ops"] for did in answer["threads"])
+        self.allowed += counted * sum(did["allowed"] for did in answer["threads"])
+        return answer
 
     def fill(self):
         """Brings the table to the state that the workload starts from. Returns the next epoch."""
         if self.kind.new_table:
             return 0
-        span = self.span(self.before, once=True, passes=self.path.windows)
+        span = {"once": True, "passes": self.path.windows}
         if self.kind.new_keys:
             # As many keys as there are slots, all in one window: nearly every slot is used, and
             # stale from the next window on.
             span.update(still=True, passes=-(-self.lines * 4 // self.keys))
-        self.run_span(span)
-        if self.refused_part > 0:
-            used = self.ask("use-up", limit=self.limit)
-            self.requests += 2 * used["keys"]
-            self.allowed += used["allowed"]
-            # Such a key takes 1, limit - 1, and is refused 1.
-            self.extra_tokens += used["keys"] * (self.limit - 2)
+        self.span(self.before, **span)
+        if self.used_up:
+            self.requests += 2 * self.keys
+            self.allowed += self.ask("use-up", limit=self.limit)["allowed"]
+        self.untracked = self.ask("counts")["untracked"]
         return span["passes"]
 
-    def audit(self, epoch, each=0, base=0, used_up=0, **present):
-        """Every key used the smaller of demand and limit; what was allowed is the sum of that; the
-        limiter counted the same answers as we did. Returns unplaced keys and the reach."""
-        found = self.ask("audit", epoch=epoch, limit=self.limit, each=each, base=base,
-                         used_up=used_up, **present)
-        if "right" in found:
-            right("tokens used by one key", found["right"], found["found"])
+    def check(self):
+        """The limiter counted the same answers as we did. Returns how many of them, since the table
+        was filled, had no slot."""
+        found = self.ask("counts")
         right("requests allowed, by the limiter's own count", self.allowed, found["allowed"])
         right("requests refused, by the limiter's own count", self.requests - self.allowed,
               found["refused"])
-        if found["lost"] and not found["untracked"]:
-            right("keys without a count, though none was untracked", 0, found["lost"])
-        if self.kind.uniform_only and not self.used_up:
-            right("requests allowed", self.requests, self.allowed)
-        else:
-            right("tokens allowed, of all keys", found["tokens"] + found["lost_tokens"],
-                  self.allowed + self.extra_tokens)
-            right("untracked requests",
-                  found["lost_tokens"] - found["lost_used_up"] * (self.limit - 2),
-                  found["untracked"])
-        return found["lost"], found["reach"]
-
-
-def spans(beds, asked, times):
-    """Runs spans, each of its bed, by turns. Returns what each did."""
-    answers = beds[0].driver.ask("spans", spans=asked, times=times)["spans"]
-    for bed, span, answer in zip(beds, asked, answers):
-        bed.preempted += answer["preempted"]
-        counted = bed.path.parts if span["run"] == bed.before else bed.counted
-        limited = [answer["work"]]
-        if span.get("present") or span.get("alone"):
-            limited.append(answer["floor"])
-        for did in limited if not bed.row["bare"] else []:
-            bed.requests += did["ops"] * counted
-            bed.allowed += did["allowed"] * counted
-    return answers
+        return found["untracked"] - self.untracked
 
 
 # ---- Rehearsal ----
@@ -209,27 +185,26 @@ def rehearse(driver, row, beside=False):
     limit = max(row["stripes"] if not beside else 1, REHEARSAL_LIMIT)
     again = kind.path.leaves_nothing and not beside
     # With room for every key: this is about counts. Several slots of a key crowd its home line.
-    half = {**row, "load": 0.25 if kind.path.parts > 1 else 0.5, "refused_part": 0, "bare": False}
+    half = {**row, "load": 0.25 if kind.path.parts > 1 else 0.5}
     if again:  # threads could be refused for what others have not given back yet
         half["threads"] = 1
     with Bed(driver, half, min(row["keys"], REHEARSAL_KEYS), limit, beside=beside) as bed:
         endless = "shadow" in bed.path.policy or bed.path.asks == "charge"
         for epoch in range(4 if kind.windows and not kind.new_table else 1):
-            span = bed.span(bed.before if again else bed.run, count=True, epoch=epoch)
+            span = {"count": True, "epoch": epoch}
             if kind.each_once:
                 span.update(once=True, shared=True, hold=True, passes=limit + 1)
-                demand = {"each": 0, "base": row["threads"] * (limit + 1)}
+                demand = {"limit": limit, "base": row["threads"] * (limit + 1)}
             else:
-                span.update(budget_ns=NO_END, max_ops=-(-2 * limit * bed.keys // bed.threads))
-                demand = {"each": 1, "base": 0}
-            demand.update(used_up=0, limit=limit)
-            bed.run_span(span)
+                span.update(max_ops=-(-2 * limit * bed.keys // bed.threads))
+                demand = {"limit": limit, "base": 0}
+            bed.span(bed.before if again else bed.run, **span)
             granted(bed, "tokens granted to one key in one window", "all" if endless else "limit",
                     demand)
             if again:
                 # What leaves nothing behind is asked for again, where the takes before it have used
                 # up some keys and left others something: of those it is granted each time.
-                bed.run_span({**span, "run": bed.run})
+                bed.span(bed.run, **span)
                 granted(bed, "times that a key was granted", "rest", demand)
 
 
@@ -244,239 +219,211 @@ def granted(bed, what, rule, demand):
 # ---- What is timed ----
 
 class Work:
-    """What a row's table is asked, and what comes of it."""
+    """What a table is asked while time is taken, and what comes of it."""
 
-    def __init__(self, bed, floor, budget):
-        self.bed, self.row, self.kind, self.budget = bed, bed.row, bed.kind, int(budget)
-        self.floor, self.repeats, self.times = floor, REPEATS, 1
-        self.span = bed.span(bed.run)
-        if not self.row["latency"]:  # each call by itself needs no floor: it has the empty section
-            self.span.update(floor_of(floor, bed.run), sample=True)
-        self.ns, self.floor_ns, self.tails = [], [], []
-        self.samples, self.floor_samples = [], []
-        self.allowed = self.refused = self.unplaced = self.reach = 0
+    def __init__(self, bed, budget):
+        self.bed, self.row, self.kind, self.budget = bed, bed.row, bed.kind, max(1, int(budget))
+        self.medians, self.lows, self.threads = [], [], []
+        self.allowed = self.refused = self.unplaced = 0
 
-    def took(self, answer):
-        work = answer["work"]
-        if not self.row["bare"]:
-            self.allowed += work["allowed"]
-            self.refused += work["ops"] - work["allowed"]
-        self.samples += work["ns"]
-        self.floor_samples += answer["floor"]["ns"]
+    def time(self, **span):
+        answer = self.bed.span(self.bed.run, **span)
+        threads = answer["threads"]
+        self.medians.append(answer["median"])
+        self.lows.append(answer["low"])
+        self.threads.append(threads)
+        allowed = sum(did["allowed"] for did in threads)
+        self.allowed += allowed
+        self.refused += sum(did["ops"] for did in threads) - allowed
 
-    def repeat(self):
-        self.took(self.bed.run_span(self.span, self.times))
+    def check(self):
+        """No key came to its limit, or all had: looks tell that, too."""
+        self.unplaced = max(self.unplaced, self.bed.check())
+        if not self.bed.used_up:
+            right("requests refused", 0, self.refused)
+        elif not self.unplaced:
+            right("requests granted", 0, self.allowed)
 
-    def repeat_end(self):
-        if self.row["latency"]:
-            self.tails.append(self.bed.ask("tails"))
-            return
-        self.ns.append(statistics.median(self.samples))
-        self.floor_ns.append(statistics.median(self.floor_samples))
-        self.samples, self.floor_samples = [], []
+    def sequence(self):
+        """Draws from the sequence until the time is over."""
+        bed, row = self.bed, self.row
+        # No key may come to its limit, where requests become refusals.
+        fit = LIMIT_MAX if bed.used_up else bed.fit
+        most = max(1, int(0.8 * fit / top_share(row["distribution"], row["keys"]) / row["threads"]))
+        span = {"epoch": bed.fill() - 1, "budget_ns": self.budget, "max_ops": most}
+        self.huge = resident(bed.driver.process.pid)
+        self.time(**span)
+        self.check()
+        return span
 
-    def audit(self, **about):
-        if not self.row["bare"]:
-            unplaced, reach = self.bed.audit(**about)
-            self.unplaced, self.reach = max(self.unplaced, unplaced), max(self.reach, reach)
-            if self.kind.is_path:  # looks, too
-                right("requests granted" if self.bed.used_up else "requests refused", 0,
-                      self.allowed if self.bed.used_up else self.refused)
-
-    def result(self):
-        found = {"stripes": self.row["stripes"], "repeats": self.repeats, "allowed": self.allowed,
-                 "refused": self.refused, "unplaced": self.unplaced, "reach": self.reach,
-                 "preempted": self.bed.preempted, "checked": True}
-        if self.row["latency"]:
-            last = self.tails[-1]
-            for name in "call", "empty":
-                found[name] = tail(last["all"][name], [each["since"][name] for each in self.tails])
-            return {**found, "calls": last["calls"], **self.bed.driver.ticks()}
-        ns, floor_ns = statistics.median(self.ns), statistics.median(self.floor_ns)
-        return {**found, **ratios_of(self.ns, self.floor_ns), **times_of(self, ns, floor_ns),
-                "floor": self.floor}
-
-
-def times_of(work, ns, floor_ns):
-    cores = min(work.row["threads"], machine()["cores"])
-    return {"ns_per_op": ns, "ns_min": min(work.ns), "ns_max": max(work.ns),
-            "mops": cores * 1000 / ns, "floor_ns": floor_ns, "ratio": ns / floor_ns}
-
-
-def ratios_of(these, those):
-    """Of the same repeats."""
-    ratios = [a / b for a, b in zip(these, those)]
-    return {"ratio_median": statistics.median(ratios), "ratio_min": min(ratios),
-            "ratio_max": max(ratios)}
-
-
-class Sequence(Work):
-    """Draws from the sequence until a repeat's time, or a slice of it, is over."""
-
-    def begin(self, slices=1):
-        row = self.row
-        # No key may come to its limit, where requests become refusals: the repeats end before. Half
-        # of them may be the floor's.
-        fit = LIMIT_MAX if self.bed.used_up else self.bed.fit
-        most = (0.45 * fit / top_share(row["distribution"], row["keys"]) / row["threads"] /
-                REPEATS / slices)
-        self.span.update(epoch=self.bed.fill() - 1, budget_ns=self.budget // slices,
-                         max_ops=max(1, int(most)))
-
-    def end(self):
-        """What the sequence asked of every key is what it has used."""
-        path = self.bed.path
-        # What it was filled with: half a window's share of one token is one (smooth),
-        # and in flight it is one, too.
-        self.audit(epoch=self.span["epoch"], each=0 if path.leaves_nothing else path.cost,
-                   base=path.cost * path.windows, used_up=self.bed.limit + 1)
-
-
-class Passes(Work):
-    """Passes over all keys, each a window or a table of its own."""
-
-    def begin(self, _slices=1):
-        pass_ns = PASS_KEY_NS * self.bed.keys // self.bed.threads + 1
-        passes = -(-self.budget // pass_ns)
-        self.span.update(epoch=self.bed.fill(), once=True, passes=passes)
-        self.tables = 1
-        if self.kind.new_table:
-            self.tables, self.span["passes"] = min(passes, TABLES_MAX), 1
-        if pass_ns > self.budget:
-            self.repeats = REPEATS_LONG
-
-    def repeat(self):
-        bed, span = self.bed, self.span
-        for _ in range(self.tables):
-            if self.kind.new_table:
-                bed.renew()
-                bed.run_span(bed.span(bed.before, once=True, passes=1, part="first",
-                                      epoch=span["epoch"]))
-                span["part"] = "last"
-            super().repeat()
-            span["epoch"] += span["passes"]
-            if self.kind.new_keys:
-                self.end()
-
-    def end(self):
-        """What every key was asked for in the last pass is what it has used."""
-        present = {"present": self.span["part"]} if self.span.get("present") else {}
-        self.audit(epoch=self.span["epoch"] - 1, base=1, **present)
-
-
-class Together(Work):
-    """All windows end at one instant, at which all threads stand ready; then as many draws as there
-    are keys. The first to ask for a key rolls it over, and threads may meet there."""
-
-    def begin(self, _slices=1):
-        ops = -(-self.bed.keys // self.row["threads"])
-        self.times = 1 + self.budget // (ALONE_NS * ops)
-        self.span.update(epoch=self.bed.fill(), restart=True, budget_ns=NO_END, max_ops=ops)
-
-    def repeat(self):
-        super().repeat()
-        self.span["epoch"] += self.times
-
-    def end(self):
-        self.audit(epoch=self.span["epoch"] - 1, each=1)
-
-
-def work_of(bed, budget, cache):
-    kind, row = bed.kind, bed.row
-    far = bed.floor_bytes > FAR * (cache or 2**25) and row["distribution"] != "hot"
-    floor = (row.get("floor") or kind.is_path and kind.path.locked or
-             (kind.far_floor if far else kind.floor))
-    work = Passes if kind.each_once else Together if kind.windows else Sequence
-    return work(bed, floor, budget)
-
-
-# ---- Rows ----
-
-def timed_fit(row, beside=False):
-    """Runs that fit in a window of each key while it is timed."""
-    kind = KINDS[row["workload"]]
-    if kind.used_up or kind.path.used_up and not beside:
-        return USED_UP_FIT
-    if not kind.is_path:
-        return LIMIT_MAX
-    return SMOOTH_LIMIT_MAX if kind.path.policy in ("smooth", "in-flight") else PATH_FIT
-
-
-def measure_rows(driver, rows, seconds, cache=0, beside=False, show=lambda part: None):
-    """A row; or two by turns, so that what disturbs the one disturbs the other: of some
-    milliseconds if both draw from a sequence, of a repeat if both ask for each key once. Both
-    tables are there at once. With `beside` the first is what the second, a path, is measured
-    beside.
-
-    A table's place in memory can make half as much again of a decision in cache: so there every
-    repeat of a path has tables of its own. Returns what came of each."""
-    renew = KINDS[rows[0]["workload"]].is_path and rows[0]["keys"] <= FEW
-    repeats = REPEATS_NEW if renew else REPEATS
-    budget = seconds * SECOND / repeats
-    slices = int(min(budget // SLICE_NS + 1, SLICES)) if len(rows) > 1 else 1
-    rows = [(row, beside and at == 0) for at, row in enumerate(rows)]
-    for row, is_beside in rows:
-        rehearse(driver, row, is_beside)
-    with contextlib.ExitStack() as stack:
-        beds = [stack.enter_context(Bed(driver, row, row["keys"], timed_fit(row, is_beside), at,
-                                    is_beside))
-                for at, (row, is_beside) in enumerate(rows)]
-        works = [work_of(bed, budget, cache) for bed in beds]
-        for work in works:
-            work.repeats = repeats
-            work.begin(slices)
-        repeats = min(work.repeats for work in works)
-        for repeat in range(repeats):
-            show((repeat + 1) / (repeats + 1))
-            if renew and repeat:
-                for bed in beds:
+    def passes(self):
+        """Passes over all keys, each a window or a table of its own."""
+        bed, new_table = self.bed, self.kind.new_table
+        passes = -(-self.budget // (PASS_KEY_NS * bed.keys // bed.threads + 1))
+        epoch, tables = bed.fill(), 1
+        if new_table:
+            passes, tables = 1, min(passes, TABLES_MAX)
+        self.huge = resident(bed.driver.process.pid)
+        for table in range(tables):
+            part = {}
+            if new_table:
+                if table:
                     bed.renew()
-                    bed.fill()
-            if isinstance(works[0], Sequence):
-                answers = spans(beds, [work.span for work in works], slices)
-                for work, answer in zip(works, answers):
-                    work.took(answer)
-            else:
-                for work in works:
-                    work.repeat()
-            for work in works:
-                work.repeat_end()
-                if renew or repeat + 1 == repeats:
-                    work.end()
-        return works
+                bed.span(bed.before, once=True, passes=1, to=7, epoch=epoch)
+                part = {"from": 7}
+            self.time(once=True, passes=passes, epoch=epoch, **part)
+            self.check()
+        return {"epoch": 0, "budget_ns": self.budget}
 
 
-def measure_path(driver, row, seconds):
-    """A path, by turns with what it is measured beside; both in turn with its second floor. The
-    fastest repeat counts."""
-    kind = KINDS[row["workload"]]
-    plain, work = measure_rows(driver, [row, row], seconds / 2, beside=True)
-    ns, floor_ns, locked_ns = min(work.ns), min(plain.ns), min(work.floor_ns)
-    goal = goal_of(row)
-    found = {**work.result(), **times_of(work, ns, floor_ns), **ratios_of(work.ns, plain.ns),
-             "floor": kind.floor, "goal": goal, "locked": kind.path.locked, "locked_ns": locked_ns,
-             "reached": ns <= goal * floor_ns or ns <= 1.15 * locked_ns}
-    found["ratio_median"] = found["ratio"]
-    found["preempted"] += plain.bed.preempted
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a process measures: a row, or what a path stands beside."""
+    program: str
+    row: dict
+    beside: bool = False
+    reference: bool = True
+
+    def fit(self):
+        """Runs that fit in a window of each key while it is timed."""
+        kind = KINDS[self.row["workload"]]
+        if kind.used_up or kind.path.used_up and not self.beside:
+            return USED_UP_FIT
+        if not kind.is_path:
+            return LIMIT_MAX
+        return SMOOTH_LIMIT_MAX if kind.path.policy in ("smooth", "in-flight") else PATH_FIT
+
+    def measure(self, seconds, first, alone=False):
+        """What one process found; `alone`: without a reference."""
+        row, kind = self.row, KINDS[self.row["workload"]]
+        with Driver(self.program) as driver:
+            if first:
+                rehearse(driver, row, self.beside)
+            with Bed(driver, row, row["keys"], self.fit(), self.beside) as bed:
+                work = Work(bed, seconds * SECOND)
+                span = work.passes() if kind.each_once else work.sequence()
+                found = {"ns": statistics.median(work.medians), "allowed": work.allowed,
+                         "low": statistics.median(work.lows),
+                         "threads": [{name: sum(did[name] for did in thread) for name in thread[0]}
+                                     for thread in zip(*work.threads)],
+                         "refused": work.refused, "unplaced": work.unplaced,
+                         "resident": work.huge[0], "huge": work.huge[1]}
+                if self.reference and not (alone or kind.beside):
+                    found["reference_ns"] = driver.ask("span", run=kind.reference,
+                                                       **span)["median"]
+        return found
+
+
+def by_turns(jobs, seconds, processes, show=lambda part: None, pair=False):
+    """Measures each in so many processes. The order turns round in every second turn, so that what
+    comes first is not always the same. With `pair` the last two are builds of one row: there are
+    more turns until a small change between them would be told."""
+    found, turn = [[] for _ in jobs], 0
+
+    def enough():
+        old, new = ([one["low"] for one in each] for each in found[-2:])
+        return change(old, new, True)[2] <= TOLD_FROM or turn >= MORE_MAX * processes
+
+    most = processes
+    while turn < most:
+        order = list(range(len(jobs)))
+        for at in order[::-1] if turn % 2 else order:
+            found[at].append(jobs[at].measure(seconds / processes, turn == 0, pair and turn > 0))
+        turn += 1
+        show(turn / most)
+        if pair and turn == most and not enough():
+            most += MORE
     return found
 
 
-def measure(driver, row, seconds, cache, show):
-    """What came out of the row; look at "checked" before any number.
-      seconds  of timed work, all repeats together; a workload that needs a whole pass over its keys
-               may take longer
-      cache    bytes of the last-level cache, 0: unknown; decides which floor is the right one
-      show     is told the part that is done, 0 to 1"""
+def beside_of(job):
+    """What a row stands beside in processes of its own, or None."""
+    kind = KINDS[job.row["workload"]]
+    if kind.is_path:
+        return dataclasses.replace(job, beside=True)
+    if kind.beside:
+        return dataclasses.replace(job, row={**job.row, "workload": kind.beside}, reference=False)
+    return None
+
+
+def result(job, found, beside):
+    """What came out of the row, from what its processes found, and those it stands beside."""
+    kind, ns = KINDS[job.row["workload"]], spread([one["ns"] for one in found])
+    rates = rates_of([one["threads"] for one in found])
+    rest = beside or found
+    reference = spread([one["ns" if beside else "reference_ns"] for one in rest
+                        if beside or "reference_ns" in one])
+    ratios = spread([a / b for a, b in zip(ns["each"], reference["each"])])
+    return {"stripes": job.row["stripes"], "repeats": len(found),
+            **{name: sum(one[name] for one in found) for name in ("allowed", "refused")},
+            "unplaced": max(one["unplaced"] for one in found), "ns_per_op": ns["value"],
+            "ns_min": ns["min"], "ns_max": ns["max"], "each": [one["low"] for one in found],
+            "mops": sum(rates),
+            "thread_mops": rates, "reference": kind.reference, "reference_ns": reference["value"],
+            "ratio": ratios["value"], "ratio_min": ratios["min"], "ratio_max": ratios["max"],
+            "huge_pages": sum(one["huge"] for one in found) / sum(one["resident"] for one in found),
+            "checked": True}
+
+
+def measure(programs, row, seconds, processes, show):
+    """What came out of the row by each program, by turns; look at "checked" before any number.
+      seconds  of timed work, all processes together; a workload that needs a whole pass over its
+               keys may take longer"""
+    jobs = [Job(program, row) for program in programs]
+    beside = [other for other in map(beside_of, jobs[-1:]) if other]
     try:
-        if KINDS[row["workload"]].is_path:
-            return measure_path(driver, row, seconds)
-        return measure_rows(driver, [row], seconds, cache, show=show)[0].result()
+        found = by_turns(beside + jobs, seconds, processes, show, len(jobs) > 1)
     except Wrong as wrong:
-        return {"ns_per_op": None, "floor": None, "repeats": 0, "unplaced": 0, "preempted": 0,
-                "checked": False, "wrong": str(wrong)}
+        return [{"ns_per_op": None, "reference": None, "repeats": 0, "unplaced": 0,
+                 "checked": False, "wrong": str(wrong)}] * len(jobs)
+    other = found[0] if beside else None
+    return [result(job, one, other) for job, one in zip(jobs, found[len(beside):])]
 
 
-def beside(driver, a, b, seconds):
-    """Two rows of one kind by turns: what came of each, and b's ns to a's."""
-    works = measure_rows(driver, [a, b], seconds)
-    return *(work.result() for work in works), ratios_of(works[1].ns, works[0].ns)
+# ---- Arrivals on a schedule ----
+
+def load_row(asked, seconds, found):
+    """What came of a run, from what its processes found."""
+    ns = spread([one["ns"] / one["arrivals"] for one in found])
+    share = spread([one["ns"] / one["wall_ns"] for one in found])
+    total = {name: sum(one[name] for one in found)
+             for name in ("arrivals", "allowed", "late", "untracked", "wall_ns")}
+    by_limit = [{name: sum(limit[name] for limit in limits) for name in ("allowed", "refused")}
+                for limits in zip(*(one["by_limit"] for one in found))]
+    row = {**asked, "workload": "arrivals", "distribution": "zipf", "key_length": 16,
+           "repeats": len(found), "by_limit": by_limit, "arrivals": total["arrivals"],
+           "allowed": total["allowed"], "refused": total["arrivals"] - total["allowed"],
+           "untracked": total["untracked"], "wall_seconds": total["wall_ns"] / 1e9,
+           "core_share": share["value"], "core_share_min": share["min"],
+           "core_share_max": share["max"], "ns_per_op": ns["value"], "ns_min": ns["min"],
+           "ns_max": ns["max"], "each": ns["each"], "late_arrivals": total["late"],
+           "late_after_ns": found[0]["late_after_ns"]}
+    for name, what in ("call", "took"), ("done", "done"):
+        row[name] = {point: {"ns": values["value"], "min": values["min"], "max": values["max"],
+                             "each": values["each"]}
+                     for point, *each in zip(POINTS, *(one[what] for one in found))
+                     for values in [spread(each)]}
+    # What we counted is what the limiter counted.
+    counted = [sum(limit[name] for limit in by_limit) for name in ("allowed", "refused")]
+    row["overhead_ns"] = found[0]["overhead_ns"]
+    row["checked"] = (counted == [row["allowed"], row["refused"]] and row["arrivals"] ==
+                      len(found) * arrivals_of(asked["rate"], seconds / len(found)))
+    return row
+
+
+def arrivals_of(rate, seconds):
+    return max(1, int(rate * seconds + 0.5))
+
+
+def load(programs, asked, seconds, processes, bar):
+    """What came of arrivals at that rate by each program, by turns."""
+    found = [[] for _ in programs]
+    for turn in range(processes):
+        for at, program in enumerate(programs):
+            bar.show("load", turn / processes)
+            with Driver(program) as driver:
+                found[at].append(driver.ask(
+                    "load", period=zipf_period(asked["keys"]), **asked,
+                    arrivals=arrivals_of(asked["rate"], seconds / processes)))
+    bar.wipe()
+    return [load_row(asked, seconds, one) for one in found]

@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from driver import Parser, count, machine
+
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 KEYS = 10000
 CONNECTIONS = 64
@@ -31,69 +33,59 @@ SCENARIOS = {
     "refused": ("/refused", False),
 }
 
+ZONE = "stint_zone z entries=100k; stint_log_level info;"
+
+
+def stint(policies, more="", shut="shut"):
+    return {"http": ZONE + policies, "one": f"stint_limit z open $binary_remote_addr{more};",
+            "many": f"stint_limit z open $arg_key{more};",
+            "refused": f"stint_limit z {shut} $binary_remote_addr{more};"}
+
+
+def each(limits, **more):
+    """The same with more of each."""
+    return {name: text + more.get(name, "") for name, text in limits.items()}
+
+
 # The limits are never reached, or at once. Neither limiter logs: that would be measured, too.
+NGINX_S = {
+    "http": "limit_req_zone $binary_remote_addr zone=one:10m rate=1000000r/s;"
+            "limit_req_zone $arg_key zone=many:10m rate=1000000r/s;"
+            "limit_req_zone $binary_remote_addr zone=refused:10m rate=1r/m;"
+            "limit_req_status 429; limit_req_log_level info;",
+    "one": "limit_req zone=one burst=1000000 nodelay;",
+    "many": "limit_req zone=many burst=1000000 nodelay;",
+    "refused": "limit_req zone=refused nodelay;",
+}
+POLICIES = "stint_policy z 100M/s name=open; stint_policy z 1/52w name=shut;"
 LIMITS = {
     "none": {"http": "", "one": "", "many": "", "refused": "return 429;"},
-    "limit_req": {
-        "http": "limit_req_zone $binary_remote_addr zone=one:10m rate=1000000r/s;"
-                "limit_req_zone $arg_key zone=many:10m rate=1000000r/s;"
-                "limit_req_zone $binary_remote_addr zone=refused:10m rate=1r/m;"
-                "limit_req_status 429; limit_req_log_level info;",
-        "one": "limit_req zone=one burst=1000000 nodelay;",
-        "many": "limit_req zone=many burst=1000000 nodelay;",
-        "refused": "limit_req zone=refused nodelay;",
-    },
-    "stint": {
-        "http": "stint_zone z entries=100k; stint_policy z 100M/s name=open;"
-                "stint_policy z 1/52w name=shut; stint_log_level info;",
-        "one": "stint_limit z open $binary_remote_addr;",
-        "many": "stint_limit z open $arg_key;",
-        "refused": "stint_limit z shut $binary_remote_addr;",
-    },
+    "limit_req": NGINX_S,
+    "stint": stint(POLICIES),
+    "limit_req, two": each(
+        NGINX_S, http="limit_req_zone $binary_remote_addr zone=one2:10m rate=1000001r/s;"
+                      "limit_req_zone $arg_key zone=many2:10m rate=1000001r/s;"
+                      "limit_req_zone $binary_remote_addr zone=refused2:10m rate=1000000r/s;",
+        **{path: f"limit_req zone={path}2 burst=1000000 nodelay;"
+           for path in ("one", "many", "refused")}),
+    "stint, two limits": each(
+        stint(POLICIES + "stint_policy z 200M/m name=wide;"),
+        one="stint_limit z wide $binary_remote_addr;", many="stint_limit z wide $arg_key;",
+        refused="stint_limit z wide $binary_remote_addr;"),
+    # A request takes 1 when it comes, and settles for 1 when its header is made. In a policy without
+    # room none takes.
+    "stint, charge": stint(POLICIES + "map $status $charged { default 1; }", " charge=$charged"),
+    # Keys that may be banned, and one that is.
+    "stint, ban": stint("stint_policy z 100M/s name=open ban=1h;"
+                        "stint_policy z 1/52w name=shut ban=366d;"),
+    # Requests at once: nobody knows how many are, so limit_conn is not measured refusing.
+    "limit_conn": {"http": "limit_conn_zone $binary_remote_addr zone=one:10m;"
+                           "limit_conn_zone $arg_key zone=many:10m;",
+                   "one": "limit_conn one 1000;", "many": "limit_conn many 1000;", "refused": None},
+    "stint, in flight": {**stint("stint_policy z 1000/1h name=open in-flight;"),
+                         "refused": "stint_limit z open $binary_remote_addr cost=1001;"},
+    "stint, draft fields": stint(POLICIES + "stint_headers draft;"),
 }
-LIMITS["limit_req, two"] = {
-    "http": LIMITS["limit_req"]["http"] +
-            "limit_req_zone $binary_remote_addr zone=one2:10m rate=1000001r/s;"
-            "limit_req_zone $arg_key zone=many2:10m rate=1000001r/s;"
-            "limit_req_zone $binary_remote_addr zone=refused2:10m rate=1000000r/s;",
-    **{path: LIMITS["limit_req"][path] + f"limit_req zone={path}2 burst=1000000 nodelay;"
-       for path in ("one", "many", "refused")},
-}
-LIMITS["stint, two limits"] = {
-    "http": LIMITS["stint"]["http"] + "stint_policy z 200M/m name=wide;",
-    "one": LIMITS["stint"]["one"] + "stint_limit z wide $binary_remote_addr;",
-    "many": LIMITS["stint"]["many"] + "stint_limit z wide $arg_key;",
-    "refused": LIMITS["stint"]["refused"] + "stint_limit z wide $binary_remote_addr;",
-}
-# A request takes 1 when it comes, and settles for 1 when its header is made. In a policy without room
-# none takes.
-LIMITS["stint, charge"] = {
-    "http": LIMITS["stint"]["http"] + "map $status $charged { default 1; }",
-    "one": "stint_limit z open $binary_remote_addr charge=$charged;",
-    "many": "stint_limit z open $arg_key charge=$charged;",
-    "refused": "stint_limit z shut $binary_remote_addr charge=$charged;",
-}
-# Keys that may be banned, and one that is.
-LIMITS["stint, ban"] = {
-    "http": "stint_zone z entries=100k; stint_policy z 100M/s name=open ban=1h;"
-            "stint_policy z 1/52w name=shut ban=366d; stint_log_level info;",
-    **{path: LIMITS["stint"][path] for path in ("one", "many", "refused")},
-}
-# Requests at once: nobody knows how many are, so limit_conn is not measured refusing.
-LIMITS["limit_conn"] = {
-    "http": "limit_conn_zone $binary_remote_addr zone=one:10m; limit_conn_zone $arg_key zone=many:10m;",
-    "one": "limit_conn one 1000;",
-    "many": "limit_conn many 1000;",
-    "refused": None,
-}
-LIMITS["stint, in flight"] = {
-    "http": "stint_zone z entries=100k; stint_policy z 1000/1h name=open in-flight; stint_log_level info;",
-    "one": "stint_limit z open $binary_remote_addr;",
-    "many": "stint_limit z open $arg_key;",
-    "refused": "stint_limit z open $binary_remote_addr cost=1001;",
-}
-LIMITS["stint, draft fields"] = {**LIMITS["stint"],
-                                 "http": LIMITS["stint"]["http"] + "stint_headers draft;"}
 
 CONFIGURATION = """\
 load_module {module};
@@ -215,15 +207,6 @@ def measure(server, path, let_through, options, script):
     return {"requests_per_second": requests / seconds, "cpu_us_per_request": cpu / requests * 1e6}
 
 
-def machine(options):
-    cpus = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    version = subprocess.run([NGINX, "-v"], capture_output=True, text=True).stderr
-    return {"cpu": cpus[0] if cpus else "unknown", "cores": len(os.sched_getaffinity(0)),
-            "kernel": os.uname().release, "nginx": version.split("/")[-1].strip(),
-            "workers": options.workers, "connections": CONNECTIONS, "seconds": options.seconds,
-            "rounds": options.rounds}
-
-
 def rows_of(samples):
     """Medians over the rounds. What a limit costs more than none is compared within each round: in
     between the machine may have become slower or faster."""
@@ -244,7 +227,7 @@ def rows_of(samples):
 def table(about, rows):
     print(f"nginx {about['nginx']}, {about['workers']} workers, {about['connections']} connections of "
           f"wrk on the same {about['cores']} cores")
-    print(f"{about['cpu']}, Linux {about['kernel']}; medians of {about['rounds']} rounds of "
+    print(f"{about['cpu']}, {about['kernel']}; medians of {about['rounds']} rounds of "
           f"{about['seconds']:g} s\n")
     print(f"{'':14}{'limit':22}{'requests/s':>12}{'CPU us/request':>16}{'min .. max':>16}"
           f"{'over none':>11}")
@@ -259,29 +242,18 @@ def table(about, rows):
           "\nrefused, none: nginx answers 429 by `return`, before it looks at limits.")
 
 
-def positive(kind):
-    def parse(text):
-        number = kind(text)
-        if not 0 < number <= 1000:
-            raise ValueError
-        return number
-    parse.__name__ = "number"
-    return parse
-
-
 def main():
-    parser = argparse.ArgumentParser(prog="bench/run nginx", description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
+    parser = Parser("nginx", __doc__.split("\n\n")[0])
     parser.add_argument("module", help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=positive(int), default=2, metavar="S",
+    parser.add_argument("--seconds", type=count(1, 1000, "from 1 to 1000"), default=2, metavar="S",
                         help="of each measurement (2)")
-    parser.add_argument("--rounds", type=positive(int), default=5, metavar="N",
+    parser.add_argument("--rounds", type=count(1, 1000, "from 1 to 1000"), default=5, metavar="N",
                         help="in which each is measured once; medians are shown (5)")
-    parser.add_argument("--workers", type=positive(int), metavar="N",
+    parser.add_argument("--workers", type=count(1, 1000, "from 1 to 1000"), metavar="N",
                         default=len(os.sched_getaffinity(0)),
                         help="of nginx, and threads of wrk (the cores)")
-    parser.add_argument("--format", choices=["table", "json"], default="table")
-    options = parser.parse_args()
+    parser.add_output(plot=False, compare=False)
+    options = parser.read(sys.argv[1:])
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are stopped
     samples = {(scenario, limit): [] for scenario, (path, _) in SCENARIOS.items()
@@ -306,7 +278,10 @@ def main():
         finally:
             for server in servers.values():
                 server.stop()
-    about, rows = machine(options), rows_of(samples)
+    version = subprocess.run([NGINX, "-v"], capture_output=True, text=True).stderr
+    about = {**machine(), "nginx": version.split("/")[-1].strip(), "workers": options.workers,
+             "connections": CONNECTIONS, "seconds": options.seconds, "rounds": options.rounds}
+    rows = rows_of(samples)
     if options.format == "json":
         print(json.dumps({"machine": about, "rows": rows}, indent=2))
     else:

@@ -13,7 +13,6 @@
 
 enum {
     PEER_KEY = 16,     /* bytes of a key: letters and digits, which every peer takes */
-    PEER_DEPTH = 16,   /* requests in flight where they are pipelined, or in one call */
     PEER_ANSWERS = 64, /* in a word of answers */
     PEER_LIMITS = 3,   /* of a request, at most */
 };
@@ -24,8 +23,9 @@ struct peer_setup {
     uint32_t limit;   /* tokens of a key in a window */
     uint64_t window;  /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
     char socket[108]; /* of the server, if there is one */
-    bool huge_pages;  /* the table is on them, as stint's is */
-    bool sharded;     /* it is in 64 parts, each behind a lock of its own */
+    unsigned connections; /* to it, of each thread */
+    bool huge_pages;      /* the table is on them, as stint's is */
+    bool sharded;         /* it is in 64 parts, each behind a lock of its own */
     /* Those of each request, which is granted if all grant it. The last is the one above. The
      * others are not as tight, and of longer windows that end when some of its do: so it is the
      * last that says what a key is granted, whatever other threads do meanwhile. */
@@ -38,7 +38,6 @@ struct peer_setup {
 
 struct peer {
     const char *name;
-    bool one_count; /* a single count for all keys and no limit: it is a floor */
     bool (*open)(const struct peer_setup *setup, void **state);
     void (*close)(void *state);
     /* Decides one token of each of n keys, in order: bit i % 64 of answers[i / 64] says whether
@@ -50,9 +49,9 @@ struct peer {
     const char *(*version)(void *state);
 };
 
-extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead, peer_stint_batch;
-extern const struct peer peer_counter;
-extern const struct peer peer_redis_incr, peer_memcached;
+extern const struct peer peer_stint, peer_stint_verdict, peer_stint_batch;
+extern const struct peer peer_own; /* a table for each thread: no limit is shared */
+extern const struct peer peer_redis_incr;
 extern const struct peer peer_dpdk; /* with STINT_BENCH_DPDK */
 
 /* Those that decide by a token bucket, which holds the limit, and fills in a window: so nothing
@@ -63,7 +62,7 @@ extern const struct peer peer_stint_bucket, peer_open_64_bucket;
 extern const struct peer peer_stint_all, peer_stint_groups, peer_stint_takes;
 
 /* ... and those that do so if there are several. */
-extern const struct peer peer_open_64, peer_mutex, peer_rwlock, peer_redis_lua;
+extern const struct peer peer_open_64, peer_mutex, peer_redis_lua;
 
 /* Says why open or decide failed, for the calling thread. Returns false. */
 bool peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -71,7 +70,10 @@ bool peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What peer_fail said last in this thread. */
 const char *peer_failure(void);
 
-/* The window that it is now. Servers of this kind read the coarse clock, as stint does. */
+/* The peer of that name. Ends the process if there is none. */
+const struct peer *peer_named(const char *name);
+
+/* The window that it is now. */
 static inline uint64_t peer_window(const struct peer_setup *setup) {
     return (uint64_t)time(NULL) / setup->window;
 }
@@ -96,13 +98,23 @@ static inline bool peer_count_all(const struct peer_setup *setup, unsigned limit
     return allowed;
 }
 
-/* The windows that it is now, one for each limit. */
+/* The windows that it is now, one for each limit. The quotients are kept until the second is over:
+ * so would a server that counts for a hundred million requests a second. */
 static inline void peer_windows(const struct peer_setup *setup, unsigned limits,
                                 uint32_t *windows) {
+    static _Thread_local struct {
+        uint64_t now;
+        uint32_t windows[PEER_LIMITS];
+    } kept; /* of the one setup that a process has at a time */
     uint64_t now = (uint64_t)time(NULL);
 
+    if (kept.now != now) {
+        kept.now = now;
+        for (unsigned i = 0; i < setup->limits; i++)
+            kept.windows[i] = (uint32_t)(now / setup->each[i].window);
+    }
     for (unsigned i = 0; i < limits; i++)
-        windows[i] = (uint32_t)(now / setup->each[i].window);
+        windows[i] = kept.windows[i];
 }
 
 /* Defines peer.decide for those that decide one key at a time in this process, with

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What people write first: a hash table of counts, and a lock around it. */
 #include <ck_cc.h>
-#include <ck_pr.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +8,13 @@
 #include "pages.h"
 #include "peer.h"
 
-/* uthash, because it is what C programs take when they want a hash table at once. */
-#define uthash_fatal(message) must_have(NULL)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* uthash, because it is what C programs take when they want a hash table at once; with the hash
+ * function that all others here have, as its own is slower. */
+#define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
+#define uthash_fatal(message)            must_have(NULL)
 #include <uthash.h>
 
 struct entry {
@@ -22,7 +26,6 @@ struct entry {
 /* Nobody shares a line with another's lock. */
 struct shard {
     _Alignas(64) pthread_mutex_t mutex;
-    pthread_rwlock_t rwlock;
     struct entry *entries;
 };
 
@@ -44,7 +47,6 @@ static void locks_close(void *state) {
             free(entry);
         }
         pthread_mutex_destroy(&shard->mutex);
-        pthread_rwlock_destroy(&shard->rwlock);
     }
     free(locks);
 }
@@ -61,7 +63,6 @@ static bool locks_open(const struct peer_setup *setup, void **state) {
     *locks = (struct locks){.setup = *setup, .shift = 32 - bits, .shards = shards};
     for (size_t i = 0; i < shards; i++) {
         pthread_mutex_init(&locks->shard[i].mutex, NULL);
-        pthread_rwlock_init(&locks->shard[i].rwlock, NULL);
         locks->shard[i].entries = NULL;
     }
     *state = locks;
@@ -83,8 +84,6 @@ static struct entry *entry_add(const struct locks *locks, struct shard *shard, c
     return entry;
 }
 
-/* ---- Mutex ---- */
-
 static CK_CC_FORCE_INLINE bool mutex_decide(struct locks *locks, const char *key, unsigned limits) {
     unsigned hash;
     struct entry *entry;
@@ -104,39 +103,5 @@ static CK_CC_FORCE_INLINE bool mutex_decide(struct locks *locks, const char *key
 
 PEER_DECIDE_LIMITS(locks, mutex_decide)
 
-/* ---- Reader-writer lock ---- */
-
-static inline bool rwlock_one(struct locks *locks, const char *key) {
-    unsigned hash;
-    struct entry *entry;
-    uint32_t window = (uint32_t)peer_window(&locks->setup);
-
-    HASH_VALUE(key, PEER_KEY, hash);
-    struct shard *shard = shard_of(locks, hash);
-    pthread_rwlock_rdlock(&shard->rwlock);
-    HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
-    if (entry != NULL && entry->counts[0].window == window) {
-        uint32_t count = ck_pr_faa_32(&entry->counts[0].count, 1);
-        pthread_rwlock_unlock(&shard->rwlock);
-        return count < locks->setup.limit;
-    }
-    pthread_rwlock_unlock(&shard->rwlock);
-
-    pthread_rwlock_wrlock(&shard->rwlock);
-    HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
-    if (entry == NULL)
-        entry = entry_add(locks, shard, key, hash);
-    if (entry->counts[0].window != window)
-        entry->counts[0] = (struct peer_count){window, 0};
-    bool allowed = entry->counts[0].count++ < locks->setup.limit;
-    pthread_rwlock_unlock(&shard->rwlock);
-    return allowed;
-}
-
-PEER_DECIDE(locks, rwlock_one)
-
 const struct peer peer_mutex = {
     .name = "mutex", .open = locks_open, .close = locks_close, .decide = mutex_decide_each};
-
-const struct peer peer_rwlock = {
-    .name = "rwlock", .open = locks_open, .close = locks_close, .decide = rwlock_one_each};

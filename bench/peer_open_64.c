@@ -45,13 +45,14 @@ struct open_table {
     size_t bytes;
     uint64_t shard_slots;
     uint64_t token_ns; /* in which a token comes back to a bucket */
-    struct shard shard[SHARDS];
+    size_t shards;
+    struct shard shard[];
 };
 
 static void open_table_close(void *state) {
     struct open_table *table = state;
 
-    for (size_t i = 0; i < SHARDS; i++)
+    for (size_t i = 0; i < table->shards; i++)
         pthread_mutex_destroy(&table->shard[i].mutex);
     if (table->setup.huge_pages)
         pages_unmap(table->memory, table->bytes);
@@ -60,30 +61,35 @@ static void open_table_close(void *state) {
     free(table);
 }
 
-static bool open_table_open(const struct peer_setup *setup, void **state) {
-    struct open_table *table = aligned_alloc(64, sizeof(*table));
-    double mean = (double)setup->keys / SHARDS;
+static bool table_open(const struct peer_setup *setup, size_t shards, double mean, void **state) {
+    size_t size = sizeof(struct open_table) + shards * sizeof(struct shard);
+    struct open_table *table = aligned_alloc(64, size);
 
     if (table == NULL)
         return peer_fail("no memory");
-    memset(table, 0, sizeof(*table));
+    memset(table, 0, size);
     table->setup = *setup;
+    table->shards = shards;
     table->token_ns = (setup->window * UINT64_C(1000000000) + setup->limit - 1) / setup->limit;
     /* Half full. Six deviations more than the mean: no shard overflows. */
     table->shard_slots = (uint64_t)(2 * mean + 6 * sqrt(mean)) + 8;
     size_t shard_bytes = table->shard_slots * slot_size(setup->limits);
-    table->bytes = SHARDS * shard_bytes;
+    table->bytes = shards * shard_bytes;
     table->memory = setup->huge_pages ? pages_map(table->bytes) : calloc(1, table->bytes);
     if (table->memory == NULL) {
         free(table);
         return peer_fail("no memory");
     }
-    for (size_t i = 0; i < SHARDS; i++) {
+    for (size_t i = 0; i < shards; i++) {
         pthread_mutex_init(&table->shard[i].mutex, NULL);
         table->shard[i].slots = table->memory + i * shard_bytes;
     }
     *state = table;
     return true;
+}
+
+static bool open_table_open(const struct peer_setup *setup, void **state) {
+    return table_open(setup, SHARDS, (double)setup->keys / SHARDS, state);
 }
 
 static inline struct shard *shard_of(struct open_table *table, uint64_t hash) {
@@ -149,6 +155,32 @@ static inline bool open_bucket(struct open_table *table, const char *key) {
 }
 
 PEER_DECIDE(open_table, open_bucket)
+
+/* ---- A table for each thread: no lock, no atomic operation, no limit that threads share ---- */
+
+static bool own_open(const struct peer_setup *setup, void **state) {
+    return table_open(setup, setup->threads, (double)setup->keys, state);
+}
+
+static bool own_each(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
+                     uint64_t *answers) {
+    struct open_table *table = state;
+    struct shard *shard = &table->shard[thread];
+    uint32_t window;
+
+    (void)depth;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash = XXH3_64bits(keys + i * PEER_KEY, PEER_KEY) | 1;
+        peer_windows(&table->setup, 1, &window);
+        struct slot *slot = slot_of(table, shard, hash, 1);
+        bool allowed = slot != NULL && peer_count_all(&table->setup, 1, &window, slot->counts);
+        answers[i / PEER_ANSWERS] |= (uint64_t)allowed << (i % PEER_ANSWERS);
+    }
+    return true;
+}
+
+const struct peer peer_own = {
+    .name = "own", .open = own_open, .close = open_table_close, .decide = own_each};
 
 const struct peer peer_open_64 = {.name = "open-64",
                                   .open = open_table_open,

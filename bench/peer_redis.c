@@ -48,7 +48,7 @@ struct redis {
     char script_hash[SCRIPT_HASH + 1];
     char limit[PEER_LIMITS][24], window[PEER_LIMITS][24]; /* as arguments */
     char version[64];
-    redisContext *connection[]; /* one a thread */
+    redisContext *connection[];
 };
 
 static const char *what_failed(const redisContext *connection, const redisReply *reply) {
@@ -62,7 +62,7 @@ static const char *what_failed(const redisContext *connection, const redisReply 
 static void redis_close(void *state) {
     struct redis *redis = state;
 
-    for (unsigned i = 0; i < redis->setup.threads; i++)
+    for (unsigned i = 0; i < redis->setup.threads * redis->setup.connections; i++)
         if (redis->connection[i] != NULL)
             redisFree(redis->connection[i]);
     free(redis);
@@ -99,7 +99,8 @@ static void read_version(struct redis *redis) {
 static bool redis_open(const struct peer_setup *setup, void **state) {
     struct redis *redis;
 
-    redis = calloc(1, sizeof(*redis) + setup->threads * sizeof(redis->connection[0]));
+    unsigned connections = setup->threads * setup->connections;
+    redis = calloc(1, sizeof(*redis) + connections * sizeof(redis->connection[0]));
     if (redis == NULL)
         return peer_fail("no memory");
     redis->setup = *setup;
@@ -109,7 +110,7 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
                  (unsigned long long)setup->each[i].window);
     }
     bool good = true;
-    for (unsigned i = 0; good && i < setup->threads; i++) {
+    for (unsigned i = 0; good && i < connections; i++) {
         redis->connection[i] = redisConnectUnix(setup->socket);
         good = redis->connection[i] != NULL && redis->connection[i]->err == 0;
         if (!good)
@@ -199,19 +200,23 @@ static int lua_receive(struct redis *redis, redisContext *connection) {
     return granted;
 }
 
-/* `depth` requests are sent, then their answers are read. */
+/* `depth` requests are sent, spread over the thread's connections; then their answers are read. */
 static bool decide(struct redis *redis, unsigned thread, const struct recipe *recipe,
                    const char *keys, size_t n, unsigned depth, uint64_t *answers) {
-    redisContext *connection = redis->connection[thread];
+    unsigned connections = redis->setup.connections;
+    redisContext **connection = &redis->connection[thread * connections];
 
-    memset(answers, 0, (n + PEER_ANSWERS - 1) / PEER_ANSWERS * sizeof(*answers));
     for (size_t at = 0; at < n; at += depth) {
         size_t end = n - at < depth ? n : at + depth;
         uint64_t window = peer_window(&redis->setup);
         for (size_t i = at; i < end; i++)
-            recipe->send(redis, connection, keys + i * PEER_KEY, window);
+            recipe->send(redis, connection[i % connections], keys + i * PEER_KEY, window);
+        for (unsigned i = 0; i < connections; i++)
+            for (int done = 0; done == 0;)
+                if (redisBufferWrite(connection[i], &done) != REDIS_OK)
+                    return peer_fail("redis-server: %s", what_failed(connection[i], NULL));
         for (size_t i = at; i < end; i++) {
-            int granted = recipe->receive(redis, connection);
+            int granted = recipe->receive(redis, connection[i % connections]);
             if (granted < 0)
                 return false;
             answers[i / PEER_ANSWERS] |= (uint64_t)granted << (i % PEER_ANSWERS);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * stint itself, asked as a server asks it, and the floor under everything that counts. */
+ * stint itself, asked as a server asks it. */
 #include <stint.h>
 
 #include <ck_cc.h>
-#include <ck_pr.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,35 +78,6 @@ static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
 
 PEER_DECIDE(stint_peer, stint_verdict_one)
 
-/* One at a time by a server that knows the keys of some requests before their turn: of those
- * whose headers it has read, say. */
-static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
-                        uint64_t *answers) {
-    enum { AHEAD = 8 };
-    struct stint_peer *peer = state;
-    stint_key known[AHEAD];
-    uint64_t word = 0;
-
-    (void)thread;
-    (void)depth;
-    for (size_t i = 0; i < n + AHEAD; i++) {
-        if (i >= AHEAD) {
-            size_t at = i - AHEAD;
-            bool allowed =
-                stint_take(peer->limiter, peer->policy, known[i % AHEAD], 1, STINT_NOW, NULL);
-            word |= (uint64_t)allowed << at % PEER_ANSWERS;
-            answers[at / PEER_ANSWERS] = word;
-            if ((at + 1) % PEER_ANSWERS == 0)
-                word = 0;
-        }
-        if (i < n) {
-            known[i % AHEAD] = key_of(peer, keys + i * PEER_KEY);
-            stint_prefetch(peer->limiter, known[i % AHEAD]);
-        }
-    }
-    return true;
-}
-
 /* The line of each key is on its way as soon as the key is known: while a server still reads
  * other requests. */
 static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
@@ -138,7 +108,6 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
     }
     return true;
 }
-_Static_assert(PEER_ANSWERS % PEER_DEPTH == 0, "a batch does not straddle two words");
 
 /* ---- Several limits ---- */
 
@@ -213,7 +182,6 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
 
 const struct peer peer_stint = STINT_PEER("stint", stint_one_each);
 const struct peer peer_stint_verdict = STINT_PEER("stint-verdict", stint_verdict_one_each);
-const struct peer peer_stint_ahead = STINT_PEER("stint-ahead", stint_ahead);
 const struct peer peer_stint_batch = STINT_PEER("stint-batch", stint_batches);
 const struct peer peer_stint_all = STINT_PEER("stint-all", stint_all_one_each);
 const struct peer peer_stint_groups = STINT_PEER("stint-groups", stint_grouped);
@@ -222,33 +190,3 @@ const struct peer peer_stint_bucket = {.name = "stint-bucket",
                                        .open = stint_bucket_open,
                                        .close = stint_peer_close,
                                        .decide = stint_one_each};
-
-/* ---- Counter ---- */
-
-struct counter {
-    _Alignas(64) uint64_t count;
-};
-
-static bool counter_open(const struct peer_setup *setup, void **state) {
-    struct counter *counter = aligned_alloc(64, sizeof(*counter));
-
-    (void)setup;
-    if (counter == NULL)
-        return peer_fail("no memory");
-    counter->count = 0;
-    *state = counter;
-    return true;
-}
-
-static inline bool counter_one(struct counter *counter, const char *key) {
-    (void)key;
-    return ck_pr_faa_64(&counter->count, 1) != UINT64_MAX;
-}
-
-PEER_DECIDE(counter, counter_one)
-
-const struct peer peer_counter = {.name = "counter",
-                                  .one_count = true,
-                                  .open = counter_open,
-                                  .close = free,
-                                  .decide = counter_one_each};

@@ -5,10 +5,9 @@ import os
 import subprocess
 import sys
 
-from driver import Failed, short
-from workloads import KINDS
+from driver import Failed
 
-WIDTH, HEIGHT, CURVES_MAX = 880, 420, 16
+WIDTH, HEIGHT = 880, 420
 # Mid-tones, apart in hue and in lightness, legible on white and on black.
 COLOURS = ["#3b82c4", "#d9822b", "#3a9d5d", "#c2528b", "#8a6fd1", "#8a8a2e"]
 GREY = "#808080"
@@ -27,18 +26,14 @@ class Curve:
 
 
 class Picture:
-    def __init__(self, file, title, x, y=None, setup="", across=False):
+    def __init__(self, file, title, x, y, setup=""):
         self.file, self.title, self.x, self.y, self.setup = file, title, x, y, setup
-        self.across = across  # points with errors in x, without lines
-        self.height, self.curves, self.full = HEIGHT, {}, False
+        self.curves = {}
 
     def curve(self, name, colour=None, faint=False):
         """The curve of that name; a new one has the colour, a number or grey, or the next one. What
-        is faint is a floor, or noise: the lines of one colour are dashed each in its own way."""
+        is faint is a reference: the lines of one colour are dashed each in its own way."""
         if name not in self.curves:
-            if len(self.curves) == CURVES_MAX:
-                self.full = True
-                return Curve(GREY, True, 1)
             if colour is None:
                 colour = len(self.curves)
             if isinstance(colour, int):
@@ -52,21 +47,9 @@ class Picture:
 
 # ---- From rows to curves ----
 
-def is_path(row):
-    return row.get("workload") in KINDS and KINDS[row["workload"]].is_path
-
-
-def in_series(row, series):
-    """Whether the row belongs to the series, or to none (`stint-bench run`) and has all that is
-    usual but for what the series changes."""
-    return (row.get("series", series) == series and row.get("ns_per_op") is not None and
-            row.get("load") == 0.5 and row.get("policies") == 1 and
-            not is_path(row))
-
-
 KEYS_CURVES = {"take": "take: one at a time", "batch": "batch: 16 in a call"}
-KEYS_FLOORS = {"clock+hash+xadd": "floor: clock, hash, atomic add", "xadd": "floor: atomic add",
-               "dependent load": "loads, each after the last"}
+KEYS_REFERENCES = {"take": "reference: clock, hash, atomic add",
+                   "batch": "reference: hash, atomic add"}
 
 
 def keys_picture(rows):
@@ -77,141 +60,20 @@ def keys_picture(rows):
         "set offsets graph 0.04,graph 0.04,graph 0.08,graph 0.08\n"
         "set xtics ('10' 10,'100' 100,'1k' 1e3,'10k' 1e4,'100k' 1e5,'1M' 1e6,'10M' 1e7,"
         "'100M' 1e8,'1G' 1e9)\nset ytics (0.5,1,2,5,10,20,50,100,200,500,1000)\n")
-    rows = [row for row in rows if in_series(row, "keys") and row["threads"] == 1 and
-            row["distribution"] == "uniform"]
+    rows = [row for row in rows if row.get("ns_per_op") and row.get("workload") in KEYS_CURVES and
+            row["threads"] == 1 and row["distribution"] == "uniform" and row["load"] == 0.5]
 
     def curve(row):
-        return picture.curve(KEYS_CURVES.get(row["workload"], row["workload"]))
+        return picture.curve(KEYS_CURVES[row["workload"]])
 
     for row in rows:
         curve(row).add(row["keys"], 1000 / row["ns_per_op"], 1000 / row["ns_max"],
                        1000 / row["ns_min"])
-    for workload in KEYS_CURVES:
-        for row in rows:
-            if row["workload"] == workload:
-                # In the colour of what it is the floor of.
-                floor = picture.curve(KEYS_FLOORS.get(row["floor"], row["floor"]),
-                                      curve(row).colour, True)
-                floor.add(row["keys"], 1000 / row["floor_ns"])
-    return picture
-
-
-def threads_picture(rows):
-    picture = Picture("threads", "Decisions a second, as the threads grow",
-                      "threads, each on a core of its own", "times one thread alone",
-                      "set yrange [0:*]\nset xtics 1\nset autoscale xfix\n"
-                      "set offsets 0.2,0.2,0.1,0\n")
-    rows = [row for row in rows if in_series(row, "threads")]
-
-    def like(row):
-        return tuple(row.get(name) for name in ("series", "workload", "distribution", "keys")) + (
-            row["stripes"] > 1,)
-
-    alone = {like(row): row["mops"] for row in reversed(rows) if row["threads"] == 1}
-    most = 1
     for row in rows:
-        if like(row) not in alone:
-            continue
-        threads, striped = row["threads"], " striped" if row["stripes"] > 1 else ""
-        curve = picture.curve(f"{row['workload']} {row['distribution']}{striped}, "
-                              f"{short(row['keys'])} keys")
-        if row["floor"] == "one alone":  # the threads alone and together by turns
-            curve.add(threads, threads / row["ratio"], threads / row["ratio_max"],
-                      threads / row["ratio_min"])
-        else:
-            curve.add(threads, row["mops"] / alone[like(row)])
-        most = max(most, threads)
-    if most == 1:
-        picture.curves.clear()
-    else:
-        ideal = picture.curve("as many times as threads", GREY, True)
-        ideal.add(1, 1)
-        ideal.add(most, most)
+        # in the colour of what it stands beside
+        picture.curve(KEYS_REFERENCES[row["workload"]], curve(row).colour, True).add(
+            row["keys"], 1000 / row["reference_ns"])
     return picture
-
-
-PERCENTILES = (
-    "set logscale xy\nset xrange [1.6:1.3e5]\n"
-    "set ytics ('1 ns' 1,'10 ns' 10,'100 ns' 100,'1 µs' 1e3,'10 µs' 1e4,"
-    "'100 µs' 1e5,'1 ms' 1e6,'10 ms' 1e7,'100 ms' 1e8,'1 s' 1e9)\n"
-    "set xtics ('50%%' 2,'90%%' 10,'99%%' 100,'99.9%%' 1e3,'99.99%%' 1e4,'max' 1e5)\n")
-
-
-def add_tail(curve, tail):
-    for point, times in tail.items():
-        x = 1e5 if point == "max" else 100 / (100 - float(point[1:]))
-        # Nothing is below 1 on a logarithmic axis.
-        curve.add(x, *(max(1, times[name]) for name in ("ns", "min", "max")))
-
-
-def tails_picture(rows):
-    picture = Picture("tails", "Time of a single call, and of an empty section", "percentile",
-                      "time", PERCENTILES)
-    for i, row in enumerate(rows):
-        if not row.get("latency") or "call" not in row:
-            continue
-        order = "" if row["distribution"] == "uniform" else f" {row['distribution']}"
-        name = f"{row['workload']}{order}, {short(row['keys'])} keys, {row['threads']} thr"
-        add_tail(picture.curve(name, i), row["call"])
-        add_tail(picture.curve(f"{name}: empty", i, True), row["empty"])
-    return picture
-
-
-def load_picture(rows):
-    picture = Picture("load",
-                      "Arrivals on a schedule: how late each was begun, and how long it took",
-                      "percentile", "time", PERCENTILES)
-    for row in rows:
-        if row.get("workload") == "arrivals":
-            add_tail(picture.curve("a decision", 0), row["call"])
-            add_tail(picture.curve("no decision in its place", 0, True), row["empty"])
-            add_tail(picture.curve("begun after it was due", 1), row["late"])
-            add_tail(picture.curve("begun, without decisions", 1, True), row["late_without"])
-    return picture
-
-
-def across(picture, rows, label, point, setup):
-    """Each label has a line of the picture, in the order of the rows, and on it a point of each
-    curve. `point` gives the curve's name, and x with its range."""
-    lines = list(dict.fromkeys(label(row) for row in rows))
-    for row in rows:
-        if row["ns_per_op"] is not None:
-            name, (x, *ends) = point(row)
-            picture.curve(name).add(x, lines.index(label(row)), *ends)
-    # Points of one line stand one above the other.
-    n = len(picture.curves)
-    for i, curve in enumerate(picture.curves.values()):
-        above = 0.6 * ((i + 0.5) / n - 0.5)
-        curve.points = [(x, y + above, low, high) for x, y, low, high in curve.points]
-    labels = ",".join(f"{quoted(line)} {i}" for i, line in enumerate(lines))
-    picture.setup = (
-        f"set logscale x\nset autoscale xfix\nset offsets graph 0.03,graph 0.03,0,0\n{setup}"
-        f"set yrange [{len(lines) - 1}.5:-0.5]\nset ytics scale 0 ({labels})\n")
-    picture.height = 100 + (22 if n < 3 else 34) * len(lines)
-    return picture
-
-
-def kinds_picture(rows):
-    def point(row):
-        return f"{short(row['keys'])} keys", (row["ns_per_op"], row["ns_min"], row["ns_max"])
-    return across(Picture("kinds", "What each kind of decision costs", "ns", across=True),
-                  list(filter(is_path, rows)),
-                  lambda row: row["workload"], point, "set xtics (5,10,20,50,100,200,500,1000)\n")
-
-
-def peers_picture(rows):
-    rows = [row for row in rows if "peer" in row]
-    absent = {row["label"] for row in rows if row["absent"]}
-
-    def point(row):
-        second = row["threads"] * 1e9
-        return (f"{short(row['keys'])} keys, {row['threads']} thread{'s' * (row['threads'] > 1)}",
-                [second / row[ns] for ns in ("ns_per_op", "ns_max", "ns_min")])
-    return across(Picture("peers", "Decisions a second, stint beside others",
-                          "decisions a second, all threads together", across=True), rows,
-                  lambda row: row["label"] + " (not installed)" * (row["label"] in absent), point,
-                  "set xtics ('1k' 1e3,'10k' 1e4,'100k' 1e5,'1M' 1e6,'10M' 1e7,'100M' 1e8,"
-                  "'1G' 1e9,'10G' 1e10)\n")
 
 
 # ---- From curves to SVG ----
@@ -229,7 +91,7 @@ def frame(picture, caption):
     columns = WIDTH // (max(map(len, picture.curves)) * letter + sample)
     columns = min(max(columns, 1), curves)
     head = title + line * -(-curves // columns)
-    height = picture.height + head
+    height = HEIGHT + head
     return (f"set terminal svg size {WIDTH},{height} dynamic font 'sans-serif,14' noenhanced\n"
             f"set label 2 {quoted(picture.title)} at screen 0.5,{1 - 18 / height:.4f} center "
             "font ',17'\n"
@@ -239,12 +101,8 @@ def frame(picture, caption):
             f"set label 1 {quoted(caption)} at character 1,0.8 font ',11'\n")
 
 
-def curve_plot(picture, i, name, curve):
+def curve_plot(i, name, curve):
     """Error bars are always of both axes: those of one have a white ring around the point."""
-    if picture.across:
-        shape = (7, 5, 9, 13)[i % 4]  # circle, square, triangle, diamond; filled
-        return (f"$c{i} using 1:2:3:4:2:2 with xyerrorbars lc rgb '{curve.colour}' lw 1 pt {shape} "
-                f"ps 0.8 title {quoted(name)}")
     width, ends, size = ("1.2", "2:2", "0.3") if curve.faint else ("2.2", "3:4", "0.5")
     return (f"$c{i} using 1:2 with lines lc rgb '{curve.colour}' lw {width} dt {curve.dash} "
             f"title {quoted(name)}, $c{i} using 1:2:1:1:{ends} with xyerrorbars notitle "
@@ -253,16 +111,14 @@ def curve_plot(picture, i, name, curve):
 
 def script(picture, caption):
     text = "set encoding utf8\n" + frame(picture, caption)
-    text += (f"set border {1 if picture.across else 3} lc rgb '#808080'\nset tics nomirror\n"
+    text += (f"set border 3 lc rgb '#808080'\nset tics nomirror\n"
              "set grid lc rgb '#808080' lw 0.4 dt 3\nset errorbars small\n")
-    text += picture.setup + f"set xlabel {quoted(picture.x)}\n"
-    if picture.y:
-        text += f"set ylabel {quoted(picture.y)}\n"
+    text += picture.setup + f"set xlabel {quoted(picture.x)}\nset ylabel {quoted(picture.y)}\n"
     for i, curve in enumerate(picture.curves.values()):
         points = sorted(curve.points, key=lambda point: point[0])  # rows come in any order
         lines = [" ".join(f"{number:.9g}" for number in point) for point in points]
         text += f"$c{i} << EOD\n" + "\n".join(lines) + "\nEOD\n"
-    return text + "plot " + ", ".join(curve_plot(picture, i, name, curve) for i, (name, curve)
+    return text + "plot " + ", ".join(curve_plot(i, name, curve) for i, (name, curve)
                                       in enumerate(picture.curves.items())) + "\n"
 
 
@@ -276,13 +132,7 @@ def draw(picture, directory, caption):
             file.write(svg[:cut] + STYLE + svg[cut:])
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise Failed(f"{path} cannot be drawn: {error}") from None
-    left_out = ", without what it has no room for" if picture.full else ""
-    print(f"drawn: {path}{left_out}", file=sys.stderr)
-
-
-# Each takes the rows that it has a place for, which may be none.
-PICTURES = (keys_picture, kinds_picture, threads_picture, tails_picture, load_picture,
-            peers_picture)
+    print(f"drawn: {path}", file=sys.stderr)
 
 
 def draw_all(pictures, result, directory):

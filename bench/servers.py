@@ -4,9 +4,6 @@
 A guardian stands between: it starts the server, and waits for the end of the benchmark, which it
 sees at the end of a pipe whatever the benchmark died of. Then it kills the server and removes the
 directory."""
-import os
-import pwd
-import shutil
 import socket
 import subprocess
 import time
@@ -27,26 +24,15 @@ echo "$server $directory"
 read -r _
 """
 
-
-def arguments(program, keys):
-    """As each comes, but that it listens on nothing but the socket and writes nothing to disk."""
-    if program == "redis-server":
-        return [program, "--port", "0", "--unixsocket", "DIRECTORY/socket", "--dir", "DIRECTORY",
-                "--save", "", "--appendonly", "no", "--daemonize", "no"]
-    # With room for every key (64 MiB are its default, and a key takes less than 128 bytes), and
-    # rather an error than a count that is dropped (-M). Root must say that it means it (-u).
-    return [program, "-s", "DIRECTORY/socket", "-m", str(64 + keys * 128 // 2**20), "-M",
-            "-u", pwd.getpwuid(os.geteuid()).pw_name]
-
-
-def installed(program):
-    return program is None or shutil.which(program) is not None
+# As it comes, but that it listens on nothing but the socket and writes nothing to disk.
+OPTIONS = ["--port", "0", "--unixsocket", "DIRECTORY/socket", "--dir", "DIRECTORY", "--save", "",
+           "--appendonly", "no", "--daemonize", "no"]
 
 
 class Server:
-    def __init__(self, program, keys):
+    def __init__(self, program):
         self.guardian = subprocess.Popen(
-            ["/bin/bash", "-c", GUARDIAN, "stint-bench"] + arguments(program, keys), text=True,
+            ["/bin/bash", "-c", GUARDIAN, "stint-bench", program, *OPTIONS], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True)
         try:

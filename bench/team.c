@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,11 @@ unsigned team_cores(void) {
         return 1;
     unsigned cores = (unsigned)CPU_COUNT(&set);
     return cores < TEAM_MAX ? cores : TEAM_MAX;
+}
+
+int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
 }
 
 void team_wait(struct member *member) {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * What a measurement must have: threads, one per core, pinned, started on a barrier; and memory. */
+ * What a measurement must have: threads, one per core, pinned, started on a barrier; a clock. */
 #ifndef STINT_BENCH_TEAM_H
 #define STINT_BENCH_TEAM_H
 
 #include <ck_barrier.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
 
 enum { TEAM_MAX = 1024 };
 
@@ -31,6 +33,15 @@ unsigned team_cores(void);
  * as there are cores; returns when all have returned. Ends the process if a thread cannot be had.
  */
 void team_run(unsigned threads, void (*work)(struct member *, void *), void *context);
+
+/* For qsort. */
+int compare_floats(const void *a, const void *b);
+
+static inline uint64_t clock_ns(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
 
 /* Waits until every member of the team has come here. */
 void team_wait(struct member *member);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can be measured: the workloads, the floors that they stand beside, and rows of them."""
+"""What can be measured: the workloads, what each stands beside, and rows of them."""
 import dataclasses
 
 FEW, MILLION = 1000, 10**6  # in cache, and out of it, or near
@@ -28,25 +28,16 @@ class Path:
     each_key: bool = False  # each part has its own key; else the same, by a policy of its own
     windows: int = 1  # in which each key is asked for before the time is taken
     leaves_nothing: bool = False  # what is used is the same after it
-    labels: bool = False  # the table has room for a name of each key
-    file: bool = False  # the table is in a file, and so is the one beside which it is measured
-    watched: bool = False  # a thread looks at the file's table a thousand times a second, read-only
     before: str | None = None  # asks for each key before the time is taken; None: what is timed
-    # Does the same locked operations: who is within 15% of it has reached the goal, too.
-    locked: str = "clock+hash+xadd"
-    # Ratios to what it stands beside: of few keys, in cache, and of many. Where 1 is the goal, it
-    # is one with the noise.
-    goal: tuple = (0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A workload. Functions and floors are called as in workload.c."""
+    """A workload. Functions are called as in timed.c."""
     help: str
-    run: str | None = "take"  # None: only --latency
-    timed: str | None = None  # the same, each call by itself; None: not with --latency
-    floor: str = "clock+hash+xadd"  # while the table is in cache, or near
-    far_floor: str = "dependent load"  # when it is far larger than the cache
+    run: str = "take"
+    reference: str = "clock+hash+add"  # a function; or what `beside` measures
+    beside: str | None = None  # what it stands beside, in processes of its own
     used_up: bool = False  # every key is at its limit before the first repeat
     windows: bool = False  # every epoch is a window of its own
     each_once: bool = False  # every key once per pass, and every pass is an epoch
@@ -60,117 +51,78 @@ class Kind:
         return self.windows or self.is_path
 
 
-def path(help, run="take", floor="plain take", **about):
-    return Kind(help, run, floor=floor, is_path=True, path=Path(**about))
+def path(help, run="take", beside="take", reference="plain take", **about):
+    return Kind(help, run, reference, beside, is_path=True, path=Path(**about))
 
 
-def path_all(help, parts, goal, **about):
+def path_all(help, parts, **about):
     """stint_decide_all."""
-    return path(help, "all", "as many takes", parts=parts, locked="hash+xadds", goal=goal, **about)
+    return path(help, "all", "as many takes", "as many takes", parts=parts, **about)
 
 
 KINDS = {
-    "take": Kind("one request at a time; the limiter reads its clock", timed="time-take"),
-    "take-at": Kind("the same with `now` given", "take-at", "time-take-at", "hash+xadd"),
-    "batch": Kind("16 requests in one call", "batch", floor="xadd", far_floor="xadd"),
-    "refuse": Kind("take, of keys that have used up their limit", timed="time-take", used_up=True),
+    "take": Kind("one request at a time; the limiter reads its clock"),
+    "take-at": Kind("the same with `now` given", "take-at", "hash+add"),
+    "batch": Kind("16 requests in one call", "batch", "hash+add"),
+    "refuse": Kind("take, of keys that have used up their limit", used_up=True),
     "first-seen": Kind("take-at, of the last eighth of the keys that fill a new table", "take-at",
-                       "time-take-at", "present key", "present key", windows=True, each_once=True,
-                       new_keys=True, new_table=True),
-    "roll": Kind("take-at, of keys whose window is over", "take-at", "time-take-at", "hash+xadd",
+                       "present keys", "take-at", windows=True, each_once=True, new_keys=True,
+                       new_table=True),
+    "roll": Kind("take-at, of keys whose window is over", "take-at", "present keys", "take-at",
                  windows=True, each_once=True),
     "churn": Kind("take-at, of new keys in a table full of keys whose windows are over", "take-at",
-                  "time-take-at", "present key", "present key", windows=True, each_once=True,
-                  new_keys=True),
-    "roll-all": Kind("take-at, as many as there are keys, from the instant at which the\n"
-                     "             windows of all keys end; with --latency only", None,
-                     "time-take-at", "hash+xadd", windows=True),
-    "cost-5": path("take, of cost 5", "take-5", cost=5, locked="clock+hash+cas", goal=(1.5, 1.2)),
-    "own-limit": path("take, by a limit of the request's own", "decide", own_limit=True,
-                      locked="clock+hash+cas", goal=(1.5, 1.2)),
-    "roll-over": path("take, by a policy with a capacity above its limit", roll_over=True,
-                      goal=(1.3, 1.1)),
-    "reservable": path("take, by a policy with max_reserved", policy="reserve=1", goal=(1.3, 1.1)),
+                  "present keys", "take-at", windows=True, each_once=True, new_keys=True),
+    "cost-5": path("take, of cost 5", "take-5", cost=5),
+    "own-limit": path("take, by a limit of the request's own", "decide", own_limit=True),
+    "roll-over": path("take, by a policy with a capacity above its limit", roll_over=True),
+    "reservable": path("take, by a policy with max_reserved", policy="reserve=1"),
     "reserve": path("the same, with STINT_RESERVE", "decide", asks="reserve",
-                    policy="reserve=1", locked="clock+hash+cas", goal=(2, 1.6)),
-    "shadow": path("take, by a policy that lets all through", policy="shadow", goal=(1.05, 1.05)),
-    "counted": path("take, by a policy that counts what it refuses", policy="count-refused",
-                    goal=(1.05, 1.05)),
-    "peek": path("a look", "decide", asks="peek", leaves_nothing=True, before="take",
-                 goal=(1.3, 1.1)),
-    "refund": path("take, and give back", "refund", leaves_nothing=True, before="take",
-                   locked="xadd+cas", goal=(2.1, 1.4)),
-    "smooth": path("take, by a sliding window", policy="smooth", still=True, windows=2,
-                   locked="clock+hash+cas", goal=(2, 1.6)),
+                    policy="reserve=1"),
+    "shadow": path("take, by a policy that lets all through", policy="shadow"),
+    "counted": path("take, by a policy that counts what it refuses", policy="count-refused"),
+    "peek": path("a look", "decide", asks="peek", leaves_nothing=True, before="take"),
+    "refund": path("take, and give back", "refund", leaves_nothing=True, before="take"),
+    "smooth": path("take, by a sliding window", policy="smooth", still=True, windows=2),
     "in-flight": path("take, by a limit of what is held at once", policy="in-flight", still=True,
-                      windows=2, locked="clock+hash+cas", goal=(2, 1.6)),
+                      windows=2),
     "hold": path("the same, and give back", "refund", policy="in-flight", still=True, windows=2,
-                 leaves_nothing=True, before="take", locked="clock+hash+cas", goal=(2.9, 2)),
-    "bucket": path("take, of a token bucket", bucket=True, still=True, locked="clock+hash+cas",
-                   goal=(1.6, 1.15)),
-    "bucket-5": path("the same, of cost 5", "take-5", cost=5, bucket=True, still=True,
-                     locked="clock+hash+cas", goal=(1.6, 1.15)),
+                 leaves_nothing=True, before="take"),
+    "bucket": path("take, of a token bucket", bucket=True, still=True),
+    "bucket-5": path("the same, of cost 5", "take-5", cost=5, bucket=True, still=True),
     "bucket-refused": path("take, of token buckets that are empty", bucket=True, still=True,
-                           used_up=True, before="take", goal=(1.9, 1.9)),
-    "per-key": path("take, by windows of each key's own", policy="start=per-key", still=True,
-                    goal=(2, 1.6)),
-    "first": path("take, by windows that begin with each key's first request", policy="start=first",
-                  goal=(2, 1.6)),
-    "calendar": path("take, by years of the calendar", window="year", goal=(2, 1.6)),
-    "striped": path("take, of keys in two stripes", stripes=2, goal=(2, 1.6)),
+                           used_up=True, before="take"),
+    "per-key": path("take, by windows of each key's own", policy="start=per-key", still=True),
+    "first": path("take, by windows that begin with each key's first request", policy="start=first"),
+    "calendar": path("take, by years of the calendar", window="year"),
+    "striped": path("take, of keys in two stripes", stripes=2),
     "unlisted": path("take, by a policy with overrides, of keys that have none",
-                     policy="overrides", goal=(1.1, 1.1)),
+                     policy="overrides"),
     "overridden": path("take, of keys that have a limit of their own by an override",
-                       policy="overrides", window="60d", slots=2, before="override-take",
-                       goal=(2, 2)),
-    "labelled": path("take, by a table with room for names of keys", labels=True,
-                     goal=(1.05, 1.05)),
-    "watched": path("take, by a table in a file that a read-only handle looks at", file=True,
-                    watched=True, goal=(1.05, 1.05)),
-    "all-1": path_all("stint_decide_all of one request, `now` given", 1, (1.3, 1.3)),
-    "all-2": path_all("of a key by two policies", 2, (1.3, 1.3)),
-    "all-3": path_all("of a key by three policies", 3, (1.3, 1.3)),
-    "all-2-keys": path_all("of two keys by a policy", 2, (1.3, 1), each_key=True),
-    "all-3-keys": path_all("of three keys by a policy", 3, (1.3, 1), each_key=True),
-    "buckets": path_all("of a key by two token buckets", 2, (2.5, 2.2), bucket=True,
+                       policy="overrides", window="60d", slots=2, before="override-take"),
+    "all-1": path_all("stint_decide_all of one request, `now` given", 1),
+    "all-2": path_all("of a key by two policies", 2),
+    "all-3": path_all("of a key by three policies", 3),
+    "all-2-keys": path_all("of two keys by a policy", 2, each_key=True),
+    "all-3-keys": path_all("of three keys by a policy", 3, each_key=True),
+    "buckets": path_all("of a key by two token buckets", 2, bucket=True,
                         still=True),
-    "mixed-2": path_all("of a key by a window and a token bucket", 2, (1.4, 1.4),
+    "mixed-2": path_all("of a key by a window and a token bucket", 2,
                         second="bucket", still=True),
-    "mixed-3": path_all("of a key by two windows and a token bucket", 3, (1.5, 1.5),
+    "mixed-3": path_all("of a key by two windows and a token bucket", 3,
                         second="bucket", still=True),
     "all-overridden": path_all("of a key by two windows, of which one has an override", 2,
-                               (1.4, 1.4), second="overrides", window="60d", slots=2,
+                               second="overrides", window="60d", slots=2,
                                before="override-take"),
-    "all-costs": path_all("of a key by two windows, of costs 1 and 5", 2, (1.3, 1.3), cost=5),
-    "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
-                   parts=2, locked="hash+xadds", goal=(1.5, 1.5)),
-    "charge": path("a charge, which is never refused", "decide", asks="charge", before="take",
-                   locked="clock+hash+cas", goal=(2, 1.6)),
+    "all-costs": path_all("of a key by two windows, of costs 1 and 5", 2, cost=5),
+    "charge": path("a charge, which is never refused", "decide", asks="charge", before="take"),
 }
 PATHS = [name for name, kind in KINDS.items() if kind.is_path]
 DISTRIBUTIONS = ["uniform", "zipf", "hot"]
 
-# Floors that are functions of workload.c by another name, or more.
-FLOORS = {"present key": {"floor": "take-at", "present": True}, "plain take": {"floor": "take"}}
-
-
-def floor_of(name, run):
-    """What a span needs to run the floor beside that function."""
-    if name == "one alone":
-        return {"floor": run, "alone": True}
-    return FLOORS.get(name, {"floor": name})
-
-
 def row_of(workload, distribution, keys, **more):
     """A row with all that is usual."""
     return {"workload": workload, "distribution": distribution, "keys": keys, "threads": 1,
-            "key_length": 16, "load": 0.5, "policies": 1, "stripes": KINDS[workload].path.stripes,
-            "refused_part": 0, "latency": False, "bare": False, **more}
-
-
-def goal_of(row):
-    """The goal of a path's ratio."""
-    return KINDS[row["workload"]].path.goal[row["keys"] > FEW]
+            "key_length": 16, "load": 0.5, "stripes": KINDS[workload].path.stripes, **more}
 
 
 def top_share(distribution, keys):

@@ -26,19 +26,16 @@ from commands import call  # noqa: E402
 CORES = len(os.sched_getaffinity(0))
 THREADS = sorted({1, min(2, CORES)})
 
-HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "open-64-huge", "stint-bucket", "bucket-64", "rwlock", "mutex-64", "mutex"]
-SERVERS = {
-    "memcached": "memcached", "memcached-16": "memcached",
-    "redis-incr": "redis-server", "redis-incr-16": "redis-server",
-    "redis-lua": "redis-server", "redis-lua-16": "redis-server",
-    "redis-all": "redis-server", "redis-all-16": "redis-server",
-}
+HERE = ["stint", "stint-verdict", "stint-batch", "stint-batch-64", "own", "open-64", "open-64-huge",
+        "stint-bucket", "bucket-64", "mutex-64", "mutex"]
+SERVERS = {name: "redis-server" for name in ("redis-incr", "redis-lua", "redis-all")}
 # Those that decide by several limits at once.
-ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "open-huge-all", "mutex-64-all",
-       "mutex-all", "redis-all", "redis-all-16"]
+ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "mutex-64-all", "mutex-all",
+       "redis-all"]
 ONE = HERE + [name for name in SERVERS if name not in ALL]
 NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
            "bytes_per_key", "ratio_take", "ratio_batch"]
+
 
 def processes(text):
     """The ids of the processes whose command line or working files name the text."""
@@ -93,7 +90,8 @@ class Temporary(commands.Case):
         self.assertEqual((os.listdir(self.directory), processes(str(self.directory))), ([], []))
 
     def peers(self, *arguments):
-        return json.loads(self.good("peers", "--format", "json", "--seconds", "0.01", *arguments,
+        return json.loads(self.good("peers", "--format", "json", "--seconds", "0.01",
+                                    "--processes", "2", *arguments,
                                     env=self.environment))
 
     def server(self, script):
@@ -109,7 +107,7 @@ class Temporary(commands.Case):
 class Rows(Temporary):
     def check_row(self, row, rows):
         name = row["peer"]
-        depth = (16 if name.endswith(("-16", "-batch")) else 32 if name == "stint-groups" else
+        depth = (16 if name == "stint-batch" else 32 if name == "stint-groups" or name in SERVERS else
                  64 if name in ("stint-batch-64", "dpdk-64") else 1)
         self.assertEqual(row["depth"], depth)
         if name in SERVERS and shutil.which(SERVERS[name]) is None:
@@ -118,15 +116,10 @@ class Rows(Temporary):
             return
         self.assertEqual((row["absent"], row["checked"]), (False, True), row)
         for field in NUMBERS:
-            if field == "bytes_per_key" and name == "counter":
-                self.assertIsNone(row[field])
-            elif field != "bytes_per_key":  # a small table may fit memory that was there
+            if field != "bytes_per_key":  # a small table may fit memory that was there
                 self.assertGreater(row[field], 0, (name, field))
         self.assertLessEqual(row["ns_min"], row["ns_per_op"])
         self.assertLessEqual(row["ns_per_op"], row["ns_max"])
-        # Numbers are printed with six digits.
-        rate = row["threads"] * 1e9 / row["ns_per_op"]
-        self.assertAlmostEqual(row["decisions_per_second"] / rate, 1, places=4)
         others = ("stint", "stint-batch") if name not in ALL else ("stint-all", "stint-groups")
         for field, other in zip(("ratio_take", "ratio_batch"), others):
             best = [r for r in rows if (r["peer"], r["keys"], r["threads"]) ==
@@ -165,16 +158,16 @@ class Rows(Temporary):
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
         for name, low, high in (("stint", 30, 70), ("open-64", 30, 45), ("open-64-huge", 30, 45), ("mutex", 80, 200),
-                                ("redis-incr", 60, 250), ("memcached", 60, 250)):
+                                ("redis-incr", 60, 250)):
             if not rows[name]["absent"]:
                 with self.subTest(peer=name):
                     self.assertGreater(rows[name]["bytes_per_key"], low)
                     self.assertLess(rows[name]["bytes_per_key"], high)
 
     def test_chosen_peers_and_the_two_they_are_compared_with(self):
-        rows = self.peers("--peer", "mutex,counter", "--keys", "100", "--threads=1")["rows"]
+        rows = self.peers("--peer", "mutex,own", "--keys", "100", "--threads=1")["rows"]
         self.assertEqual([row["peer"] for row in rows],
-                         ["stint", "stint-batch", "counter", "mutex"])
+                         ["stint", "stint-batch", "own", "mutex"])
         for row in rows:
             self.check_row(row, rows)
         rows = self.peers("--peer", "mutex-all", "--limits", "2", "--keys", "100",
@@ -189,8 +182,7 @@ class Rows(Temporary):
         done = call("peers", "--keys", "100", "--threads", "1", "--seconds", "0.01",
                     env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.count("absent: redis-server is not installed"), 4)
-        self.assertEqual(done.stdout.count("absent: memcached is not installed"), 2)
+        self.assertEqual(done.stdout.count("absent: redis-server is not installed"), 2)
 
     def test_a_server_that_does_not_start_is_told(self):
         for script, message in (("echo no memory today\nexit 1\n", "no memory today"),
@@ -218,12 +210,11 @@ class Rows(Temporary):
 
     def test_the_table_fits_100_columns(self):
         for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):
-            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
+            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--processes", "1", "--limits", limits,
                        env=self.environment, words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
 
 
-@unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
-                 "the servers are not installed")
+@unittest.skipIf(shutil.which("redis-server") is None, "the server is not installed")
 class Dying(Temporary):
     @contextlib.contextmanager
     def running(self, count, *arguments):
@@ -239,7 +230,7 @@ class Dying(Temporary):
 
     def die(self, number):
         """What measures, two servers and their guardians. Returns all of them."""
-        with self.running(5, "peers", "--peer", "redis-incr,memcached", "--keys", "1k", "--threads", "1",
+        with self.running(5, "peers", "--peer", "redis-incr,redis-lua", "--keys", "1k", "--threads", "1",
                           "--seconds", "600") as bench:
             time.sleep(0.2)
             family = children(bench.pid)
@@ -259,29 +250,25 @@ class Dying(Temporary):
                 self.assertEqual([pid for pid in family if alive(pid)], [])
                 self.assertEqual(os.listdir(self.directory), [])
 
-    def test_goals_interrupted_while_it_asks_redis(self):
-        """One that never listens: goals waits for it."""
-        self.server("exec sleep 1000\n")
-        with self.running(3, "goals", "--keys", "1k", "--seconds", "0.001") as bench:
-            family = children(bench.pid)
-            bench.send_signal(signal.SIGINT)
-            self.assertEqual(bench.wait(20), -signal.SIGINT)
-            self.assertEqual([pid for pid in family if alive(pid)], [])
-            self.assertEqual(os.listdir(self.directory), [])
-
     def test_a_server_that_dies_is_an_error(self):
         with subprocess.Popen([*commands.COMMAND, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
                                "1", "--seconds", "2"], env=self.environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
-            until(lambda: len(children(bench.pid)) == 3)
-            time.sleep(1)  # not the one of the rehearsal, which is over soon
-            found = [pid for pid in children(bench.pid) if
-                     os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis")]
-            self.assertEqual(len(found), 1)
-            os.kill(found[0], signal.SIGKILL)
+            seen = {}
+
+            def old():
+                """A server that is a second old: not the one of the rehearsal, which is over soon."""
+                for pid in children(bench.pid):
+                    with contextlib.suppress(OSError):
+                        if os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis"):
+                            seen.setdefault(pid, time.monotonic())
+                return [pid for pid, since in seen.items() if time.monotonic() - since > 1 and alive(pid)]
+
+            until(old)
+            os.kill(old()[0], signal.SIGKILL)
             out, err = bench.communicate(timeout=100)
             self.assertEqual(bench.returncode, 1)
-            self.assertRegex(err, "redis-incr, 1k keys, 1 thread: .*(closed|reset|pipe)")
+            self.assertRegex(err, "redis-incr, 1k keys, 1 thread: .*(closed|reset|pipe|no connection)")
             self.assertIn("FAILED", out)
 
 
@@ -289,8 +276,7 @@ class Usage(commands.Case):
     def check(self, command, wrong):
         for option, values in wrong.items():
             for value in values:
-                for arguments in ((option, value), ("%s=%s" % (option, value),)):
-                    self.refused(command, *arguments, words=(option, "'"))
+                self.refused(command, option, value, words=(option, "'"))
             self.refused(command, option, words=option + " needs a value")
         for nothing in ("--nothing", "nothing", "-x", "--key"):
             self.refused(command, nothing, words="'%s'" % nothing)
@@ -298,31 +284,23 @@ class Usage(commands.Case):
 
     def test_peers(self):
         help = self.check("peers", {
-            "--peer": ["redis", "", "mutex,", "STINT", "mutex,,rwlock", "mutex-all"],
-            "--limits": ["0", "4", "two", "", "-1", "2,3"],
-            "--keys": ["0", "-1", "1x", "2G", "1k,,2k", "", "1.5"],
-            "--threads": ["0", "two", "1,"],
-            "--seconds": ["0", "-1", "inf", "1e9", "", "nan", "1s"],
-            "--format": ["csv", ""],
+            "--peer": ["redis", "", "STINT", "mutex,,own", "mutex-all"], "--limits": ["0", "4", "2,3"],
+            "--keys": ["0", "2G"], "--threads": ["0"], "--seconds": ["1s"], "--format": ["xml"],
         })
         for peer in ONE + ALL:
             self.assertIn("      %s " % peer, help)
         self.assertIn("--dpdk", help)
         for arguments, *words in ((["--peer", "mutex", "--limits", "2"], "'mutex'"),
-                                  # Unless it was built with DPDK, that is refused before what comes after it.
-                                  (["--dpdk", "--nothing"], "'--nothing'" if "dpdk-64" in ONE else "--dpdk: "),
+                                  (["--dpdk", "--nothing"], "'--nothing'"),
+                                  *([] if "dpdk-64" in ONE else [(["--dpdk"], "--dpdk: ")]),
                                   (["--threads", str(CORES + 1)], "--threads %d" % (CORES + 1)),
                                   (["--keys", "1G"], "--keys 1G", "GiB")):
             self.refused("peers", *arguments, words=words)
 
     def test_load(self):
         self.check("load", {
-            "--rate": ["0", "-1", "11M", "fast", ""],
-            "--seconds": ["0", "-1", "1e9", "nan", ""],
-            "--keys": ["0", "5G", "x"],
-            "--threads": ["0", "two", "1,2"],
-            "--limit": ["", "10", "10/fortnight", "0/s"],
-            "--format": ["csv", ""],
+            "--rate": ["0", "11M", "fast"], "--seconds": ["0"], "--keys": ["5G"], "--threads": ["1,2"],
+            "--limit": ["", "10", "10/fortnight", "0/s"], "--format": ["xml"],
         })
         for word, *arguments in (
                 ("--threads %d" % (CORES + 1), "--threads", str(CORES + 1)),
@@ -347,45 +325,48 @@ class Load(commands.Case):
         self.assertEqual(sum(policy["allowed"] for policy in result["by_limit"]), result["allowed"])
         self.assertEqual(sum(policy["refused"] for policy in result["by_limit"]), result["refused"])
         self.assertEqual(result["untracked"], 0)
-        for name in ("call", "empty", "late", "late_without"):
-            self.check_tail(result[name])
+        for name in "call", "done":
+            self.assertEqual(list(result[name]), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
+            values = [point["ns"] for point in result[name].values()]
+            self.assertEqual(values, sorted(values))
+            for point in result[name].values():
+                self.assertLessEqual(point["min"], point["ns"])
+                self.assertLessEqual(point["ns"], point["max"])
         self.assertGreater(result["call"]["p50"]["ns"], 0)
         self.assertLessEqual(result["late_arrivals"], arrivals)
         self.assertEqual(result["late_arrivals"] > 0,
-                         result["late"]["max"]["ns"] > result["late_after_ns"])
+                         result["done"]["max"]["max"] > result["late_after_ns"])
         self.assertGreater(result["core_share"], 0)
-        share = result["ns_per_op"] * arrivals / 1e9 / result["wall_seconds"]
-        self.assertAlmostEqual(result["core_share"] / share, 1, places=3)
-        # Of all is between what the tenths of the run show.
+        # What is told is between what the processes show.
         for low, all, high in (("ns_min", "ns_per_op", "ns_max"),
                                ("core_share_min", "core_share", "core_share_max")):
             self.assertLessEqual(result[low], result[all])
             self.assertLessEqual(result[all], result[high])
-        self.assertGreater(result["cpu_share_without"], 0)
+        # From due to decided is never less than the decision.
+        for point in "p50", "p99", "max":
+            self.assertGreaterEqual(1.1 * result["done"][point]["ns"], result["call"][point]["ns"])
 
     def test_a_second_at_a_low_rate(self):
         result = self.load("--rate", "5000", "--seconds", "1", "--keys", "1k")
         self.check(result, 5000)
         self.assertEqual(result["limits"], ["10/second", "100/minute", "2000/hour"])
-        # It keeps to the schedule, and it sleeps.
+        # It keeps to the schedule.
         self.assertGreaterEqual(result["wall_seconds"], 1)
-        self.assertLess(result["cpu_share_with"], 0.9)
         self.assertGreater(result["refused"], 0)
 
     def test_threads_share_the_arrivals(self):
         threads = min(2, CORES)
         result = self.load("--rate", "3333", "--seconds", "0.5", "--keys", "10", "--threads",
-                           str(threads), "--limit", "7/day", "--limit", "3/day name=x")
+                           str(threads), "--processes", "1", "--limit", "7/day", "--limit", "3/day name=x")
         self.check(result, 1667)
         # Every key was asked for more than its limit.
         self.assertEqual([policy["allowed"] for policy in result["by_limit"]], [70, 30])
 
-    def test_fewer_arrivals_than_parts(self):
+    def test_few_arrivals(self):
         for arrivals in (1, 7):
-            result = self.load("--rate", str(10 * arrivals), "--seconds", "0.1", "--keys", "10")
+            result = self.load("--rate", str(10 * arrivals), "--seconds", "0.1", "--keys", "10",
+                               "--processes", "1")
             self.check(result, arrivals)
-            for point in result["call"].values():
-                self.assertGreater(point["min"], 0)  # parts without arrivals show nothing
 
     def test_what_cannot_be_served_in_time_is_late(self):
         # The arrivals of 0.1 s, of which one core serves less than half in that time.
@@ -393,7 +374,7 @@ class Load(commands.Case):
         self.check(result, 1000000)
         if result["wall_seconds"] > 0.11:
             self.assertGreater(result["late_arrivals"], 0)
-            self.assertGreater(result["late"]["max"]["ns"], 5000000)
+            self.assertGreater(result["done"]["max"]["ns"], 5000000)
 
     def test_the_table(self):
         self.table("load", "--rate", "1k", "--seconds", "0.2", "--keys", "100",
@@ -401,6 +382,6 @@ class Load(commands.Case):
 
 
 if __name__ == "__main__":
-    if " dpdk-64 " in commands.run(sys.executable, *sys.argv[1:3], "peers", "--help").stdout:
+    if commands.run(sys.executable, *sys.argv[1:3], "peers", "--dpdk", "--keys", "1G").stderr.count("DPDK") == 0:
         ONE.append("dpdk-64")
     commands.main(sys.executable, arguments=2)

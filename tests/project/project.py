@@ -718,7 +718,7 @@ int main(void) {{
             return re.sub(r"Speed +[\d,]+", "Speed N", text).strip()
 
         shown = dict(block.split("\n", 1) for block in blocks_of("console")
-                     if re.match(r"\$ ./bench/run (advise|replay) ", block))
+                     if re.match(r"\$ stint (advise|replay) (\S+ )*tests/data/", block))
         self.assertEqual(len(shown), 2)
         for command, report in shown.items():
             self.assertEqual(without_speed(report),
