@@ -87,6 +87,8 @@ TEST(test_follows_the_counts) {
     test_time += MINUTE;
     assert_line(limiter, "\nstint_table_live_slots 0\n");
     assert_line(limiter, "\nstint_table_used_slots 1\n");
+    add_text(limiter, "60/m burst=7 name=b");
+    assert_line(limiter, "holds.\nstint_policy_burst{policy=\"b\"} 7\n");
     stint_close(limiter);
 }
 

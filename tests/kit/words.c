@@ -16,7 +16,7 @@ enum { WORDS_MOST = 64, STEP_MOST = 400, KEYS_MOST = 64 };
 
 /* What is known of a key: what its next verdict says again if nothing else is due. */
 struct said {
-    uint32_t id, used, capacity;
+    uint32_t id, used, capacity, generation;
     stint_key key;
     uint64_t window;
     struct stint_verdict taken; /* the last that granted any */
@@ -266,7 +266,7 @@ static uint64_t unit_of(const struct stint_request *request, uint32_t told) {
         if (stint_override_get(f.limiter, request->policy, request->key, &ruled, NULL) == 0 &&
             ruled != 0 && ruled != STINT_LIMIT_MAX)
             limit = ruled;
-    } else if ((told & STINT_OVERRIDDEN) == 0 && request->limit != 0 && request->limit < limit) {
+    } else if ((told & STINT_OVERRIDDEN) == 0 && request->limit != 0) {
         limit = request->limit;
     }
     const uint64_t unit = (policy.window + limit - 1) / limit;
@@ -284,7 +284,7 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
         .flags = mistaken ? STINT_MISTAKEN_NOW : 0,
         .capacity = said->capacity,
         .window = said->window,
-        .generation = said->taken.generation,
+        .generation = said->generation,
         .granted = (request->flags & STINT_PEEK) != 0 ? 0 : request->cost,
         .policy = request->policy,
     };
@@ -368,6 +368,7 @@ static void compare(const struct stint_request *request, const struct stint_verd
     said->used = due->used;
     said->capacity = due->capacity;
     said->window = due->window;
+    said->generation = due->generation;
     if (got->granted != 0)
         said->taken = *got;
 }

@@ -38,7 +38,7 @@
  *     wait TIME, or never              else 0
  *     first, shadowed, near, overridden, banned, untracked, replaced, bad, unknown: flags
  *     by POLICY    that decided, where an old id was asked
- *     generation N of its id; else 0, or that of the key's last verdict that granted
+ *     generation N of its id; else 0, or that of the key's last verdict
  *     at TIME      it is decided at that time, by the clock
  *
  * All fields of all verdicts are compared, in each way to ask. And C: a look, and a refusal that is
