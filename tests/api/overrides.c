@@ -271,7 +271,6 @@ TEST_OF(test_hidden_policy, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") 
     const struct stint_verdict verdict = ask(limiter, hidden, 1, 1, 0);
 
     assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
-    assert_error(stint_override(NULL, id, 1, 1, T0 + 1), EINVAL, "limiter");
     assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
     assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
     assert_int_equal(stint_policy_stats_get(limiter, hidden, &stats), -ENOENT);

@@ -166,8 +166,9 @@ TEST(test_texts) {
 /* At the border of what a field may be, and beyond it: refused when it is added, changed to or
  * written as text, with the field in the reason. */
 TEST(test_policies) {
-#define OF(...)                                                                                    \
-    { .window = MINUTE, __VA_ARGS__ }
+#define AT(length, ...)                                                                            \
+    { .window = length, __VA_ARGS__ }
+#define OF(...) AT(MINUTE, __VA_ARGS__)
 #define BY(...)                                                                                    \
     { .limit = 10, .calendar = __VA_ARGS__ }
 #define BAN(...)                                                                                   \
@@ -176,6 +177,26 @@ TEST(test_policies) {
         const char *word; /* of the reason; NULL: it is valid */
         struct stint_policy policy;
     } cases[] = {
+        {NULL, AT(STINT_WINDOW_MIN, .limit = 1, .start = -10000000)},
+        {NULL, AT(STINT_WINDOW_MAX, .limit = MOST, .start = INT64_MAX / 10000000 * 10000000,
+                  .flags = STINT_COUNT_REFUSED | STINT_SHADOW)},
+        {"policy.limit", OF(.limit = 0)},
+        {"policy.limit", OF(.limit = MOST + 1u)},
+        {"policy.limit", OF(.limit = UINT32_MAX)},
+        {"policy.window", AT(0, .limit = 10)},
+        {"policy.window", AT(1, .limit = 10)},
+        {"policy.window", AT(10 * MS - 1, .limit = 10)},
+        {"policy.window", AT(10 * MS + 1, .limit = 10)},
+        {"policy.window", AT(15 * MS, .limit = 10)},
+        {"policy.window", AT(MINUTE + 1, .limit = 10)},
+        {"policy.window", AT(STINT_WINDOW_MAX + 10 * MS, .limit = 10)},
+        {"policy.window", AT(UINT64_MAX, .limit = 10)},
+        {"policy.start", OF(.limit = 10, .start = 1)},
+        {"policy.start", OF(.limit = 10, .start = -1)},
+        {"policy.start", OF(.limit = 10, .start = (int64_t)(5 * MS))},
+        {"policy.start", OF(.limit = 10, .start = -(int64_t)(10 * MS + 1))},
+        {"policy.start", OF(.limit = 10, .start = INT64_MAX)},
+        {"policy.start", OF(.limit = 10, .start = INT64_MIN)},
         {NULL, OF(.limit = 10, .capacity = MOST)},
         {"capacity", OF(.limit = 10, .capacity = MOST + 1u)},
         {"capacity", OF(.limit = 10, .capacity = UINT32_MAX)},

