@@ -113,6 +113,11 @@ TEST(test_windows_are_exact) {
                  windows[i].seconds);
         assert_line(limiter, line);
     }
+    add_text(limiter, "3/month name=quota"); /* which has none */
+    assert_line(limiter, "\nstint_policy_limit{policy=\"quota\"} 3\n");
+    char *text = whole(limiter);
+    assert_null(strstr(text, "stint_policy_window_seconds{policy=\"quota\"}"));
+    free(text);
     stint_close(limiter);
 }
 

@@ -239,6 +239,46 @@ static const struct feature features[] = {
      "1/m count-refused ban=1h",
      "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "
      "1m: take = no used 0 until 2m overridden banned wait 59m"},
+
+    /* ---- What is told ---- */
+
+    {"an override is an entry of its key", "An override is told by itself.", "1/m overrides",
+     "30s: override 7 until 1h; entries = override limit 7 until 1h"},
+    {"... beside a refusal, and in the place of its ban", SAME, "1/m ban=1h",
+     "30s: take 2 = no until 1m first banned never; override 3 until 1h; "
+     "entries = refused since 0 until 1m + override limit 3 until 1h"},
+    {"a ban: since the refusal that began it", SAME, "1/m ban=1h name=p",
+     "30s: take 2 = no until 1m first banned never; "
+     "entries = refused since 0 until 1m + ban since 30s until 1h+30s; "
+     "apply 1/m ban=1h shadow name=p; "
+     "entries = refused since 0 until 1m + ban since 30s until 1h+30s"},
+    {"a ban after two refusals, and strikes before it: since the first", SAME, "1/m ban=1h after=2",
+     "30s: take 2 = no until 1m first never; "
+     "entries = refused since 0 until 1m + strikes used 1 since 30s until 1h+30s; "
+     "90s: take 2 = no until 2m first banned never; "
+     "entries = refused since 1m until 2m + ban since 90s until 1h+90s"},
+    {"strikes within two hours", SAME, "1/m ban=1h after=3 within=2h",
+     "30s: take 2 = no until 1m first never; 90s: take 2 = no until 2m first never; "
+     "entries = refused since 1m until 2m + strikes used 2 since 30s until 2h+30s"},
+    {"a shadow has none", SAME, "1/m ban=1h shadow",
+     "30s: take 2 = until 1m first shadowed never; entries = refused since 0 until 1m"},
+    {"fields and metrics",
+     "The key is banned (stint_policy.ban), perhaps since this very refusal.",
+     "2/m ban=10m overrides name=p",
+     "20s: take 3 = no until 1m first banned never; "
+     "take = no of 0 overridden banned wait 10m; fields = q 2 w 60 r 0 t 600 retry 600; "
+     "override 0 until 1h of b; take of b = no of 0 until 1m first overridden wait 3580s; "
+     "fields = q 2 w 60 r 0 t 3580 retry 3580; override 7 until 1h of c; "
+     "take of c = used 1 of 7 until 1m overridden; fields = q 7 w 60 r 6 t 40; "
+     "metrics = stint_table_overrides 2; metrics = stint_table_barred_keys 1; "
+     "metrics = stint_table_banned_keys 1; metrics = stint_bans_total{policy=\"p\"} 1; "
+     "metrics = stint_lost_strikes_total{policy=\"p\"} 0"},
+    {"fields: a ban that is over before the window is", SAME, "2/h ban=10m name=p",
+     "take = used 1 until 1h; take 2 = no first banned wait 1h; "
+     "take = no used 1 of 0 overridden banned wait 10m; "
+     "fields = q 2 w 3600 r 0 t 600 retry 600; take 2 = no used 1 overridden banned wait 1h; "
+     "fields = q 2 w 3600 r 0 t 3600 retry 3600; take 3 = no used 1 overridden banned never; "
+     "fields = q 2 w 3600 r 0 t 3600"},
 };
 /* clang-format on */
 
@@ -624,73 +664,6 @@ TEST(test_refused_group) {
     }
 }
 
-static bool entry_any(void *context, const struct stint_entry *entry) {
-    struct told_entries *told = context;
-    if (told->count < 8)
-        told->entries[told->count++] = *entry;
-    return true;
-}
-
-#define BAN_ENTRY (STINT_ENTRY_OVERRIDE | STINT_ENTRY_BAN)
-
-/* One key's entries say what they are, since when and until when. */
-TEST(test_kinds) {
-    const uint64_t from = T0 + 30 * SECOND;
-    const struct {
-        const char *policy, *then; /* it is changed to that; NULL: it stays */
-        uint32_t refused;          /* in so many windows */
-        int32_t by_hand;           /* a limit for an hour; -1: none */
-        uint32_t flags;            /* 0: no such entry */
-        uint64_t used, limit, since, until;
-    } rows[] = {
-        {"1/minute overrides name=p", NULL, 0, 7, STINT_ENTRY_OVERRIDE, 0, 7, 0, from + HOUR},
-        {"1/minute ban=1h name=p", NULL, 1, 3, STINT_ENTRY_OVERRIDE, 0, 3, 0, from + HOUR},
-        {"1/minute ban=1h name=p", NULL, 1, -1, BAN_ENTRY, 0, 0, from, from + HOUR},
-        {"1/minute ban=1h after=2 name=p", NULL, 2, -1, BAN_ENTRY, 0, 0, from + MINUTE,
-         from + MINUTE + HOUR},
-        {"1/minute ban=1h shadow name=p", NULL, 1, -1, 0, 0, 0, 0, 0},
-        {"1/minute ban=1h name=p", "1/minute ban=1h shadow name=p", 1, -1, BAN_ENTRY, 0, 0, from,
-         from + HOUR},
-        {"1/minute ban=1h after=2 name=p", NULL, 1, -1, STINT_ENTRY_STRIKES, 1, 0, from,
-         from + HOUR},
-        {"1/minute ban=1h after=3 within=2h name=p", NULL, 2, -1, STINT_ENTRY_STRIKES, 2, 0, from,
-         from + 2 * HOUR},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        const uint32_t id = add_text(limiter, rows[i].policy);
-        struct told_entries told = {0};
-        size_t counts = 0;
-        for (uint32_t window = 0; window < rows[i].refused; window++) {
-            test_time = from + window * MINUTE;
-            (void)ask(limiter, id, 1, 2, 0);
-        }
-        test_time = rows[i].refused > 0 ? test_time : from;
-        if (rows[i].by_hand >= 0)
-            assert_int_equal(stint_override(limiter, id, 1, (uint32_t)rows[i].by_hand, from + HOUR),
-                             0);
-        if (rows[i].then != NULL)
-            apply(limiter, rows[i].then);
-        assert_int_equal(stint_each_of(limiter, 1, entry_any, &told), 0);
-        for (size_t j = 0; j < told.count; j++) {
-            const struct stint_entry *entry = &told.entries[j];
-            const bool count = (entry->flags & STINT_ENTRY_REFUSED) != 0;
-            counts += count;
-            assert_int_equal(entry->key.hash, 1);
-            assert_int_equal(entry->policy, id);
-            assert_int_equal(entry->flags, count ? STINT_ENTRY_REFUSED : rows[i].flags);
-            assert_int_equal(entry->used, count ? 0 : rows[i].used);
-            assert_int_equal(entry->limit, count ? 0 : rows[i].limit);
-            assert_int_equal(entry->since, count ? test_time - 30 * SECOND : rows[i].since);
-            assert_int_equal(entry->end, count ? test_time + 30 * SECOND : rows[i].until);
-        }
-        assert_int_equal(counts, rows[i].refused > 0);
-        assert_int_equal(told.count, counts + (rows[i].flags != 0));
-        stint_close(limiter);
-    }
-}
-
 /* They are told one by one, and move with a table that is resized. */
 TEST_IN_DIRECTORY(test_resized) {
     struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
@@ -723,44 +696,6 @@ TEST_IN_DIRECTORY(test_resized) {
         assert_int_equal(told.entries[i].end, T0 + HOUR);
     }
     stint_close(limiter);
-}
-
-/* ---- What is told ---------------------------------------------------------------------------- */
-
-static void assert_has(const char *text, const char *line) {
-    if (strstr(text, line) == NULL)
-        fail_msg("no \"%s\" in\n%s", line, text);
-}
-
-TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
-    const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
-    char text[16384];
-
-    test_time = T0 + 20 * SECOND;
-    struct stint_verdict verdict = ask(limiter, id, 1, 3, 0);
-    assert_int_equal(verdict.retry_after, STINT_NEVER);
-    verdict = ask(limiter, id, 1, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_string_equal(text, "RateLimit-Policy: \"p\";q=2;w=60\r\nRateLimit: \"p\";r=0;t=600\r\n"
-                              "X-RateLimit-Limit: 2\r\nX-RateLimit-Remaining: 0\r\n"
-                              "X-RateLimit-Reset: 1704067820\r\nRetry-After: 600\r\n");
-    assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
-    verdict = ask(limiter, id, 2, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_has(text, ";t=3580\r\n");
-    assert_has(text, "X-RateLimit-Reset: 1704070800\r\nRetry-After: 3580");
-    assert_int_equal(stint_override(limiter, id, 3, 7, T0 + HOUR), 0);
-    verdict = ask(limiter, id, 3, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_has(text, "\"p\";q=7;w=60\r\nRateLimit: \"p\";r=6;t=40\r\n");
-
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) < (int)sizeof text);
-    assert_has(text, "\nstint_table_overrides 2\n");
-    assert_has(text, "\nstint_table_barred_keys 1\n");
-    assert_has(text, "\nstint_table_banned_keys 1\n");
-    assert_has(text, "\nstint_bans_total{policy=\"p\"} 1\n");
-    assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
-    assert_null(strstr(text, "policy=\"\""));
 }
 
 static void take_other(void) {

@@ -95,9 +95,7 @@ TEST(test_windows_of_the_calendar) {
     }
 }
 
-/* UTC, 00:00 of the first. */
-#define MARCH_2024 (UINT64_C(1709251200) * SECOND)
-#define YEAR_2025  (UINT64_C(1735689600) * SECOND)
+#define YEAR_2025 (UINT64_C(1735689600) * SECOND) /* 00:00 UTC of the first */
 
 enum { MONTHLY = STINT_CALENDAR_MONTH, YEARLY = STINT_CALENDAR_YEAR };
 
@@ -137,30 +135,6 @@ TEST_OF(test_jitter_of_months, 5000, STINT_FULL_REFUSE, "1/month jitter=100%") {
         longest = jitter > longest ? jitter : longest;
     }
     assert_true(longest > 27 * DAY);
-}
-
-/* What the client and the operator are told: no length, where windows have none in common. */
-TEST(test_texts) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t ids[] = {add_text(limiter, "3/month name=quota"),
-                      add_text(limiter, "2/minute start=first")};
-    struct stint_verdict v[2];
-    char text[5000];
-    test_time = MARCH_2024 - 10 * SECOND;
-    for (int i = 0; i < 2; i++)
-        v[i] = ask(limiter, ids[i], 5, 1, 0);
-    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, v, 2, text,
-                              sizeof text) > 0);
-    assert_string_equal(text, "RateLimit-Policy: \"quota\";q=3, \"2/minute\";q=2;w=60\r\n"
-                              "RateLimit: \"quota\";r=2;t=10, \"2/minute\";r=1;t=60\r\n"
-                              "X-RateLimit-Limit: 2\r\n"
-                              "X-RateLimit-Remaining: 1\r\n"
-                              "X-RateLimit-Reset: 1709251250\r\n");
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
-    assert_non_null(strstr(text, "stint_policy_limit{policy=\"quota\"} 3\n"));
-    assert_null(strstr(text, "stint_policy_window_seconds{policy=\"quota\"}"));
-    assert_non_null(strstr(text, "stint_policy_window_seconds{policy=\"2/minute\"} 60\n"));
-    stint_close(limiter);
 }
 
 /* At the border of what a field may be, and beyond it: refused when it is added, changed to or

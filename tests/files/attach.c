@@ -347,21 +347,6 @@ TEST_IN_DIRECTORY(test_each_striped) {
     stint_close(limiter);
 }
 
-/* One thread alone, a refusal that took nothing: stripe 0. */
-TEST_IN_DIRECTORY(test_each_striped_refused) {
-    struct stint_limiter *limiter = make_table(1000, 0, 0);
-    uint32_t striped = add_text(limiter, "8/minute stripes=4 name=striped");
-    const stint_key key = number_key(limiter, 1);
-    assert_false(ask(limiter, striped, key, 9, 0).allowed);
-    struct told told = {0};
-    each(limiter, &told);
-    assert_int_equal(told.count, 1);
-    assert_true(stint_key_equal(told.entries[0].key, key));
-    assert_int_equal(told.entries[0].used, 0);
-    assert_int_equal(told.entries[0].flags, STINT_ENTRY_REFUSED);
-    stint_close(limiter);
-}
-
 /* A label tells when its key was last named, and is left when all else of the key is over. In a
  * table of an earlier version that is a day. */
 TEST_IN_DIRECTORY(test_each_named) {

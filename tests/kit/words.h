@@ -27,6 +27,10 @@
  *     fill N [by POLICY]               new keys take a token each
  *     counts [by POLICY] = FIELD N ... of stint_policy_stats
  *     table = FIELD N ...              of stint_stats
+ *     fields = [q N [w N] r N t N] [retry N]          of the last verdict, in both styles
+ *     metrics = LINE                   is one of stint_metrics
+ *     entries [of KEY] = none, or ENTRY + ENTRY ...   of stint_each_of, in any order: by POLICY,
+ *                                      used N, limit N, since TIME, until TIME, and its flags
  *
  * A POLICY is a name, or an id, also an old one. Behind an ERROR may stand words of its reason.
  *
