@@ -575,6 +575,25 @@ static const struct feature features[] = {
      "add 1/m name=d = ENOSPC taken. All are in use: open a limiter with more; remove 1; add 1/m "
      "name=d = ENOSPC taken. 1 of 3 are of removed and replaced policies. These stay taken, as "
      "the table has no file: open it anew"},
+    {"the old ids of a policy lead to the one that has its name",
+     "The old id leads to the new policy.", "2/m name=x",
+     "take 2 = used 2 until 1m; take = no first wait 1m; apply 2/s name=x; apply 6/h name=x; "
+     "table = live 0; take = used 1 of 6 until 1h by x; take by 1 = used 2 of 6 until 1h by x; "
+     "take 0 peek by x = used 2 until 1h; fields = q 6 w 3600 r 4 t 3600; counts = allowed 2; "
+     "give 1; take 0 peek by x = used 1; change 100/h name=x; take 0 peek = used 1 of 100 by x; "
+     "reset by 1; take 0 peek by x = used 0 of 100; remove 0; take = no unknown; "
+     "take by 1 = no unknown; take by 2 = no unknown"},
+    {"what a policy granted is given back by no verdict once it is replaced",
+     "Its refunds give nothing back (refunds_lost).",
+     "3/m name=x; 3/h name=y; 1/20m burst=3 name=z; 4/30s in-flight name=w",
+     "59m+30s: take 3 = used 3 until 1h; take 3 by y = used 3 until 1h; "
+     "take 3 by z = used 3 until 1h+59m+30s; take 3 by w = used 3 until 1h; apply 3/h name=x , "
+     "3/h reserve=1 name=y , 3/h start=first name=z , 4/m in-flight name=w; "
+     "take 3 by x = used 3 until 1h; take 3 by y = used 3 until 1h; "
+     "take 3 by z = used 3 until 1h+59m+30s; take 3 by w = used 3 until 1h; give 3 by 0 = 0; "
+     "give 3 by 1 = 0; give 3 by 2 = 0; give 3 by 3 = 0; counts by x = refunded 0 refunds_lost 1; "
+     "give 3 by x; give 3 by x = 0; give 3 by y; give 3 by z; give 3 by w; "
+     "take 0 peek by x = used 0; counts by x = refunded 3"},
 
     /* redisson/redisson#2931, plausible/analytics#6497, dotnet/aspnetcore#52411,
      * symfony/symfony#40289 */
@@ -823,6 +842,16 @@ static const struct feature features[] = {
      "take 5 = no first wait 2s; fields = q 5 w 1 r 0 t 1 retry 2"},
     {"fields: a burst of the request's own is the quota", SAME, "10/m burst=21 name=p",
      "take 5 burst 6 = used 5 of 6 until 30s; fields = q 6 w 36 r 1 t 6"},
+    {"metrics", SAME, "9/m name=p; 60/m burst=7 name=b",
+     "take 9 = used 9 until 1m; take = no first wait 1m; "
+     "metrics = stint_decisions_total{policy=\"p\",outcome=\"allowed\"} 1; "
+     "metrics = stint_decisions_total{policy=\"p\",outcome=\"refused\"} 1; "
+     "metrics = stint_policy_limit{policy=\"p\"} 9; change 10/m name=p; "
+     "metrics = stint_policy_limit{policy=\"p\"} 10; metrics = stint_table_live_slots 1; "
+     "reset of b = nothing; metrics = stint_table_resets_total 0; reset; "
+     "metrics = stint_table_resets_total 1; 1m: metrics = stint_table_live_slots 0; "
+     "metrics = stint_table_used_slots 1; metrics = # HELP stint_policy_burst Tokens that a token "
+     "bucket holds."},
     {"fields: a month has no length", SAME, "3/month name=p",
      "2024-03-01-10s: take = used 1 until 2024-03-01; fields = q 3 r 2 t 10"},
     /* ietf-wg-httpapi/ratelimit-headers#164 */

@@ -92,27 +92,6 @@ TEST(test_least_goes) {
     check_least_goes(true);
 }
 
-/* What is charged of a striped key on a full table is told, and so is that it is not all. */
-TEST(test_striped_on_a_full_table) {
-    bool partly = false;
-    for (uint64_t others = 1; others < 60; others++) {
-        struct stint_limiter *limiter = open_limiter(24, STINT_FULL_ADMIT);
-        uint32_t id = add_text(limiter, "40/day stripes=8 name=striped");
-        uint32_t plain = add_policy(limiter, "plain", 1, DAY, 0, 0);
-        test_time = T0;
-        for (uint64_t i = 1; i <= others; i++)
-            (void)stint_take(limiter, plain, number_key(limiter, i), 1, STINT_NOW, NULL);
-        struct stint_verdict v = ask(limiter, id, 5, 100, STINT_CHARGE);
-        assert_true(v.allowed);
-        assert_true(v.granted == 100 ? v.flags == 0 && v.window != 0
-                                     : v.flags == STINT_UNTRACKED && v.window == 0);
-        partly |= v.granted > 0 && v.granted < 100;
-        assert_true(get_policy_stats(limiter, id).charged == v.granted);
-        stint_close(limiter);
-    }
-    assert_true(partly);
-}
-
 /* ---- A clock that was wrong ------------------------------------------------------------------ */
 
 /* A limiter that keys of `minute` have filled, beside a policy of longer windows, and the clock

@@ -61,35 +61,6 @@ TEST(test_no_policies) {
     stint_close(limiter);
 }
 
-/* The text follows what happens, and is longer where numbers are. (Each count of decisions, charges
- * and refunds, as they happen: twin. Each counter's line: below.) */
-TEST(test_follows_the_counts) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
-    int length = stint_metrics(limiter, NULL, NULL, 0);
-    stint_key key = number_key(limiter, 1);
-    for (int i = 0; i < 9; i++)
-        assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
-    assert_int_equal(stint_metrics(limiter, NULL, NULL, 0), length);
-    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 9\n");
-    assert_line(limiter, "\nstint_table_live_slots 1\n");
-    assert_line(limiter, "\nstint_policy_limit{policy=\"p\"} 9\n");
-    change_limit(limiter, policy, 10);
-    assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
-    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 10\n");
-    assert_line(limiter, "\nstint_policy_limit{policy=\"p\"} 10\n");
-    assert_int_equal(stint_metrics(limiter, NULL, NULL, 0), length + 2);
-    stint_reset(limiter, policy, key);
-    stint_reset(limiter, policy, number_key(limiter, 2)); /* there is no such key */
-    assert_line(limiter, "\nstint_table_resets_total 1\n");
-    test_time += MINUTE;
-    assert_line(limiter, "\nstint_table_live_slots 0\n");
-    assert_line(limiter, "\nstint_table_used_slots 1\n");
-    add_text(limiter, "60/m burst=7 name=b");
-    assert_line(limiter, "holds.\nstint_policy_burst{policy=\"b\"} 7\n");
-    stint_close(limiter);
-}
-
 TEST(test_windows_are_exact) {
     static const struct {
         uint64_t window;

@@ -188,7 +188,6 @@ TEST(test_limits_of_numbers) {
 }
 
 TEST(test_options) {
-    enum { BOTH = STINT_SHADOW | STINT_COUNT_REFUSED };
     const int64_t start = 1704085200 * INT64_C(1000000000);
     const struct row rows[] = {
         {"2000/hour name=search", {.name = "search", .limit = 2000, .window = HOUR}, NULL},
@@ -198,21 +197,6 @@ TEST(test_options) {
         {"9/d start=2024-01-01T05:00:00Z", {.limit = 9, .window = DAY, .start = start}, NULL},
     };
     assert_rows(rows, COUNT(rows));
-
-    /* All orders of all options. */
-    static const char *const options[4] = {"name=\"a b\"", "start=2024-01-01T05:00:00Z", "shadow",
-                                           "count-refused"};
-    const struct stint_policy all = {
-        .name = "a b", .limit = 7, .window = 2 * DAY, .start = start, .flags = BOTH};
-    for (int order = 0; order < 64; order++) {
-        const int a = order % 4, b = order / 4 % 4, c = order / 16, d = 6 - a - b - c;
-        char text[200];
-        if (a == b || a == c || b == c)
-            continue;
-        snprintf(text, sizeof text, "7 per 2 days %s %s  %s %s", options[a], options[b], options[c],
-                 options[d]);
-        assert_parses(text, all, NULL);
-    }
 }
 
 TEST(test_options_of_features) {

@@ -43,99 +43,7 @@ TEST(test_any_day) {
     }
 }
 
-static struct stint_policy calendar_policy(uint32_t calendar, int64_t start, int32_t offset) {
-    struct stint_policy policy = make_policy("calendar", 10, 0, start, 0);
-    policy.calendar = calendar;
-    policy.offset = offset;
-    return policy;
-}
-
-static void assert_span(const struct stint_policy *policy, uint64_t now) {
-    struct span got = calendar_window(tick_of(now), policy->start / (int64_t)STINT_TICK_NS,
-                                      policy->calendar, policy->offset);
-    uint64_t begin = calendar_edge(policy, now, false), end = calendar_edge(policy, now, true);
-    if (tick_ns(got.begin) != begin || tick_ns(got.end) != end)
-        fail_msg("calendar %u, start %" PRId64 ", offset %d, at %" PRIu64 ": %" PRIu64
-                 " to %" PRIu64 ", not %" PRIu64 " to %" PRIu64,
-                 policy->calendar, policy->start, policy->offset, now, tick_ns(got.begin),
-                 tick_ns(got.end), begin, end);
-    int64_t days = (got.end - got.begin) / TICKS_IN_DAY;
-    assert_int_equal((got.end - got.begin) % TICKS_IN_DAY, 0);
-    if (policy->calendar == STINT_CALENDAR_MONTH)
-        assert_true(days >= 28 && days <= 31);
-    else
-        assert_true(days == 365 || days == 366);
-    assert_true(got.end - got.begin <= calendar_longest(policy->calendar));
-}
-
-/* At the borders of windows, and anywhere. */
-TEST(test_windows_of_the_calendar) {
-    static const int32_t offsets[] = {0, -720, 840, 60, -570, 345};
-    for (int i = 0; i < 4000; i++) {
-        uint32_t calendar = 1 + (uint32_t)below(2);
-        int64_t start = (int64_t)(below(12) * 31 * DAY + below(28) * DAY);
-        if (i % 2 == 0)
-            start = ((int64_t)below(200000) - 100000) * (int64_t)DAY;
-        start += (int64_t)(i % 3 == 0 ? 0 : below(DAY / STINT_TICK_NS) * STINT_TICK_NS);
-        struct stint_policy policy = calendar_policy(calendar, start, offsets[below(6)]);
-        if (calendar_start(&policy).tm_mday > 28) {
-            char text[10];
-            assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
-            assert_reason("policy.start");
-            continue;
-        }
-        uint64_t now = 800 * DAY + below(90000 * DAY);
-        for (int windows = 0; windows < 30; windows++) {
-            assert_span(&policy, now);
-            uint64_t end = calendar_edge(&policy, now, true);
-            assert_span(&policy, end - 1);
-            assert_span(&policy, end);
-            now = end + below(10) * DAY;
-        }
-    }
-}
-
-#define YEAR_2025 (UINT64_C(1735689600) * SECOND) /* 00:00 UTC of the first */
-
 enum { MONTHLY = STINT_CALENDAR_MONTH, YEARLY = STINT_CALENDAR_YEAR };
-
-/* ---- Time goes wrong ------------------------------------------------------------------------- */
-
-/* A key that lost its slot after its window: a late caller's begins after that, not in it. */
-TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
-    test_time = T0 + 5 * SECOND;
-    for (uint64_t key = 1; key <= 4; key++)
-        assert_int_equal(ask(limiter, id, key, 3, 0).window, test_time + MINUTE);
-    test_time += MINUTE;
-    for (uint64_t key = 5; key <= 7; key++)
-        assert_int_equal(ask(limiter, id, key, 1, 0).window, test_time + MINUTE);
-    for (uint64_t key = 1; key <= 4; key++) {
-        struct stint_request request = {.key = {key}, .policy = id, .cost = 1};
-        struct stint_verdict v;
-        stint_decide(limiter, &request, test_time - SECOND, &v);
-        if ((v.flags & STINT_UNTRACKED) != 0)
-            continue;
-        bool joined = v.window == test_time; /* it has kept its slot: full */
-        assert_int_equal(v.allowed, !joined);
-        assert_true(joined || v.window >= test_time + MINUTE);
-    }
-}
-
-/* ---- Together -------------------------------------------------------------------------------- */
-
-/* A part of this window's length, not of the longest's. */
-TEST_OF(test_jitter_of_months, 5000, STINT_FULL_REFUSE, "1/month jitter=100%") {
-    uint64_t longest = 0;
-    test_time = YEAR_2025 + 40 * DAY;
-    for (uint64_t key = 1; key < 4000; key++) {
-        ask(limiter, id, number_key(limiter, key), 1, 0);
-        struct stint_verdict v = ask(limiter, id, number_key(limiter, key), 1, 0);
-        uint64_t jitter = v.retry_after - v.reset_after;
-        assert_true(jitter < 28 * DAY);
-        longest = jitter > longest ? jitter : longest;
-    }
-    assert_true(longest > 27 * DAY);
-}
 
 /* At the border of what a field may be, and beyond it: refused when it is added, changed to or
  * written as text, with the field in the reason. */
@@ -341,38 +249,6 @@ static void add_feature(struct stint_policy *policy, enum feature feature) {
         policy->window = 0;
 }
 
-/* A policy that may be does as it says, by requests with any flags. */
-static void check_works(struct stint_limiter *limiter, uint32_t id, const char *pair) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
-    const uint32_t capacity = capacity_of(&policy);
-    for (uint32_t n = 0; n < 32; n++) {
-        const uint32_t flags = n * STINT_PEEK;
-        const stint_key key = number_key(limiter, 32 * id + n); /* lines have 96 slots */
-        bool bad = (flags & STINT_CHARGE) != 0 &&
-                   (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
-        if (is_in_flight(&policy)) /* nobody would hold it */
-            bad |= (flags & (STINT_CHARGE | STINT_DRAIN)) != 0;
-        if (is_striped(&policy)) /* it does not tell what is left */
-            bad |= (flags & (STINT_PARTIAL | STINT_DRAIN)) != 0;
-        struct stint_verdict v = ask(limiter, id, key, capacity, flags);
-        struct stint_request asked = {.policy = id, .cost = capacity, .flags = flags};
-        uint32_t granted = bad || takes_nothing(&asked) ? 0 : capacity;
-        if (v.granted != granted || v.allowed == bad || !!(v.flags & STINT_BAD_REQUEST) != bad)
-            fail_msg("%s, request flags %#x", pair, flags);
-        if (bad)
-            continue;
-        assert_true(v.window + (is_bucket(&policy) && granted == 0) > test_time &&
-                    v.window - test_time <= longest_window(&policy));
-        assert_int_equal(v.used, granted);
-        /* One token more is refused, or let through where it is but counted. */
-        v = ask(limiter, id, key, granted == 0 ? capacity + 1 : 1, 0);
-        bool shadow = (policy.flags & STINT_SHADOW) != 0;
-        if (v.allowed != shadow || v.granted != 0 || (v.flags & STINT_FIRST_REFUSAL) == 0)
-            fail_msg("%s, after request flags %#x", pair, flags);
-    }
-}
-
 TEST(test_every_pair) {
     struct stint_options options = fixture_options(20000, STINT_FULL_REFUSE);
     options.max_policies = 2 * FEATURES * FEATURES;
@@ -388,10 +264,7 @@ TEST(test_every_pair) {
             if (i != j)
                 add_feature(&policy, (enum feature)j);
             if ((features[i].without & X(j)) == 0) {
-                int id = policy_added(limiter, &policy);
-                if (id < 0)
-                    fail_msg("%s: %s", pair, stint_reason());
-                check_works(limiter, (uint32_t)id, pair);
+                (void)add_made(limiter, &policy);
                 good++;
                 continue;
             }
