@@ -7,6 +7,7 @@
 
 #include "fixture.h"
 
+#include <netinet/in.h>
 #include <time.h>
 
 /* Runs first: nothing has failed in this thread yet. */
@@ -594,6 +595,8 @@ TEST(test_secrets) {
     unsigned char secret[STINT_SECRET_SIZE], bytes[300];
     memcpy(secret, test_secret(), sizeof secret);
     memset(bytes, 'k', sizeof bytes);
+    const struct sockaddr *address =
+        (const struct sockaddr *)&(struct sockaddr_in){.sin_family = AF_INET};
     struct stint_options options = good_options();
     options.secret = secret;
     struct stint_limiter *first = open_with(&options), *same = open_with(&options), *others[3];
@@ -607,13 +610,16 @@ TEST(test_secrets) {
         const stint_key key = stint_key_of(first, bytes, length);
         const stint_key joined = stint_key_join(first, key, bytes, length);
         const stint_key id = stint_key_of_id(first, length);
+        const stint_key client = stint_key_address(first, address, 24, 0);
         assert_true(stint_key_equal(stint_key_of_id(same, length), id));
+        assert_true(stint_key_equal(stint_key_address(same, address, 24, 0), client));
         assert_true(stint_key_equal(stint_key_of(same, bytes, length), key));
         assert_true(stint_key_equal(stint_key_join(same, key, bytes, length), joined));
         for (size_t i = 0; i < 3; i++) {
             assert_false(stint_key_equal(stint_key_of(others[i], bytes, length), key));
             assert_false(stint_key_equal(stint_key_join(others[i], key, bytes, length), joined));
             assert_false(stint_key_equal(stint_key_of_id(others[i], length), id));
+            assert_false(stint_key_equal(stint_key_address(others[i], address, 24, 0), client));
         }
         assert_false(stint_key_equal(stint_key_of(others[1], bytes, length),
                                      stint_key_of(others[2], bytes, length)));
