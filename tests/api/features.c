@@ -824,6 +824,14 @@ static const struct feature features[] = {
      "tokens, as a look at the key tells now", "5/m in-flight",
      "take 2 = used 2 until 1m; 1m: take = used 3 until 2m; entries = used 3 until 2m; "
      "3m-1ns: entries = used 1 until 3m; table = live 1; 3m: entries = none; table = live 0"},
+    {"entries of debts and smooth counts, as a look tells them", SAME,
+     "5/m reserve=20 name=debts; 10/m smooth name=smooth; 10/m name=plain",
+     "take 19 reserve = used 19 until 1m wait 3m; take 9 by smooth = used 9 until 1m; "
+     "take 9 by plain = used 9 until 1m; "
+     "entries = used 19 until 1m + used 9 until 1m by smooth + used 9 until 1m by plain; "
+     "1m: entries = used 14 until 2m + used 9 until 2m by smooth; "
+     "90s: entries = used 14 until 2m + used 5 until 2m by smooth; 2m: entries = used 9 until 3m; "
+     "4m-1ns: entries = used 4 until 4m; 4m: entries = none"},
     {"striped: the entry of a refusal that took nothing", SAME, "8/m stripes=4",
      "take 9 = no until 1m first never; entries = refused since 0 until 1m"},
     {"fields of real decisions; a cost that can never fit has no use in coming back",

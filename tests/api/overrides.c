@@ -288,15 +288,6 @@ static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
 }
 
-static void assert_override(struct stint_limiter *limiter, uint32_t id, uint64_t key,
-                            uint32_t limit, uint64_t until) {
-    uint32_t limit_told;
-    uint64_t until_told;
-    assert_int_equal(stint_override_get(limiter, id, key, &limit_told, &until_told), 0);
-    assert_int_equal(limit_told, limit);
-    assert_int_equal(until_told, until);
-}
-
 static void assert_error(int error, int expected, const char *reason) {
     assert_int_equal(error, -expected);
     assert_reason(reason);
@@ -458,76 +449,7 @@ TEST_IN_DIRECTORY(test_file) {
     assert_reason("none that stint makes");
 }
 
-/* A server that starts with a clock far ahead, before NTP has set it, opens the table alone. When
- * the clock is right, all is in force as it was. And a key whose override, ban or strikes were over
- * is found by its next one, which is written where they were. */
-TEST_IN_DIRECTORY(test_opened_ahead) {
-    static const uint64_t ahead[] = {HOUR + 10 * MS, 2 * HOUR, 3 * DAY, 400 * DAY};
-    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
-    options.path = path;
-    for (unsigned i = 0; i < sizeof ahead / sizeof ahead[0]; i++) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_with(&options);
-        const uint32_t id = add_text(limiter, "3/minute ban=1h after=2 overrides name=p");
-        const stint_key set = number_key(limiter, 1), barred = number_key(limiter, 2),
-                        banned = number_key(limiter, 3), struck = number_key(limiter, 4);
-        assert_int_equal(stint_override(limiter, id, set, 5, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, barred, 0, T0 + HOUR), 0);
-        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST);
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
-        test_time += MINUTE;
-        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST | BANNED);
-        stint_close(limiter);
-
-        test_time += ahead[i];
-        limiter = open_with(&options);
-        assert_int_equal(ask(limiter, id, set, 1, PEEK).capacity, 3);
-        assert_int_equal(get_stats(limiter).overrides, 0);
-        stint_close(limiter);
-
-        test_time -= ahead[i];
-        limiter = open_with(&options);
-        assert_override(limiter, id, set.hash, 5, T0 + HOUR);
-        assert_int_equal(ask(limiter, id, set, 5, 0).granted, 5);
-        assert_int_equal(ask(limiter, id, barred, 1, 0).flags, FIRST | OVER);
-        assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
-        assert_int_equal(get_stats(limiter).overrides, 2);
-        assert_int_equal(get_stats(limiter).barred, 1);
-        assert_int_equal(get_stats(limiter).banned, 1);
-        stint_close(limiter);
-
-        test_time += ahead[i] + HOUR;
-        limiter = open_with(&options);
-        assert_int_equal(stint_override(limiter, id, set, 7, test_time + HOUR), 0);
-        assert_override(limiter, id, set.hash, 7, test_time + HOUR);
-        assert_int_equal(ask(limiter, id, set, 7, 0).granted, 7);
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
-        test_time += MINUTE;
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST | BANNED);
-        assert_int_equal(ask(limiter, id, struck, 1, 0).flags, OVER | BANNED);
-        stint_close(limiter);
-        (void)remove(path);
-    }
-}
-
 /* ---- Policies that come and go --------------------------------------------------------------- */
-
-struct told_entries {
-    struct stint_entry entries[8];
-    size_t count;
-};
-
-static bool entry_keep(void *context, const struct stint_entry *entry) {
-    struct told_entries *told = context;
-    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0 && told->count < 8)
-        told->entries[told->count++] = *entry;
-    return true;
-}
-
-static void apply(struct stint_limiter *limiter, const char *text) {
-    if (stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL) != 0)
-        fail_msg("%s", stint_reason());
-}
 
 /* What happens while somebody asks, at each of his steps in turn. */
 static struct {
@@ -559,49 +481,6 @@ static void meanwhile_begin(struct stint_limiter *limiter, void (*what)(void), u
     meanwhile.left = step;
     meanwhile.happened = false;
     stint_test_step = meanwhile_at_step;
-}
-
-/* The policy is replaced by another that has overrides, too. */
-static void replace_it(void) {
-    apply(meanwhile.limiter, "1/hour overrides name=p");
-}
-
-TEST(test_replaced_meanwhile) {
-    enum { SET, GET, CLEAR_IT, EACH, EACH_OF, CALLS };
-
-    for (unsigned call = 0; call < CALLS; call++) {
-        for (EACH_STEP(step)) {
-            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-            struct told_entries told = {0};
-            uint32_t id, limit;
-            int error = 0;
-            test_time = T0;
-            apply(limiter, "1/minute overrides name=p");
-            assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-            assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
-            meanwhile_begin(limiter, replace_it, step);
-            if (call == SET)
-                error = stint_override(limiter, id, 1, 6, T0 + HOUR);
-            else if (call == GET)
-                error = stint_override_get(limiter, id, 1, &limit, NULL);
-            else if (call == CLEAR_IT)
-                error = stint_override_clear(limiter, id, 1);
-            else if (call == EACH)
-                error = stint_each(limiter, entry_keep, &told);
-            else
-                error = stint_each_of(limiter, 1, entry_keep, &told);
-            stint_test_step = NULL;
-            if (error != 0)
-                fail_msg("call %u, step %" PRIu64 ": %s", call, step, stint_reason());
-            assert_true(call != GET || limit == 5);
-            assert_true(call < EACH || told.count == 1);
-            if (call == CLEAR_IT)
-                assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
-            else
-                assert_override(limiter, id, 1, call == SET ? 6 : 5, T0 + HOUR);
-            stint_close(limiter);
-        }
-    }
 }
 
 /* The last token of the policy 1 is taken; then the policy 0, a bucket, is changed to this, or the
@@ -662,40 +541,6 @@ TEST(test_refused_group) {
         }
         assert_true(refused != 0);
     }
-}
-
-/* They are told one by one, and move with a table that is resized. */
-TEST_IN_DIRECTORY(test_resized) {
-    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
-    options.path = path;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
-    stint_key key = number_key(limiter, 1), banned = number_key(limiter, 2);
-
-    test_time = T0;
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, banned, 2, 0).flags, FIRST | BANNED);
-    stint_close(limiter);
-    struct stint_options resized = STINT_OPTIONS_INIT;
-    resized.max_entries = 40000;
-    resized.clock = options.clock;
-    assert_int_equal(stint_resize(path, &resized), 0);
-    options.max_entries = 40000;
-    limiter = open_with(&options);
-    assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
-    assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
-    assert_override(limiter, id, key.hash, 5, T0 + HOUR);
-    struct told_entries told = {0};
-    assert_int_equal(stint_each(limiter, entry_keep, &told), 0);
-    assert_int_equal(told.count, 2);
-    for (size_t i = 0; i < told.count; i++) {
-        const bool ban = (told.entries[i].flags & STINT_ENTRY_BAN) != 0;
-        assert_int_equal(told.entries[i].policy, id);
-        assert_int_equal(told.entries[i].key.hash, (ban ? banned : key).hash);
-        assert_int_equal(told.entries[i].limit, ban ? 0 : 5);
-        assert_int_equal(told.entries[i].end, T0 + HOUR);
-    }
-    stint_close(limiter);
 }
 
 static void take_other(void) {

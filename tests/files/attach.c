@@ -216,63 +216,6 @@ TEST(test_each_of_many_stripes) {
     stint_close(limiter);
 }
 
-#ifndef STINT_TESTING /* whose tables in memory may be smaller (TAG_LINES) */
-TEST(test_each_in_small_memory) {
-    struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 2;
-    uint32_t striped = add_made(limiter, &policy);
-    const stint_key key = number_key(limiter, 1);
-    take_times(limiter, minute, key.hash, 6); /* of 5 */
-    take_times(limiter, striped, key.hash, 8);
-    struct told told = {0};
-    each(limiter, &told);
-    assert_int_equal(told.count, 2);
-    for (size_t i = 0; i < told.count; i++) {
-        const struct stint_entry *entry = &told.entries[i];
-        assert_int_equal(entry->key.hash, key.hash);
-        assert_int_equal(entry->flags, entry->policy == minute ? STINT_ENTRY_REFUSED : 0);
-        assert_int_equal(entry->used, entry->policy == minute ? 5 : 8);
-    }
-    stint_close(limiter);
-}
-#endif
-
-/* A debt is told, by the window of now; a smooth count, as a look tells it. */
-TEST_IN_DIRECTORY(test_each_carried) {
-    struct stint_limiter *limiter = make_table(1000, 0, 0);
-    struct stint_policy policy = make_policy("debts", 5, MINUTE, 0, 0);
-    policy.max_reserved = 20;
-    uint32_t debts = add_made(limiter, &policy),
-             smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH),
-             plain = add_policy(limiter, "plain", 10, MINUTE, 0, 0),
-             own = add_policy(limiter, "own", 10, HOUR, 0, STINT_START_PER_KEY);
-    const stint_key key = number_key(limiter, 1);
-    (void)ask(limiter, debts, key, 19, STINT_RESERVE);
-    (void)ask(limiter, smooth, key, 9, 0);
-    (void)ask(limiter, plain, key, 9, 0);
-    (void)ask(limiter, own, key, 9, 0);
-    for (uint32_t step = 0; step < 12; step++) {
-        struct told told = {0};
-        each(limiter, &told);
-        uint32_t seen = 0;
-        for (size_t i = 0; i < told.count; i++) {
-            const struct stint_entry *entry = &told.entries[i];
-            const struct stint_verdict verdict = ask(limiter, entry->policy, key, 0, STINT_PEEK);
-            assert_int_equal(entry->used, verdict.used);
-            assert_int_equal(entry->end, verdict.window);
-            seen |= 1u << entry->policy;
-        }
-        for (uint32_t id = 0; id < 4; id++) /* what is not told has used nothing */
-            assert_true((seen >> id & 1) != 0 || used_of(limiter, id, key) == 0);
-        assert_int_equal(seen >> debts & 1, step < 8);
-        test_time += 30 * SECOND;
-    }
-    stint_close(limiter);
-}
-
 /* Puts tokens in some stripes of a key, by their own slots. */
 static void take_stripes(struct stint_limiter *limiter, uint32_t striped, uint32_t plain,
                          stint_key key, uint64_t which) {
