@@ -4,7 +4,6 @@
  * Full tables of many keys: live keys keep their counts (F), the least goes, and what a clock that
  * was wrong leaves. (What each key is told, case by case: features.c.) */
 #include "fixture.h"
-#include "told.h"
 
 #include "limiter/limiter.h" /* for mix */
 

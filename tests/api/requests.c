@@ -4,7 +4,6 @@
  * Windows per key, jitter and stripes, of many keys; and requests that make no sense. */
 #include "kinds.h"
 #include "limiter/limiter.h"
-#include "told.h"
 
 /* ---- Windows per key ------------------------------------------------------------------------ */
 
@@ -52,8 +51,9 @@ TEST(test_windows_per_key) {
             assert_true(v.reset_after == v.window - test_time);
             uint64_t phase = v.window % window;
             counts[phase / (window / bins) < bins ? phase / (window / bins) : bins - 1]++;
-            assert_true(ask(twin, id, number_key(twin, k), 1, PEEK).window == v.window);
-            same_elsewhere += ask(other, id, number_key(other, k), 1, PEEK).window == v.window;
+            assert_true(ask(twin, id, number_key(twin, k), 1, STINT_PEEK).window == v.window);
+            same_elsewhere +=
+                ask(other, id, number_key(other, k), 1, STINT_PEEK).window == v.window;
         }
         if (bins > 1) {
             /* 99 or 9 degrees of freedom: beyond these bounds once in 10,000 secrets. */
@@ -99,7 +99,7 @@ TEST(test_jitter) {
             uint64_t jitter = v.retry_after - 70 * SECOND;
             assert_true(v.retry_after >= 70 * SECOND && jitter < most);
             counts[jitter * BINS / most]++;
-            assert_true(ask(limiter, id, key, 1, PEEK).retry_after == v.retry_after);
+            assert_true(ask(limiter, id, key, 1, STINT_PEEK).retry_after == v.retry_after);
             assert_true(ask(limiter, id, key, 2, 0).retry_after == STINT_NEVER);
             test_time = T0 + 100 * SECOND - 1;
             assert_true(ask(limiter, id, key, 1, 0).retry_after == jitter + 1);
@@ -135,6 +135,13 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
 /* What the check says of them. (That it says it of no other: ask of tests/kit.) */
 TEST(test_reasons_of_bad_requests) {
     enum { IN_FLIGHT = 1, IN_STRIPES, GONE, NONE = 1000 };
+    enum {
+        PEEK = STINT_PEEK,
+        PARTIAL = STINT_PARTIAL,
+        DRAIN = STINT_DRAIN,
+        RESERVE = STINT_RESERVE,
+        CHARGE = STINT_CHARGE
+    };
     static const struct {
         struct stint_request request;
         const char *reason;

@@ -6,7 +6,6 @@
 #include "limiter/limiter.h"
 #include "model.h"
 #include "random.h"
-#include "told.h"
 
 #include <time.h>
 
@@ -55,6 +54,7 @@ TEST(test_policies) {
     { .limit = 10, .calendar = __VA_ARGS__ }
 #define BAN(...)                                                                                   \
     { .window = MINUTE, .limit = 10, .flags = STINT_OVERRIDES, __VA_ARGS__ }
+    enum { MOST = STINT_LIMIT_MAX };
     static const struct {
         const char *word; /* of the reason; NULL: it is valid */
         struct stint_policy policy;
