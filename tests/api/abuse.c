@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The stint authors
  *
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
- * collide, what a decision costs, limits on memory, small stacks. (Full tables: features.c, full.c.
- * Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of their
- * types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
+ * collide, what a decision costs, files that may not grow, small stacks. (Full tables: features.c,
+ * full.c. Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of
+ * their types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
- * the id of a policy that was. */
+ * All policies from one text: what is changed, replaced and removed, and ids that are free again.
+ * (Who holds the id of a policy that was: features.c.) */
 #include "children.h"
 #include "directory.h"
 #include "limiter/limiter.h"

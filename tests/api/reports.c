@@ -2,7 +2,12 @@
  * Copyright (c) 2026 The stint authors
  *
  * What went wrong with other limiters, as their users reported it, done with stint. Each has its
- * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there. */
+ * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there.
+ * The twin has, of all kinds: looks and requests for 0 tokens that cost something
+ * (redis/go-redis#3740, upstash/ratelimit-js#17, upstash/ratelimit-js#111), tokens given back that
+ * are not there again (redisson/redisson#7342), limits of 1 (BerriAI/litellm#14450,
+ * liwala/ay-framework#375, gravitee-io/issues#3884), a log filled by who hammers
+ * (mholt/caddy-ratelimit#103, tempesta-tech/tempesta#1749, bitcoin/bitcoin#21603). */
 #include "kinds.h"
 #include "words.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Windows per key, jitter and stripes, of many keys; and requests that make no sense. */
+ * Windows per key and jitter, of many keys; and requests that make no sense. */
 #include "kinds.h"
 #include "limiter/limiter.h"
 
