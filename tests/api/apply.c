@@ -385,6 +385,34 @@ TEST_IN_DIRECTORY(test_reader) {
     stint_close(writer);
 }
 
+/* A slot that its sweeper has left, or that was claimed behind him, is nobody's. */
+TEST(test_each) {
+    static const char *const texts[] = {"9/minute name=x", "9/minute name=x stripes=4",
+                                        "9/month name=x", "9/minute name=x start=first"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
+        apply(limiter, texts[i], 0, NULL);
+        const size_t size = limiter->table.line_count * sizeof(struct line);
+        struct line *kept = aligned_alloc(CACHE_LINE, size);
+        assert_non_null(kept);
+        assert_true(take(limiter, 0, 7));
+        memcpy(kept, limiter->table.lines, size);
+        apply(limiter, "9/h name=x", 0, NULL);
+        assert_int_equal(slots_of(limiter, 0), 0);
+        memcpy(limiter->table.lines, kept, size);
+        assert_int_equal(slots_of(limiter, 0), 1);
+        unsigned counts[STINT_POLICIES_MAX] = {0};
+        assert_int_equal(stint_each(limiter, count_entries, counts), 0);
+        assert_int_equal(counts[0] + counts[1], 0);
+        assert_true(take(limiter, 0, 7));
+        assert_int_equal(stint_each(limiter, count_entries, counts), 0);
+        assert_int_equal(counts[0], 0);
+        assert_int_equal(counts[1], 1);
+        free(kept);
+        stint_close(limiter);
+    }
+}
+
 /* ---- Ids that are free again ----------------------------------------------------------------- */
 
 TEST_IN_DIRECTORY(test_free_ids) {
