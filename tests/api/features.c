@@ -457,6 +457,17 @@ static const struct feature features[] = {
 
     /* ---- Stripes ---- */
 
+    {"stripes: what finds no slot for one of them is let through, and the others keep nothing",
+     "Only if that is not enough is it decided as one of a key without a slot.",
+     "table 2 admit; 80/m stripes=8",
+     "take 50 = used 50 until 1m untracked; table = live 4; counts = untracked 1; "
+     "take = used 8 until 1m"},
+    {"stripes: ... or refused", SAME, "table 2 refuse; 80/m stripes=8",
+     "take 50 = no until 1m untracked wait 1m; table = live 4; "
+     "take = used 8 until 1m"},
+    {"stripes: a charge of which a part has no slot", SAME,
+     "table 2 admit; 40/d stripes=8; 1/d name=plain",
+     "take 100 charge = granted 20 until 1d untracked; counts = charged 20"},
     {"stripes: a late caller joins the newer window of some, and gets an answer",
      "A late caller joins the newer window that its key is in.", "10/m stripes=2",
      "1m: take = used 2 until 2m; 1m-1ns: take 6 = used 10; take 0 peek = used 7; "

@@ -383,11 +383,14 @@ static bool ask_in_way(const struct stint_request *request, struct stint_verdict
     return stint_decide(f.limiter, request, f.now, verdict);
 }
 
-/* C: whether this may write nothing. A bucket that is full keeps the instant of a refusal. */
+/* C: whether this may write nothing. A bucket that is full keeps the instant of a refusal; stripes
+ * that have slots give what others lack, and get it back. */
 static bool writes_nothing(const struct stint_request *request, const struct stint_verdict *due) {
     const struct stint_policy policy = policy_of(request->policy);
     if ((request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK)
         return true;
+    if (policy.stripes > 1 && (due->flags & STINT_UNTRACKED) != 0)
+        return false;
     return !due->allowed && (due->flags & STINT_FIRST_REFUSAL) == 0 &&
            ((due->flags & STINT_BANNED) != 0 ||
             ((request->flags & STINT_DRAIN) == 0 && policy.burst == 0 &&
