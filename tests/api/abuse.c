@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The stint authors
  *
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
- * collide, what a decision costs, limits on memory, small stacks. (Full tables: features.c, full.c.
- * Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of their
- * types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
+ * collide, what a decision costs, files that may not grow, small stacks. (Full tables: features.c,
+ * full.c. Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of
+ * their types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -198,82 +198,6 @@ TEST(test_flood_costs) {
                       (double)flooded[0] / (double)present[0], flooded[1]);
         assert_true(flooded[1] <= flooded[0] + flooded[0] / 10);
     }
-}
-
-/* ---- Memory that is limited ----------------------------------------------------------------- */
-
-/* Bytes that the process has mapped. */
-static uint64_t mapped_now(void) {
-    unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%llu", &pages) != 1)
-        pages = 0;
-    if (file != NULL)
-        fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-enum { RIGHT = 0, NOT_REFUSED, WRONG_ERROR, WRONG_REASON, LEAKED, NEVER_OPENED, NO_PROC };
-
-/* Opens a table under every limit from what the process has to more than the table takes. */
-static int open_under_limits(uint64_t max_entries, uint32_t flags) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_entries = max_entries;
-    options.flags = flags;
-    struct stint_limiter *limiter = NULL;
-    if (stint_open(&options, &limiter) != 0) /* without a limit; and the C library has its heap */
-        return NEVER_OPENED;
-    uint64_t memory = get_stats(limiter).memory;
-    stint_close(limiter);
-
-    uint64_t before = mapped_now();
-    unsigned opened = 0, refused = 0;
-    for (uint64_t more = 0; more < 2 * memory + ((uint64_t)4 << 20); more += memory / 40) {
-        struct rlimit limit = {.rlim_cur = before + more, .rlim_max = RLIM_INFINITY};
-        if (before == 0 || setrlimit(RLIMIT_AS, &limit) != 0)
-            return NO_PROC;
-        struct stint_limiter *const untouched = (struct stint_limiter *)(uintptr_t)0x5717;
-        limiter = untouched;
-        int error = stint_open(&options, &limiter);
-        if (error == 0) {
-            opened++;
-            stint_close(limiter);
-        } else {
-            refused++;
-            if (error != -ENOMEM || limiter != untouched)
-                return WRONG_ERROR;
-            if (strstr(stint_reason(), "memory") == NULL)
-                return WRONG_REASON;
-        }
-        if (mapped_now() != before)
-            return LEAKED;
-    }
-    return refused < 10 ? NOT_REFUSED : opened < 10 ? NEVER_OPENED : RIGHT;
-}
-
-/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back
- * all that it had got; where it fits, it opens. */
-TEST(test_address_space_limits) {
-#if defined(STINT_SANITIZERS)
-    print_message("skipped: the sanitizers need more address space than there would be\n");
-    skip();
-#endif
-    if (emulated("limits of address space"))
-        skip();
-    static const uint64_t sizes[] = {1000, 300000};
-    for (unsigned i = 0; i < 2; i++)
-        for (uint32_t flags = 0; flags <= STINT_PREFAULT; flags += STINT_PREFAULT) {
-            pid_t child = forked();
-            if (child == 0)
-                _exit(open_under_limits(sizes[i], flags));
-            const int status = status_of(child);
-            assert_true(WIFEXITED(status));
-            if (WEXITSTATUS(status) == NO_PROC) {
-                print_message("skipped: no /proc or no limits here\n");
-                skip();
-            }
-            assert_int_equal(WEXITSTATUS(status), RIGHT);
-        }
 }
 
 /* ---- Files that may not grow ---------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
- * the id of a policy that was. */
+ * All policies from one text: what is changed, replaced and removed, and ids that are free again.
+ * (Who holds the id of a policy that was: features.c.) */
 #include "children.h"
 #include "directory.h"
 #include "limiter/limiter.h"
@@ -208,9 +208,6 @@ TEST(test_wrong_text) {
         assert_int_equal(stint_policies_apply(limiter, rows[i].text, 0, NULL, NULL, NULL), -EINVAL);
         assert_int_equal(get_stats(limiter).policies, 0);
     }
-    assert_int_equal(stint_policies_apply(NULL, "", 0, NULL, NULL, NULL), -EINVAL);
-    assert_int_equal(stint_policies_apply(limiter, NULL, 0, NULL, NULL, NULL), -EINVAL);
-    assert_int_equal(stint_policy_remove(NULL, 0), -EINVAL);
     static const uint32_t unknown[] = {0, 63, 64, UINT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_int_equal(stint_policy_remove(limiter, unknown[i]), -ENOENT);
@@ -240,33 +237,9 @@ TEST_IN_DIRECTORY(test_no_room_in_a_file) {
 /* ---- A policy that was removed --------------------------------------------------------------- */
 
 static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t key) {
-    const struct stint_request requests[] = {{.key = {key}, .policy = id, .cost = 1},
-                                             {.key = {key}, .policy = id, .cost = 1}};
-    struct stint_verdict unknown = {
-        .flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
-    struct stint_verdict got[2];
-    static const uint32_t flags[] = {0,           STINT_PEEK,    STINT_PARTIAL,
-                                     STINT_DRAIN, STINT_RESERVE, STINT_CHARGE};
-    uint64_t before = get_stats(limiter).unknown_policy;
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        for (uint32_t cost = 0; cost < 3; cost++) {
-            got[0] = ask(limiter, id, key, cost, flags[i]);
-            assert_verdict(&got[0], &unknown, __LINE__);
-        }
-    assert_int_equal(stint_decide_batch(limiter, requests, 2, STINT_NOW, got), 0);
-    assert_verdict(&got[1], &unknown, __LINE__);
-    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, got));
-    assert_verdict(&got[0], &unknown, __LINE__);
-    assert_verdict(&got[1], &unknown, __LINE__);
-    assert_int_equal(get_stats(limiter).unknown_policy - before, 18 + 2 + 2);
     struct stint_policy policy = STINT_POLICY_INIT;
-    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(ask(limiter, id, key, 1, 0).flags, STINT_UNKNOWN_POLICY);
     assert_int_equal(stint_policy_get(limiter, id, &policy), -ENOENT);
-    assert_int_equal(stint_policy_stats_get(limiter, id, &stats), -ENOENT);
-    assert_int_equal(stint_headers(limiter, 0, got, 1, NULL, 0), 0);
-    assert_int_equal(stint_policy_remove(limiter, id), -ENOENT);
-    stint_reset(limiter, id, key);
-    assert_int_equal(refund_by(limiter, id, key, 1, T0 + MINUTE), 0);
 }
 
 /* Who is about to tell of a policy when it is removed tells nothing of it. */
@@ -305,132 +278,6 @@ TEST(test_slots_that_stayed) {
     assert_int_equal(stint_policy_remove(limiter, 1), 0);
     assert_int_equal(slots_of(limiter, 0) + slots_of(limiter, 1), 0);
     stint_close(limiter);
-}
-
-/* ---- Who holds the id of a policy that was replaced ------------------------------------------ */
-
-/* Each kind of call by the old id is one by the new. */
-TEST(test_old_id) {
-    static const char *const texts[] = {"6/h name=x",           "8/h name=x stripes=4",
-                                        "6/h name=x smooth",    "6/h name=x capacity=9 reserve=3",
-                                        "6/h name=x near=50%",  "6/h name=x start=per-key",
-                                        "6/h name=x jitter=5%", "6/h name=x shadow",
-                                        "6/month name=x",       "6/h name=x start=first"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        apply(limiter, "2/minute name=x", 0, NULL);
-        assert_true(take(limiter, 0, 7) && take(limiter, 0, 7));
-        assert_false(take(limiter, 0, 7));
-        apply(limiter, "2/s name=x", 0, NULL); /* twice */
-        apply(limiter, texts[i], 0, NULL);
-        const uint32_t id = (uint32_t)policy_found(limiter, "x");
-        assert_int_equal(id, 2);
-        assert_int_equal(slots_of(limiter, 0), 0);
-        struct stint_policy one = STINT_POLICY_INIT, other = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_get(limiter, 0, &one), 0);
-        assert_int_equal(stint_policy_get(limiter, id, &other), 0);
-        assert_memory_equal(&one, &other, sizeof one);
-        /* The same verdicts as by the new id, for another key, in a limiter of its own. */
-        struct stint_limiter *twin = open_limiter(100, STINT_FULL_REFUSE);
-        apply(twin, texts[i], 0, NULL);
-        for (unsigned n = 0; n < 24; n++) {
-            static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
-                                             STINT_DRAIN, STINT_CHARGE, STINT_RESERVE};
-            struct stint_request request = {.key = {7},
-                                            .policy = n % 2 != 0   ? 0
-                                                      : n % 3 != 0 ? id
-                                                                   : 1,
-                                            .cost = n % 3,
-                                            .flags = n < 12 ? 0 : flags[n % 6]};
-            struct stint_request same = request;
-            struct stint_verdict got, expected;
-            same.policy = 0;
-            stint_decide(limiter, &request, STINT_NOW, &got);
-            stint_decide(twin, &same, STINT_NOW, &expected);
-            if ((expected.flags & STINT_BAD_REQUEST) == 0) /* by stripes */
-                expected.policy = id;
-            assert_verdict(&got, &expected, __LINE__);
-            expected.policy = 0;
-            if (n % 5 == 1)
-                assert_int_equal(stint_refund(limiter, 7, &got, got.granted),
-                                 stint_refund(twin, 7, &expected, expected.granted));
-            if (n == 17) {
-                stint_reset(limiter, 0, 7);
-                stint_reset(twin, 0, 7);
-            }
-        }
-        struct stint_policy_stats stats = get_policy_stats(limiter, 0);
-        struct stint_policy_stats twins = get_policy_stats(twin, 0);
-        assert_memory_equal(&stats, &twins, sizeof stats);
-        stats = get_policy_stats(limiter, id);
-        assert_memory_equal(&stats, &twins, sizeof stats);
-        char text[2][400];
-        struct stint_verdict look = ask(limiter, 0, 7, 1, STINT_PEEK);
-        assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &look, 1, text[0], 400) > 0);
-        look.policy = 0; /* one that led to it */
-        assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &look, 1, text[1], 400) > 0);
-        assert_string_equal(text[0], text[1]);
-        /* A change by the old id is one of the policy that is there; removed by it, it is gone. */
-        assert_int_equal(stint_policy_get(limiter, 0, &one), 0);
-        one.limit = 100;
-        one.capacity = 0;
-        assert_int_equal(stint_policy_change(limiter, 0, &one), 0);
-        assert_int_equal(ask(limiter, id, 8, 1, 0).capacity, 100);
-        assert_int_equal(stint_policy_remove(limiter, 0), 0);
-        assert_unknown(limiter, id, 7);
-        assert_unknown(limiter, 0, 7);
-        assert_unknown(limiter, 1, 7);
-        stint_close(twin);
-        stint_close(limiter);
-    }
-}
-
-/* Tokens of the old policy are given back by no verdict once it is replaced, though the new one's
- * window ends at the same end. A verdict names the policy that decided, by whatever id it was
- * asked. */
-TEST(test_refund_of_replaced) {
-    static const struct {
-        const char *old, *new;
-        uint64_t end, now; /* windows of both end then */
-    } rows[] = {
-        {"3/minute name=x", "3/h name=x", T0 + HOUR, T0 + 59 * MINUTE + 30 * SECOND},
-        {"3/minute name=x start=per-key", "3/minute name=x start=per-key smooth", 0, T0},
-        {"4/h name=x", "4/h name=x stripes=4", T0 + HOUR, T0},
-        {"3/h name=x smooth", "3/h name=x", T0 + HOUR, T0},
-        {"3/h name=x", "3/h name=x capacity=9", T0 + HOUR, T0}, /* tokens come to carry over */
-        {"3/h name=x reserve=1", "3/h name=x", T0 + HOUR, T0},
-        {"3/month name=x", "3/h name=x", T0 + 31 * DAY, T0 + 31 * DAY - 30 * SECOND},
-        {"3/7m name=x start=first", "3/h name=x", T0 + HOUR, T0 + 53 * MINUTE},
-        {"3/h name=x start=first", "1/20m name=x burst=3", T0 + HOUR, T0},
-        {"1/20m name=x burst=3", "3/h name=x start=first", T0 + HOUR, T0},
-        {"4/30s name=x in-flight", "4/m name=x in-flight", T0 + MINUTE, T0 + 30 * SECOND},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        test_time = rows[i].now;
-        apply(limiter, rows[i].old, 0, NULL);
-        struct stint_verdict old = ask(limiter, 0, 7, 3, 0), copy = old;
-        apply(limiter, rows[i].new, 0, NULL);
-        struct stint_verdict new = ask(limiter, 0, 7, 3, 0);
-        assert_int_equal(old.policy, 0);
-        assert_int_equal(new.policy, 1);
-        assert_int_equal(old.window, new.window);
-        assert_true(rows[i].end == 0 || old.window == rows[i].end);
-        assert_int_equal(stint_refund(limiter, 7, &old, 3), 0);
-        assert_int_equal(used_of(limiter, 0, 7), 3);
-        assert_int_equal(get_policy_stats(limiter, 0).refunded, 0);
-        /* What is in the place of the old policy was another one's, if its generation tells. */
-        copy.policy = 1;
-        copy.unit = new.unit;
-        copy.generation = 1;
-        assert_int_equal(stint_refund(limiter, 7, &copy, 3), 0);
-        assert_int_equal(stint_refund(limiter, 7, &new, 3), 3);
-        assert_int_equal(stint_refund(limiter, 7, &new, 3), 0);
-        assert_int_equal(used_of(limiter, 1, 7), 0);
-        assert_int_equal(get_policy_stats(limiter, 0).refunded, 3);
-        stint_close(limiter);
-    }
-    test_time = T0;
 }
 
 /* ---- Who only reads -------------------------------------------------------------------------- */

@@ -3,404 +3,258 @@
  *
  * Token buckets (stint_policy.burst), case by case: what they grant at once and as they fill, to
  * the ns, and what all that windows know is for them. */
-#include "children.h"
-#include "kinds.h"
 #include "model.h"
-#include "script.h"
-#include "told.h"
+#include "words.h"
 
 /* ---- Case by case ---------------------------------------------------------------------------- */
 
-#define S     SECOND
-#define THIRD UINT64_C(333333334) /* ns of a token by 3 a second */
-#define UNTIL (T0 + HOUR)
-#define RULED STINT_OVERRIDES
-
-/* A row that no macro of script.h is for. */
-#define row(now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry)       \
-    { DECIDE, now, cost, limit, flags, allowed, marks, capacity, used, granted, window, retry, 0 }
+#define S SECOND
 
 /* clang-format off */
-static const struct script scripts[] = {
+static const struct feature features[] = {
     /* boinkor-net/governor#102, symfony/symfony#47676, symfony/symfony#63492,
      * dragonflydb/dragonfly#1008 */
-    {"all of it at once, then a token each T",
-     policy(W, .limit = 60, .burst = 3), {
-        ok(T0, 1, 0, 0, 0, 3, 1, 1, T0 + S),
-        ok(T0, 2, 0, 0, 0, 3, 3, 2, T0 + 3 * S),
-        no(T0, 1, 0, 0, FIRST, 3, 3, T0 + 3 * S, S),
-        no(T0 + S - 1, 1, 0, 0, 0, 3, 3, T0 + 3 * S, 1),
-        ok(T0 + S, 1, 0, 0, 0, 3, 3, 1, T0 + 4 * S),
-        ok(T0 + 3500 * MS, 0, 0, PEEK, 0, 3, 1, 0, T0 + 4 * S),
-        ok(T0 + 3500 * MS, 2, 0, 0, 0, 3, 3, 2, T0 + 6 * S),
-        no(T0 + 3500 * MS, 1, 0, 0, 0, 3, 3, T0 + 6 * S, 500 * MS),
-        ok(T0 + 4 * S, 1, 0, 0, 0, 3, 3, 1, T0 + 7 * S),
-        ok(T0 + 7 * S, 0, 0, PEEK, 0, 3, 0, 0, T0 + 7 * S),
-        ok(T0 + 10 * S, 3, 0, 0, 0, 3, 3, 3, T0 + 13 * S)}},
-    {"a token's time is rounded up to a whole ns",
-     policy(S, .limit = 3, .burst = 2), {
-        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * THIRD),
-        no(T0, 1, 0, 0, FIRST, 2, 2, T0 + 2 * THIRD, THIRD),
-        no(T0 + THIRD - 1, 1, 0, 0, 0, 2, 2, T0 + 2 * THIRD, 1),
-        ok(T0 + THIRD, 1, 0, 0, 0, 2, 2, 1, T0 + 3 * THIRD),
-        no(T0 + THIRD + 1, 1, 0, 0, FIRST, 2, 2, T0 + 3 * THIRD, THIRD - 1),
-        no(T0 + 2 * THIRD - 1, 1, 0, 0, 0, 2, 2, T0 + 3 * THIRD, 1),
-        ok(T0 + 2 * THIRD, 1, 0, 0, 0, 2, 2, 1, T0 + 4 * THIRD)}},
+    {"all of it at once, then a token each T", "a bucket of 20 tokens that fills by ten a second",
+     "60/m burst=3",
+     "take = used 1 until 1s; take 2 = used 3 until 3s; take = no first wait 1s; "
+     "1s-1ns: take = no wait 1ns; 1s: take = used 3 until 4s; 3s+500ms: take 0 peek = used 1; "
+     "take 2 = used 3 until 6s; take = no wait 500ms; 4s: take = used 3 until 7s; "
+     "7s: take 0 peek = used 0; 10s: take 3 = used 3 until 13s"},
+    {"a token's time is rounded up to a whole ns", SAME, "3/s burst=2",
+     "take 2 = used 2 until 666ms+666us+668ns; take = no first wait 333ms+333us+334ns; "
+     "333ms+333us+333ns: take = no wait 1ns; 333ms+333us+334ns: take = used 2 until 1s+2ns; "
+     "333ms+333us+335ns: take = no first wait 333ms+333us+333ns; "
+     "666ms+666us+667ns: take = no wait 1ns; "
+     "666ms+666us+668ns: take = used 2 until 1s+333ms+333us+336ns"},
     /* spring-cloud/spring-cloud-gateway#3594, brandur/redis-cell#50 */
-    {"10 million a second, and one in 366 days",
-     policy(10 * MS, .limit = 100000, .burst = MOST), {
-        ok(T0, MOST, 0, 0, 0, MOST, MOST, MOST, T0 + MOST * UINT64_C(100)),
-        no(T0, 1, 0, 0, FIRST, MOST, MOST, T0 + MOST * UINT64_C(100), 100),
-        no(T0 + 99, 1, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), 1),
-        no(T0 + 99, MOST + 1u, 0, 0, 0, MOST, MOST, T0 + MOST * UINT64_C(100), STINT_NEVER),
-        ok(T0 + 100, 1, 0, 0, 0, MOST, MOST, 1, T0 + (MOST + UINT64_C(1)) * 100)}},
+    {"10 million a second, and one in 366 days", SAME, "100000/10ms burst=268435456",
+     "take 268435456 = used 268435456 until 26s+843ms+545us+600ns; take = no first wait 100ns; "
+     "99ns: take = no wait 1ns; take 268435457 = no never; "
+     "100ns: take = used 268435456 until 26s+843ms+545us+700ns"},
     /* traefik/traefik#5918, spring-cloud/spring-cloud-gateway#2373,
      * get-convex/convex-evals#232 */
-    {"one in 366 days", policy(366 * DAY, .limit = 1, .burst = 1), {
-        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 366 * DAY),
-        no(T0 + 366 * DAY - 1, 1, 0, 0, FIRST, 1, 1, T0 + 366 * DAY, 1),
-        ok(T0 + 366 * DAY, 1, 0, 0, 0, 1, 1, 1, T0 + 732 * DAY)}},
+    {"one in 366 days", SAME, "1/366d burst=1",
+     "take = used 1 until 366d; 366d-1ns: take = no first wait 1ns; "
+     "366d: take = used 1 until 732d"},
     /* google/guava#7130, viafintech/gcra-ruby#11 */
-    {"costs", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 0, 0, 0, 0, 10, 0, 0, T0),
-        ok(T0, 7, 0, 0, 0, 10, 7, 7, T0 + 7 * S),
-        no(T0, 4, 0, 0, FIRST, 10, 7, T0 + 7 * S, S),
-        no(T0, 10, 0, 0, 0, 10, 7, T0 + 7 * S, 7 * S),
-        no(T0, 11, 0, 0, 0, 10, 7, T0 + 7 * S, STINT_NEVER),
-        no(T0, UINT32_MAX, 0, 0, 0, 10, 7, T0 + 7 * S, STINT_NEVER),
-        ok(T0, 3, 0, 0, 0, 10, 10, 3, T0 + 10 * S),
-        ok(T0, 0, 0, 0, 0, 10, 10, 0, T0 + 10 * S),
-        no(T0 + 3 * S - 1, 3, 0, 0, 0, 10, 8, T0 + 10 * S, 1),
-        ok(T0 + 3 * S, 3, 0, 0, 0, 10, 10, 3, T0 + 13 * S)}},
+    {"costs", SAME, "60/m burst=10",
+     "take 0 = until 0; take 7 = used 7 until 7s; take 4 = no first wait 1s; "
+     "take 10 = no wait 7s; take 11 = no never; take 4294967295 = no never; "
+     "take 3 = used 10 until 10s; take 0 = yes; 3s-1ns: take 3 = no used 8 wait 1ns; "
+     "3s: take 3 = used 10 until 13s"},
     /* redis/redis#15113 */
-    {"a cost that can never fit, of a key not seen before", policy(W, .limit = 60, .burst = 10), {
-        no(T0, 11, 0, 0, FIRST, 10, 0, T0, STINT_NEVER),
-        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S)}},
-    {"PARTIAL", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 4, 0, PARTIAL, 0, 10, 4, 4, T0 + 4 * S),
-        ok(T0, 20, 0, PARTIAL, 0, 10, 10, 6, T0 + 10 * S),
-        no(T0, 5, 0, PARTIAL, FIRST, 10, 10, T0 + 10 * S, 5 * S),
-        ok(T0, 0, 0, PARTIAL, 0, 10, 10, 0, T0 + 10 * S),
-        ok(T0 + 2500 * MS, 5, 0, PARTIAL, 0, 10, 10, 2, T0 + 12 * S),
-        no(T0 + 2500 * MS, 1, 0, PARTIAL, 0, 10, 10, T0 + 12 * S, 500 * MS)}},
-    {"DRAIN", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 4, 0, DRAIN, 0, 10, 4, 4, T0 + 4 * S),
-        no(T0, 7, 0, DRAIN, FIRST, 10, 10, T0 + 10 * S, 7 * S),
-        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S),
-        no(T0 + 500 * MS, 1, 0, DRAIN, 0, 10, 10, T0 + 10 * S, 500 * MS),
-        no(T0 + 1500 * MS, 2, 0, DRAIN, 0, 10, 10, T0 + 11 * S, 1500 * MS),
-        ok(T0 + 2 * S, 1, 0, 0, 0, 10, 10, 1, T0 + 12 * S)}},
-    {"DRAIN of a key not seen before", policy(W, .limit = 60, .burst = 10), {
-        no(T0, 11, 0, DRAIN, FIRST, 10, 10, T0 + 10 * S, STINT_NEVER),
-        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S)}},
-    {"PEEK", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 4, 0, PEEK, 0, 10, 0, 0, T0),
-        no(T0, 11, 0, PEEK, 0, 10, 0, T0, STINT_NEVER),
-        ok(T0, 4, 0, 0, 0, 10, 4, 4, T0 + 4 * S),
-        ok(T0, 6, 0, PEEK, 0, 10, 4, 0, T0 + 4 * S),
-        no(T0, 7, 0, PEEK, 0, 10, 4, T0 + 4 * S, S),
-        ok(T0, 7, 0, PEEK | PARTIAL, 0, 10, 4, 0, T0 + 4 * S),
-        no(T0, 7, 0, PEEK | DRAIN, 0, 10, 4, T0 + 4 * S, S),
-        ok(T0 + 1, 6, 0, PEEK, 0, 10, 4, 0, T0 + 4 * S),
-        ok(T0 + 1, 6, 0, 0, 0, 10, 10, 6, T0 + 10 * S)}},
+    {"a cost that can never fit, of a key not seen before", SAME, "60/m burst=10",
+     "take 11 = no until 0 first never; take 10 = used 10 until 10s"},
+    {"PARTIAL", "Take what is left if that is less than the cost;",
+     "60/m burst=10",
+     "take 4 partial = used 4 until 4s; take 20 partial = granted 6 used 10 until 10s; "
+     "take 5 partial = no first wait 5s; take 0 partial = yes; "
+     "2s+500ms: take 5 partial = granted 2 used 10 until 12s; take partial = no wait 500ms"},
+    {"DRAIN", "If the cost does not fit, refuse it and take what is left.", "60/m burst=10",
+     "take 4 drain = used 4 until 4s; take 7 drain = no used 10 until 10s first wait 7s; "
+     "take = no wait 1s; 500ms: take drain = no wait 500ms; "
+     "1s+500ms: take 2 drain = no until 11s wait 1s+500ms; 2s: take = used 10 until 12s"},
+    {"DRAIN of a key not seen before", SAME, "60/m burst=10",
+     "take 11 drain = no used 10 until 10s first never; take = no wait 1s"},
+    {"PEEK", "Look, take nothing, count nothing: whether the request would be let through",
+     "60/m burst=10",
+     "take 4 peek = until 0; take 11 peek = no never; take 4 = used 4 until 4s; "
+     "take 6 peek = yes; take 7 peek = no wait 1s; take 7 peek partial = yes; "
+     "take 7 peek drain = no wait 1s; 1ns: take 6 peek = yes; take 6 = used 10 until 10s"},
     /* jtesta/ssh-audit#349, ClusterLabs/crmsh#1811, symfony/symfony#64095 */
-    {"CHARGE and its look", policy(W, .limit = 60, .burst = 10, .max_reserved = 5), {
-        ok(T0, 8, 0, CHARGE, 0, 10, 8, 8, T0 + 8 * S),
-        ok(T0, 2, 0, LOOK, 0, 10, 8, 0, T0 + 8 * S),
-        ok(T0, 9, 0, CHARGE, 0, 10, 15, 7, T0 + 15 * S),
-        no(T0, 1, 0, LOOK, FIRST, 10, 15, T0 + 15 * S, 6 * S),
-        no(T0, 0, 0, LOOK, 0, 10, 15, T0 + 15 * S, 5 * S),
-        ok(T0, 1, 0, CHARGE, 0, 10, 15, 0, T0 + 15 * S),
-        ok(T0 + 500 * MS, 1, 0, CHARGE, 0, 10, 15, 0, T0 + 15 * S),
-        ok(T0 + S, 3, 0, CHARGE, 0, 10, 15, 1, T0 + 16 * S),
-        no(T0 + 7 * S - 1, 1, 0, 0, 0, 10, 10, T0 + 16 * S, 1),
-        ok(T0 + 7 * S, 1, 0, 0, 0, 10, 10, 1, T0 + 17 * S)}},
-    {"CHARGE without a reserve", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 12, 0, CHARGE, 0, 10, 10, 10, T0 + 10 * S),
-        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 10 * S, S)}},
-    {"RESERVE: how long to wait is told", policy(W, .limit = 60, .burst = 2, .max_reserved = 3), {
-        ok(T0, 2, 0, RESERVE, 0, 2, 2, 2, T0 + 2 * S),
-        wait(T0, 1, RESERVE, 0, 2, 3, 1, T0 + 3 * S, S),
-        wait(T0, 2, RESERVE, 0, 2, 5, 2, T0 + 5 * S, 3 * S),
-        no(T0, 1, 0, RESERVE, FIRST, 2, 5, T0 + 5 * S, S),
-        no(T0, 1, 0, 0, 0, 2, 5, T0 + 5 * S, 4 * S),
-        no(T0, 6, 0, RESERVE, 0, 2, 5, T0 + 5 * S, STINT_NEVER),
-        wait(T0 + S, 1, RESERVE, 0, 2, 5, 1, T0 + 6 * S, 3 * S),
-        wait(T0 + 2500 * MS, 9, RESERVE | PARTIAL, 0, 2, 5, 1, T0 + 7 * S, 2500 * MS),
-        ok(T0 + 6 * S, 1, 0, RESERVE, 0, 2, 2, 1, T0 + 8 * S)}},
-    {"a shadow", policy(W, .limit = 60, .burst = 2, .flags = STINT_SHADOW), {
-        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
-        wait(T0, 1, 0, FIRST | SHADOWED, 2, 2, 0, T0 + 2 * S, S),
-        wait(T0, 1, 0, SHADOWED, 2, 2, 0, T0 + 2 * S, S),
-        ok(T0 + S, 1, 0, 0, 0, 2, 2, 1, T0 + 3 * S)}},
-    {"near the burst", policy(W, .limit = 60, .burst = 10, .near_limit = 50), {
-        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
-        ok(T0, 1, 0, 0, NEAR, 10, 6, 1, T0 + 6 * S),
-        ok(T0 + S - 1, 0, 0, PEEK, NEAR, 10, 6, 0, T0 + 6 * S),
-        ok(T0 + S, 0, 0, PEEK, 0, 10, 5, 0, T0 + 6 * S)}},
+    {"CHARGE and its look",
+     "Charge the whole cost, whatever is left: for costs that are known only after the work",
+     "60/m burst=10 reserve=5",
+     "take 8 charge = used 8 until 8s; take 2 look = yes; "
+     "take 9 charge = granted 7 used 15 until 15s; take look = no first wait 6s; "
+     "take 0 look = no wait 5s; take charge = granted 0; 500ms: take charge = granted 0; "
+     "1s: take 3 charge = granted 1 used 15 until 16s; 7s-1ns: take = no used 10 wait 1ns; "
+     "7s: take = used 10 until 17s"},
+    {"CHARGE without a reserve", SAME, "60/m burst=10",
+     "take 12 charge = granted 10 used 10 until 10s; take = no first wait 1s"},
+    {"RESERVE: how long to wait is told", "Take up to the policy's max_reserved tokens ahead.",
+     "60/m burst=2 reserve=3",
+     "take 2 reserve = used 2 until 2s; take reserve = used 3 until 3s wait 1s; "
+     "take 2 reserve = used 5 until 5s wait 3s; take reserve = no first wait 1s; "
+     "take = no wait 4s; take 6 reserve = no never; 1s: take reserve = used 5 until 6s wait 3s; "
+     "2s+500ms: take 9 partial reserve = granted 1 used 5 until 7s wait 2s+500ms; "
+     "6s: take reserve = used 2 until 8s"},
+    {"a shadow", "Decide and count, but let everything through (STINT_SHADOWED): to try a limit.",
+     "60/m burst=2 shadow",
+     "take 2 = used 2 until 2s; take = first shadowed wait 1s; take = shadowed wait 1s; "
+     "1s: take = used 2 until 3s"},
+    {"near the burst", "More than the policy's near_limit percent of the capacity is used.",
+     "60/m burst=10 near=50%",
+     "take 5 = used 5 until 5s; take = used 6 until 6s near; 1s-1ns: take 0 peek = near; "
+     "1s: take 0 peek = used 5"},
     {"a limit of the request's own below the policy's: tokens take longer",
-     policy(W, .limit = 60, .burst = 10, .max_reserved = 10), {
-        ok(T0, 5, 30, 0, 0, 5, 5, 5, T0 + 10 * S),
-        no(T0, 1, 30, 0, FIRST, 5, 5, T0 + 10 * S, 2 * S),
-        no(T0, 6, 30, 0, 0, 5, 5, T0 + 10 * S, STINT_NEVER),
-        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S),
-        no(T0 + 2 * S - 1, 1, 30, 0, 0, 5, 5, T0 + 10 * S, 1),
-        ok(T0 + 2 * S, 1, 30, 0, 0, 5, 5, 1, T0 + 12 * S),
-        row(T0 + 2 * S, 5, 15, RESERVE, false, 0, 2, 3, 0, T0 + 12 * S, 10 * S),
-        row(T0 + 2 * S, 2, 15, RESERVE, true, 0, 2, 5, 2, T0 + 20 * S, 10 * S)}},
-    {"one so low that it is a token at least", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 1, 3, 0, 0, 1, 1, 1, T0 + 20 * S),
-        no(T0, 1, 3, 0, FIRST, 1, 1, T0 + 20 * S, 20 * S),
-        no(T0, 1, 0, 0, 0, 10, 20, T0 + 20 * S, 11 * S),
-        no(T0, 0, 0, 0, 0, 10, 20, T0 + 20 * S, 10 * S)}},
-    {"one above the policy's is honoured: the bucket lasts as long",
-     policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 10, 1000, 0, 0, 166, 10, 10, T0 + 600 * MS),
-        ok(T0, 156, 1000, 0, 0, 166, 166, 156, T0 + 9960 * MS),
-        no(T0, 1, 1000, 0, FIRST, 166, 166, T0 + 9960 * MS, 60 * MS)}},
-    {"an override above the limit, which beats the request's own",
-     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
-        override(600, UNTIL),
-        ok(T0, 100, 5, 0, OVER, 100, 100, 100, T0 + 10 * S),
-        no(T0, 1, 0, 0, OVER | FIRST, 100, 100, T0 + 10 * S, 100 * MS),
-        no(T0, 101, 0, 0, OVER, 100, 100, T0 + 10 * S, STINT_NEVER),
-        ok(T0 + 100 * MS, 1, 0, 0, OVER, 100, 100, 1, T0 + 10100 * MS),
-        clear(0),
-        no(T0 + 100 * MS, 1, 0, 0, 0, 10, 10, T0 + 10100 * MS, S),
-        clear(ENOENT)}},
-    {"charges under an override fill what the bucket then holds",
-     policy(W, .limit = 60, .burst = 10, .max_reserved = 10, .flags = RULED), {
-        override(600, UNTIL),
-        ok(T0, 150, 0, CHARGE, OVER, 100, 150, 150, T0 + 15 * S),
-        ok(T0, 150, 0, CHARGE, OVER, 100, 200, 50, T0 + 20 * S),
-        clear(0),
-        ok(T0 + S, 5, 0, CHARGE, 0, 10, 20, 1, T0 + 21 * S)}},
-    {"an override below the limit, and its end",
-     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
-        override(30, T0 + 4 * S),
-        ok(T0, 5, 0, 0, OVER, 5, 5, 5, T0 + 10 * S),
-        no(T0, 1, 0, 0, OVER | FIRST, 5, 5, T0 + 10 * S, 2 * S),
-        no(T0, 3, 0, 0, OVER, 5, 5, T0 + 10 * S, 4 * S),
-        no(T0, 6, 0, 0, OVER, 5, 5, T0 + 10 * S, 6 * S),
-        no(T0 + 4 * S - 1, 3, 0, 0, OVER, 5, 4, T0 + 10 * S, 1),
-        ok(T0 + 4 * S, 3, 0, 0, 0, 10, 9, 3, T0 + 13 * S)}},
-    {"an override of 0", policy(W, .limit = 60, .burst = 10, .flags = RULED), {
-        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
-        override(0, UNTIL),
-        no(T0, 0, 0, 0, OVER | FIRST, 0, 5, T0 + 5 * S, HOUR),
-        no(T0, 1, 0, PARTIAL, OVER, 0, 5, T0 + 5 * S, HOUR),
-        no(T0, 11, 0, 0, OVER, 0, 5, T0 + 5 * S, STINT_NEVER),
-        row(T0, 1, 0, CHARGE, true, OVER, 0, 6, 1, T0 + 6 * S, 0)}},
-    {"an override of 2^28",
-     policy(W, .limit = 60, .burst = 10, .max_reserved = 2, .flags = RULED), {
-        override(MOST, UNTIL),
-        ok(T0, 5, 0, 0, OVER, MOST, 0, 0, T0),
-        clear(0),
-        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
-        override(MOST, UNTIL),
-        ok(T0, UINT32_MAX, 0, RESERVE, OVER, MOST, 5, 0, T0 + 5 * S),
-        ok(T0 + S, 1, 0, CHARGE, OVER, MOST, 4, 0, T0 + 5 * S),
-        clear(0),
-        no(T0 + S, 7, 0, 0, FIRST, 10, 4, T0 + 5 * S, S)}},
-    {"an override of more than 10 million a second",
-     policy(S, .limit = 10, .burst = 2, .flags = RULED), {
-        override(20000000, UNTIL),
-        ok(T0, 2000000, 0, 0, OVER, 2000000, 2000000, 2000000, T0 + 200 * MS),
-        no(T0, 1, 0, 0, OVER | FIRST, 2000000, 2000000, T0 + 200 * MS, 100),
-        ok(T0 + 100, 1, 0, 0, OVER, 2000000, 2000000, 1, T0 + 200 * MS + 100)}},
+     "A limit of the request's own, or an override, changes T to T2.", "60/m burst=10 reserve=10",
+     "take 5 limit 30 = used 5 of 5 until 10s; take limit 30 = no first wait 2s; "
+     "take 6 limit 30 = no never; take = no used 10 of 10 wait 1s; "
+     "2s-1ns: take limit 30 = no used 5 of 5 wait 1ns; 2s: take limit 30 = used 5 until 12s; "
+     "take 5 reserve limit 15 = no used 3 of 2 wait 10s; "
+     "take 2 reserve limit 15 = used 5 until 20s wait 10s"},
+    {"one so low that it is a token at least", SAME, "60/m burst=10",
+     "take limit 3 = used 1 of 1 until 20s; take limit 3 = no first wait 20s; "
+     "take = no used 20 of 10 wait 11s; take 0 = no wait 10s"},
+    {"one above the policy's is honoured: the bucket lasts as long", SAME, "60/m burst=10",
+     "take 10 limit 1000 = used 10 of 166 until 600ms; "
+     "take 156 limit 1000 = used 166 until 9s+960ms; take limit 1000 = no first wait 60ms"},
+    {"an override above the limit, which beats the request's own", SAME, "60/m burst=10 overrides",
+     "override 600 until 1h; take 100 limit 5 = used 100 of 100 until 10s overridden; "
+     "take = no first overridden wait 100ms; take 101 = no overridden never; "
+     "100ms: take = used 100 until 10s+100ms overridden; clear; take = no used 10 of 10 wait 1s; "
+     "clear = ENOENT"},
+    {"charges under an override fill what the bucket then holds", SAME,
+     "60/m burst=10 reserve=10 overrides",
+     "override 600 until 1h; take 150 charge = used 150 of 100 until 15s overridden; "
+     "take 150 charge = granted 50 used 200 until 20s overridden; clear; "
+     "1s: take 5 charge = granted 1 used 20 of 10 until 21s"},
+    {"an override below the limit, and its end", SAME, "60/m burst=10 overrides",
+     "override 30 until 4s; take 5 = used 5 of 5 until 10s overridden; "
+     "take = no first overridden wait 2s; take 3 = no overridden wait 4s; "
+     "take 6 = no overridden wait 6s; 4s-1ns: take 3 = no used 4 overridden wait 1ns; "
+     "4s: take 3 = used 9 of 10 until 13s"},
+    {"an override of 0", SAME, "60/m burst=10 overrides",
+     "take 5 = used 5 until 5s; override 0 until 1h; take 0 = no of 0 first overridden wait 1h; "
+     "take partial = no overridden wait 1h; take 11 = no overridden never; "
+     "take charge = used 6 until 6s overridden"},
+    {"an override of 2^28", SAME, "60/m burst=10 reserve=2 overrides",
+     "override 268435456 until 1h; take 5 = granted 0 of 268435456 until 0 overridden; clear; "
+     "take 5 = used 5 of 10 until 5s; override 268435456 until 1h; "
+     "take 4294967295 reserve = granted 0 of 268435456 overridden; "
+     "1s: take charge = granted 0 used 4 overridden; clear; take 7 = no of 10 first wait 1s"},
+    {"an override of more than 10 million a second", SAME, "10/s burst=2 overrides",
+     "override 20000000 until 1h; take 2000000 = used 2000000 of 2000000 until 200ms overridden; "
+     "take = no first overridden wait 100ns; "
+     "100ns: take = used 2000000 until 200ms+100ns overridden"},
     {"a limit that is raised a million times keeps what is used",
-     policy(10 * MS, .limit = 1, .burst = 1000000), {
-        ok(T0, 1000000, 0, 0, 0, 1000000, 1000000, 1000000, T0 + 10000 * S),
-        change_bucket(100000, 1000000, 0),
-        no(T0, 1, 0, 0, FIRST, 1000000, 1000000, T0 + 100 * MS, 100)}},
+     "Its rate and its burst change at once, for all keys (stint_policy_change, a reload).",
+     "1/10ms burst=1000000",
+     "take 1000000 = used 1000000 until 2h+46m+40s; change 100000/10ms burst=1000000; "
+     "take = no until 100ms first wait 100ns generation 1"},
     {"an override keeps the tokens that are used: more, less, lifted",
-     policy(7 * DAY, .limit = 5, .burst = 5, .flags = RULED), {
-        ok(T0, 5, 0, 0, 0, 5, 5, 5, T0 + 7 * DAY),
-        no(T0, 1, 0, 0, FIRST, 5, 5, T0 + 7 * DAY, 7 * DAY / 5),
-        override(50, T0 + 30 * DAY),
-        ok(T0, 1, 0, 0, OVER, 50, 6, 1, T0 + 6 * 12096 * S),
-        no(T0, 45, 0, 0, OVER | FIRST, 50, 6, T0 + 6 * 12096 * S, 12096 * S),
-        override(10, T0 + 30 * DAY),
-        ok(T0, 0, 0, PEEK, OVER, 10, 6, 0, T0 + 6 * 60480 * S),
-        override(10, T0 + 20 * DAY),
-        ok(T0, 1, 0, 0, OVER, 10, 7, 1, T0 + 7 * 60480 * S),
-        ok(T0 + 5 * 60480 * S, 0, 0, PEEK, OVER, 10, 2, 0, T0 + 7 * 60480 * S),
-        clear(0),
-        ok(T0 + 5 * 60480 * S, 3, 0, 0, 0, 5, 5, 3, T0 + 10 * 120960 * S - 5 * 60480 * S)}},
-    {"an override keeps parts of tokens, rounded up to a ns",
-     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
-        ok(T0, 3, 0, 0, 0, 10, 3, 3, T0 + 3 * S),
-        ok(T0 + 500 * MS, 0, 0, PEEK, 0, 10, 3, 0, T0 + 3 * S),
-        override(30, UNTIL),
-        ok(T0 + 500 * MS, 0, 0, PEEK, OVER, 5, 3, 0, T0 + 5500 * MS),
-        clear(0),
-        ok(T0 + 500 * MS, 0, 0, PEEK, 0, 10, 3, 0, T0 + 3 * S),
-        override(700, UNTIL), /* 85,714,286 ns */
-        ok(T0 + 500 * MS, 0, 0, PEEK, OVER, 116, 3, 0, T0 + 500 * MS + 214285715),
-        ok(T0 + 500 * MS, 113, 0, 0, OVER, 116, 116, 113, T0 + 500 * MS + UINT64_C(9900000033)),
-        ok(T0 + 20 * S, 0, 0, PEEK, OVER, 116, 0, 0, T0 + 20 * S),
-        clear(0),
-        ok(T0 + 20 * S, 0, 0, PEEK, 0, 10, 0, 0, T0 + 20 * S)}},
-    {"what an override finds used and the bucket cannot hold is cut off",
-     policy(W, .limit = 60, .burst = 10, .max_reserved = 5, .flags = RULED), {
-        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S),
-        override(30, UNTIL), /* 5, and 2 reserved */
-        no(T0, 1, 0, 0, OVER | FIRST, 5, 7, T0 + 14 * S, 6 * S),
-        override(1, UNTIL), /* one, and none reserved */
-        no(T0, 1, 0, 0, OVER | FIRST, 1, 1, T0 + W, W),
-        clear(0),
-        ok(T0, 1, 0, 0, 0, 10, 2, 1, T0 + 2 * S),
-        override(30, T0 + 2 * S), /* and the time stays when it ends by itself */
-        ok(T0, 3, 0, 0, OVER, 5, 5, 3, T0 + 10 * S),
-        no(T0 + 2 * S - 1, 2, 0, 0, OVER | FIRST, 5, 5, T0 + 10 * S, 1),
-        ok(T0 + 2 * S, 2, 0, 0, 0, 10, 10, 2, T0 + 12 * S)}},
-    {"what is used of an override is used of 0 and of 2^28, by the policy's rate",
-     policy(W, .limit = 60, .burst = 10, .flags = RULED), {
-        override(600, UNTIL),
-        ok(T0, 5, 0, 0, OVER, 100, 5, 5, T0 + 500 * MS),
-        override(0, UNTIL),
-        no(T0, 1, 0, 0, OVER | FIRST, 0, 5, T0 + 5 * S, HOUR),
-        override(MOST, UNTIL),
-        ok(T0, 1, 0, 0, OVER, MOST, 5, 0, T0 + 5 * S),
-        override(600, UNTIL),
-        ok(T0, 44, 0, 0, OVER, 100, 49, 44, T0 + 4900 * MS),
-        override(MOST, UNTIL), /* which has counted 10 at most */
-        clear(0),
-        no(T0, 1, 0, 0, 0, 10, 10, T0 + 10 * S, S)}},
+     "stint_override and _clear keep the tokens that are used, likewise",
+     "5/week burst=5 overrides",
+     "take 5 = used 5 until 7d; take = no first wait 1d+9h+36m; override 50 until 30d; "
+     "take = used 6 of 50 until 20h+9m+36s overridden; "
+     "take 45 = no first overridden wait 3h+21m+36s; override 10 until 30d; "
+     "take 0 peek = of 10 until 4d+4h+48m overridden; override 10 until 20d; "
+     "take = used 7 until 4d+21h+36m overridden; 84h: take 0 peek = used 2 overridden; clear; "
+     "take 3 = used 5 of 5 until 252h"},
+    {"an override keeps parts of tokens, rounded up to a ns", SAME, "60/m burst=10 overrides",
+     "take 3 = used 3 until 3s; 500ms: take 0 peek = yes; override 30 until 1h; "
+     "take 0 peek = of 5 until 5s+500ms overridden; clear; take 0 peek = of 10 until 3s; "
+     "override 700 until 1h; take 0 peek = of 116 until 714ms+285us+715ns overridden; "
+     "take 113 = used 116 until 10s+400ms+33ns overridden; "
+     "20s: take 0 peek = used 0 until 20s overridden; clear; take 0 peek = of 10"},
+    {"what an override finds used and the bucket cannot hold is cut off", SAME,
+     "60/m burst=10 reserve=5 overrides",
+     "take 10 = used 10 until 10s; override 30 until 1h; "
+     "take = no used 7 of 5 until 14s first overridden wait 6s; override 1 until 1h; "
+     "take = no used 1 of 1 until 1m first overridden wait 1m; clear; "
+     "take = used 2 of 10 until 2s; override 30 until 2s; "
+     "take 3 = used 5 of 5 until 10s overridden; 2s-1ns: take 2 = no first overridden wait 1ns; "
+     "2s: take 2 = used 10 of 10 until 12s"},
+    {"what is used of an override is used of 0 and of 2^28, by the policy's rate", SAME,
+     "60/m burst=10 overrides",
+     "override 600 until 1h; take 5 = used 5 of 100 until 500ms overridden; override 0 until 1h; "
+     "take = no of 0 until 5s first overridden wait 1h; override 268435456 until 1h; "
+     "take = granted 0 of 268435456 overridden; override 600 until 1h; "
+     "take 44 = used 49 of 100 until 4s+900ms overridden; override 268435456 until 1h; clear; "
+     "take = no used 10 of 10 until 10s wait 1s"},
     {"an override of a key that is banned",
-     policy(W, .limit = 60, .burst = 2, .ban = 10 * MINUTE, .flags = RULED), {
-        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
-        no(T0, 1, 0, 0, BANNED | FIRST, 2, 2, T0 + 2 * S, 10 * MINUTE),
-        override(600, UNTIL),
-        ok(T0, 1, 0, 0, OVER, 20, 3, 1, T0 + 300 * MS)}},
-    {"a ban", policy(W, .limit = 60, .burst = 2, .ban = 10 * MINUTE, .flags = RULED), {
-        ok(T0, 2, 0, 0, 0, 2, 2, 2, T0 + 2 * S),
-        no(T0, 1, 0, 0, BANNED | FIRST, 2, 2, T0 + 2 * S, 10 * MINUTE),
-        no(T0 + S, 0, 0, 0, BANNED | OVER, 0, 1, T0 + 2 * S, 10 * MINUTE - S),
-        no(T0 + 10 * S, 1, 0, DRAIN, BANNED | OVER, 0, 0, T0 + 10 * S, 10 * MINUTE - 10 * S),
-        ok(T0 + 10 * MINUTE, 2, 0, 0, 0, 2, 2, 2, T0 + 10 * MINUTE + 2 * S)}},
+     "By `ban=1h after=3` a key that was refused in three windows is banned for an hour.",
+     "60/m burst=2 ban=10m",
+     "take 2 = used 2 until 2s; take = no first banned wait 10m; override 600 until 1h; "
+     "take = used 3 of 20 until 300ms overridden"},
+    {"a ban", SAME, "60/m burst=2 ban=10m",
+     "take 2 = used 2 until 2s; take = no first banned wait 10m; "
+     "1s: take 0 = no used 1 of 0 overridden banned wait 599s; "
+     "10s: take drain = no used 0 until 10s overridden banned wait 590s; "
+     "10m: take 2 = used 2 of 2 until 602s"},
     {"first refusals, and strikes: one in a window that the instant passes",
-     policy(S, .limit = 2, .burst = 3, .ban = HOUR, .ban_after = 3, .flags = RULED), {
-        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 1, 1, T0 + 600 * MS),
-        no(T0 + 100 * MS, 3, 0, 0, FIRST, 3, 1, T0 + 600 * MS, 500 * MS),
-        no(T0 + 100 * MS, 3, 0, 0, 0, 3, 1, T0 + 600 * MS, 500 * MS),
-        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 2, 1, T0 + 1100 * MS),
-        no(T0 + 100 * MS, 2, 0, 0, FIRST, 3, 2, T0 + 1100 * MS, 500 * MS),
-        ok(T0 + 100 * MS, 1, 0, 0, 0, 3, 3, 1, T0 + 1600 * MS),
-        no(T0 + 100 * MS, 1, 0, 0, 0, 3, 3, T0 + 1600 * MS, 500 * MS),
-        ok(T0 + 700 * MS, 1, 0, 0, 0, 3, 3, 1, T0 + 2100 * MS),
-        no(T0 + 700 * MS, 1, 0, 0, BANNED | FIRST, 3, 3, T0 + 2100 * MS, HOUR)}},
+     "unless there was one since that instant last passed a multiple of `window`",
+     "2/s burst=3 ban=1h after=3",
+     "100ms: take = used 1 until 600ms; take 3 = no first wait 500ms; take 3 = no wait 500ms; "
+     "take = used 2 until 1s+100ms; take 2 = no first wait 500ms; take = used 3 until 1s+600ms; "
+     "take = no wait 500ms; 700ms: take = used 3 until 2s+100ms; take = no first banned wait 1h"},
     /* letsencrypt/boulder#8785 */
     {"the limit is lowered, and raised: what is used stays used",
-     policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
-        change_bucket(30, 10, 0),
-        ok(T0, 0, 0, 0, 0, 10, 5, 0, T0 + 10 * S),
-        ok(T0, 5, 0, 0, 0, 10, 10, 5, T0 + 20 * S),
-        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 20 * S, 2 * S),
-        change_bucket(120, 10, 0),
-        no(T0, 1, 0, 0, 0, 10, 10, T0 + 5 * S, 500 * MS),
-        ok(T0 + 500 * MS, 1, 0, 0, 0, 10, 10, 1, T0 + 5500 * MS)}},
-    {"the burst is lowered: no more is used than it holds; and raised",
-     policy(W, .limit = 60, .burst = 9), {
-        ok(T0, 5, 0, 0, 0, 9, 5, 5, T0 + 5 * S),
-        change_bucket(60, 5, 0),
-        ok(T0, 0, 0, 0, 0, 5, 5, 0, T0 + 5 * S),
-        change_bucket(60, 4, 0),
-        ok(T0, 0, 0, 0, 0, 4, 4, 0, T0 + 4 * S),
-        change_bucket(60, 4, 3),
-        wait(T0, 2, RESERVE, 0, 4, 6, 2, T0 + 6 * S, 2 * S),
-        change_bucket(60, 20, 0),
-        ok(T0, 14, 0, 0, 0, 20, 20, 14, T0 + 20 * S)}},
+     "Its rate and its burst change at once, for all keys (stint_policy_change, a reload).",
+     "60/m burst=10",
+     "take 5 = used 5 until 5s; change 30/m burst=10; take 0 = until 10s generation 1; "
+     "take 5 = used 10 until 20s; take = no first wait 2s; change 120/m burst=10; "
+     "take = no until 5s wait 500ms generation 2; "
+     "500ms: take = used 10 until 5s+500ms"},
+    {"another rate: what is used stays, an override and a limit of a request's own are of it",
+     "What a key has used stays used, in tokens", "10/s burst=20 overrides",
+     "take 19 = used 19 until 1s+900ms; change 600/m burst=20 overrides; "
+     "take = used 20 until 2s generation 1; take = no first wait 100ms; "
+     "take of b limit 20 = used 1 of 1 until 3s generation 1; override 20 until 1d of c; "
+     "take of c = used 1 of 1 until 3s overridden generation 1; give 1 of c; "
+     "take 0 of c peek = until 0 overridden"},
+    {"... and 36000/h", SAME, "10/s burst=20 overrides",
+     "take 19 = used 19 until 1s+900ms; change 36000/h burst=20 overrides; "
+     "take = used 20 until 2s generation 1; take = no first wait 100ms; "
+     "take of b limit 20 = used 1 of 1 until 3m generation 1; override 20 until 1d of c; "
+     "take of c = used 1 of 1 until 3m overridden generation 1; give 1 of c; "
+     "take 0 of c peek = until 0 overridden"},
+    {"... and 100/500ms", SAME, "10/s burst=20 overrides",
+     "take 19 = used 19 until 1s+900ms; change 100/500ms burst=20 overrides; "
+     "take = used 20 until 100ms generation 1; take = no first wait 5ms; "
+     "take of b limit 20 = used 1 of 4 until 25ms generation 1; override 20 until 1d of c; "
+     "take of c = used 1 of 4 until 25ms overridden generation 1; give 1 of c; "
+     "take 0 of c peek = until 0 overridden"},
+    {"... and 30/m", SAME, "10/s burst=20 overrides",
+     "take 19 = used 19 until 1s+900ms; change 30/m burst=20 overrides; "
+     "take = used 20 until 40s generation 1; take = no first wait 2s; "
+     "take of b limit 20 = used 1 of 13 until 3s generation 1; override 20 until 1d of c; "
+     "take of c = used 1 of 13 until 3s overridden generation 1; give 1 of c; "
+     "take 0 of c peek = until 0 overridden"},
+    {"the burst is lowered: no more is used than it holds; and raised", SAME, "60/m burst=9",
+     "take 5 = used 5 until 5s; change 60/m burst=5; take 0 = of 5 generation 1; "
+     "change 60/m burst=4; "
+     "take 0 = used 4 of 4 until 4s generation 2; change 60/m burst=4 reserve=3; "
+     "take 2 reserve = used 6 until 6s wait 2s; change 60/m burst=20; "
+     "take 14 = used 20 of 20 until 20s generation 3"},
     {"given back: at once, and what has not come back by itself",
-     policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 5, 0, 0, 0, 10, 5, 5, T0 + 5 * S),
-        refund(5, T0 + 5 * S, 5),
-        refund(5, T0 + 5 * S, 0),
-        refund(5, 0, 0),
-        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S),
-        ok(T0 + 7500 * MS, 0, 0, PEEK, 0, 10, 3, 0, T0 + 10 * S),
-        refund(10, T0 + 10 * S, 3),
-        ok(T0 + 7500 * MS, 10, 0, 0, 0, 10, 10, 10, T0 + 17500 * MS),
-        ok(T0 + 20 * S, 0, 0, PEEK, 0, 10, 0, 0, T0 + 20 * S),
-        refund(10, T0 + 17500 * MS, 0),
-        ok(T0 + 20 * S, 10, 0, 0, 0, 10, 10, 10, T0 + 30 * S)}},
-    {"given back after others took: no more than is left of its own",
-     policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 4, 0, 0, 0, 10, 4, 4, T0 + 4 * S),
-        ok(T0, 6, 0, 0, 0, 10, 10, 6, T0 + 10 * S),
-        ok(T0 + 3 * S, 0, 0, PEEK, 0, 10, 7, 0, T0 + 10 * S),
-        refund(4, T0 + 4 * S, 1),
-        ok(T0 + 3 * S, 0, 0, PEEK, 0, 10, 6, 0, T0 + 9 * S),
-        refund(6, T0 + 10 * S, 6),
-        ok(T0 + 3 * S, 10, 0, 0, 0, 10, 10, 10, T0 + 13 * S)}},
-    {"given back in parts, and what counts by the rate of now",
-     policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 8, 0, 0, 0, 10, 8, 8, T0 + 8 * S),
-        refund(3, T0 + 8 * S, 3),
-        change_bucket(30, 10, 0),
-        refund(1, T0 + 8 * S, 1),
-        ok(T0, 0, 0, PEEK, 0, 10, 4, 0, T0 + 8 * S),
-        refund(4, T0 + 8 * S, 4),
-        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 20 * S)}},
-    {"a reset", policy(W, .limit = 60, .burst = 10), {
-        ok(T0, 10, 0, 0, 0, 10, 10, 10, T0 + 10 * S),
-        no(T0, 1, 0, 0, FIRST, 10, 10, T0 + 10 * S, S),
-        reset(),
-        ok(T0 + MS, 10, 0, 0, 0, 10, 10, 10, T0 + MS + 10 * S),
-        refund(10, T0 + 10 * S, 10)}},
+     "What is given back (stint_refund) is the time that the tokens took: verdict.unit for each.",
+     "60/m burst=10",
+     "take 5 = used 5 until 5s; back 5 of 5s; back 5 of 5s = 0; back 5 of none = 0; "
+     "take 10 = used 10 until 10s; 7s+500ms: take 0 peek = used 3; back 10 of 10s = 3; "
+     "take 10 = used 10 until 17s+500ms; 20s: take 0 peek = used 0 until 20s; "
+     "back 10 of 17s+500ms = 0; take 10 = used 10 until 30s"},
+    {"given back after others took: no more than is left of its own", SAME, "60/m burst=10",
+     "take 4 = used 4 until 4s; take 6 = used 10 until 10s; 3s: take 0 peek = used 7; "
+     "back 4 of 4s = 1; take 0 peek = until 9s; back 6 of 10s; take 10 = used 10 until 13s"},
+    {"given back in parts, and what counts by the rate of now", SAME, "60/m burst=10",
+     "take 8 = used 8 until 8s; back 3 of 8s; change 30/m burst=10; back 1 of 8s; "
+     "take 0 peek = used 4 until 8s generation 1; back 4 of 8s; take 10 = used 10 until 20s"},
+    {"given back after a change of the rate: as many tokens", SAME, "10/s burst=10",
+     "take 9 = used 9 until 900ms; take = used 10 until 1s; change 100/s burst=100; give 1; "
+     "take 0 peek = of 100 until 90ms generation 1"},
+    {"given back to a bucket that holds no more than that by now", SAME, "10/s burst=10",
+     "take 9 = used 9 until 900ms; take = used 10 until 1s; change 1/s burst=1; give 1; "
+     "take 0 peek = used 0 of 1 until 0 generation 1"},
+    {"given back at the rate of the request's own limit", SAME, "10/s burst=10",
+     "take limit 1 = used 1 of 1 until 1s; give 1; take 0 peek = of 10 until 0"},
+    {"a reset", SAME, "60/m burst=10",
+     "take 10 = used 10 until 10s; take = no first wait 1s; reset = forgot; "
+     "1ms: take 10 = used 10 until 10s+1ms; back 10 of 10s"},
     /* chatmail/filtermail#167 */
-    {"late callers: the bucket is further from full", policy(W, .limit = 60, .burst = 5), {
-        ok(T0 + 10 * S, 2, 0, 0, 0, 5, 2, 2, T0 + 12 * S),
-        ok(T0 + 8 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 13 * S),
-        ok_later(T0 + 8 * S, T0 + 10 * S, 1, 5, 4, 1, T0 + 14 * S),
-        ok(T0 + 10 * S, 1, 0, 0, 0, 5, 5, 1, T0 + 15 * S),
-        ok_later(T0 + 9 * S, T0 + 10 * S, 0, 5, 5, 0, T0 + 15 * S),
-        no(T0 + 9 * S, 1, 0, 0, FIRST, 5, 6, T0 + 15 * S, 2 * S)}},
+    {"late callers: the bucket is further from full",
+     "Each request brings its own time, and requests may come in any order.", "60/m burst=5",
+     "10s: take 2 = used 2 until 12s; 8s: take = used 5 until 13s; "
+     "take = used 4 until 14s at 10s; 10s: take = used 5 until 15s; 9s: take 0 = at 10s; "
+     "take = no used 6 first wait 2s"},
 };
 /* clang-format on */
 
-/* A change of the rate keeps what is used, in tokens. Overrides and requests' own limits are tokens
- * in the new window. */
-TEST(test_another_window) {
-    static const struct {
-        const char *to;
-        uint64_t token, by_20; /* ns of a token: by the policy, by a limit of 20 */
-    } rows[] = {{"600/m burst=20 overrides name=p", 100 * MS, 3 * S},
-                {"36000/h burst=20 overrides name=p", 100 * MS, 180 * S},
-                {"100/500ms burst=20 overrides name=p", 5 * MS, 25 * MS},
-                {"30/m burst=20 overrides name=p", 2 * S, 3 * S}};
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        test_time = T0;
-        test_step = 0;
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        struct stint_policy policy = parsed("10/s burst=20 overrides name=p");
-        const uint32_t id = add_made(limiter, &policy);
-        const struct stint_verdict took = ask(limiter, id, 1, 19, 0);
-        assert_true(took.allowed && took.window == T0 + 1900 * MS);
-        policy = parsed(rows[r].to);
-        assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
-        struct stint_policy got = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-        assert_int_equal(got.window, policy.window);
-        struct stint_verdict v = ask(limiter, id, 1, 1, 0);
-        assert_true(v.allowed && v.used == 20 && v.generation == 1);
-        assert_true(v.window == T0 + 20 * rows[r].token);
-        v = ask(limiter, id, 1, 1, 0);
-        assert_true(!v.allowed && v.retry_after == rows[r].token);
-        const struct stint_request own = {.key = {2}, .policy = id, .cost = 1, .limit = 20};
-        assert_true(stint_decide(limiter, &own, STINT_NOW, &v));
-        assert_true(v.reset_after == rows[r].by_20);
-        assert_int_equal(stint_override(limiter, id, 3, 20, T0 + DAY), 0);
-        assert_true(ask(limiter, id, 3, 1, 0).reset_after == rows[r].by_20);
-        assert_int_equal(stint_refund(limiter, 3, &v, 1), 1);
-        assert_true(ask(limiter, id, 3, 0, STINT_PEEK).reset_after == 0);
-        stint_close(limiter);
-    }
-}
+TEST_FEATURES(features)
 
 /* A verdict gives back what it granted once, in parts as as a whole: of what A took at 0, a second
- * is left at 3. After a change of the rate it gives back as many tokens. */
+ * is left at 3. */
 TEST(test_given_back_by_a_verdict) {
     for (uint32_t part = 1; part <= 5; part++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
@@ -419,36 +273,6 @@ TEST(test_given_back_by_a_verdict) {
         assert_int_equal(ask(limiter, id, 7, 2, STINT_PARTIAL).granted, 1);
         stint_close(limiter);
     }
-    static const struct {
-        const char *changed; /* NULL: the first request has a limit of its own, 1 a second */
-        uint64_t left;       /* to the time at which the bucket is full, when a token is back */
-    } rows[] = {{"10/s burst=10", 900 * MS},
-                {"1/s burst=1", 0}, /* it holds one */
-                {"100/s burst=100", 90 * MS},
-                {NULL, 0}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        const uint32_t id = add_text(limiter, "10/s burst=10 name=b");
-        const struct stint_request own = {.key = {7}, .policy = id, .cost = 1, .limit = 1};
-        struct stint_verdict v;
-        test_time = T0;
-        if (rows[i].changed == NULL) {
-            assert_true(stint_decide(limiter, &own, STINT_NOW, &v));
-        } else {
-            assert_int_equal(ask(limiter, id, 7, 9, 0).granted, 9);
-            v = ask(limiter, id, 7, 1, 0);
-            struct stint_policy changed = parsed(rows[i].changed);
-            change_made(limiter, id, &changed);
-        }
-        assert_true(v.unit == (rows[i].changed == NULL ? S : S / 10));
-        assert_int_equal(stint_refund(limiter, 7, &v, 1), 1);
-        assert_true(ask(limiter, id, 7, 0, STINT_PEEK).reset_after == rows[i].left);
-        stint_close(limiter);
-    }
-}
-
-TEST(test_case_by_case) {
-    (void)play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
 }
 
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */
@@ -501,56 +325,5 @@ TEST(test_decided_before) {
         assert_true(stint_take(limiter, id, key, 1 + cost / 3, T0, &v) == (ahead == 100 * MS));
         assert_true(v.window - v.reset_after == (v.allowed ? T0 + ahead : T0));
     }
-    stint_close(limiter);
-}
-
-/* ---- Beside others --------------------------------------------------------------------------- */
-
-/* The first key that has used any. */
-static bool keep(void *context, const struct stint_entry *entry) {
-    *(struct stint_entry *)context = *entry;
-    return entry->used == 0;
-}
-
-/* Two processes take of one bucket. What both have left is what each reads of it: by itself, in a
- * group, among all keys, in response fields and in metrics. */
-TEST(test_shared) {
-    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
-    const size_t size = stint_memory_size(&options);
-    void *memory = shared_memory(size);
-    struct stint_limiter *limiter = NULL, *other = NULL;
-    struct stint_verdict v[2];
-    struct stint_entry entry = {0};
-    char text[8192];
-    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
-    const uint32_t ids[] = {add_text(limiter, "60/minute burst=10 name=b"),
-                            add_text(limiter, "100/minute name=w")};
-    const stint_key key = number_key(limiter, 1);
-    test_time = T0;
-    assert_int_equal(ask(limiter, ids[0], key, 4, 0).granted, 4);
-    const pid_t child = forked();
-    if (child == 0) {
-        const bool opened = stint_open_in(&options, memory, size, &other) == 0;
-        _exit(opened && ask(other, ids[0], key, 3, 0).used == 7 ? 0 : 1);
-    }
-    assert_good(child);
-
-    const struct stint_request group[] = {STINT_REQUEST(ids[1], key, 1),
-                                          STINT_REQUEST(ids[0], key, 4)};
-    assert_false(stint_decide_all(limiter, group, 2, STINT_NOW, v));
-    assert_true(v[0].allowed && v[0].granted == 0 && !v[1].allowed && v[1].retry_after == S);
-    assert_int_equal(used_of(limiter, ids[1], key), 0);
-    test_time += S;
-    assert_true(stint_decide_all(limiter, group, 2, STINT_NOW, v));
-    assert_true(v[1].used == 10 && v[1].window == T0 + 11 * S);
-
-    assert_int_equal(stint_refund(limiter, key, &v[0], 1), 1);
-    assert_int_equal(stint_each(limiter, keep, &entry), 0);
-    assert_true(entry.policy == ids[0] && entry.used == 10 && entry.end == T0 + 11 * S);
-    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &v[1], 1, text, sizeof text) > 0);
-    assert_non_null(strstr(text, "q=10"));
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
-    assert_non_null(strstr(text, "\nstint_policy_burst{policy=\"b\"} 10\n"));
-    assert_null(strstr(text, "stint_policy_burst{policy=\"w\"}"));
     stint_close(limiter);
 }

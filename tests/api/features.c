@@ -457,6 +457,17 @@ static const struct feature features[] = {
 
     /* ---- Stripes ---- */
 
+    {"stripes: what finds no slot for one of them is let through, and the others keep nothing",
+     "Only if that is not enough is it decided as one of a key without a slot.",
+     "table 2 admit; 80/m stripes=8",
+     "take 50 = used 50 until 1m untracked; table = live 4; counts = untracked 1; "
+     "take = used 8 until 1m"},
+    {"stripes: ... or refused", SAME, "table 2 refuse; 80/m stripes=8",
+     "take 50 = no until 1m untracked wait 1m; table = live 4; "
+     "take = used 8 until 1m"},
+    {"stripes: a charge of which a part has no slot", SAME,
+     "table 2 admit; 40/d stripes=8; 1/d name=plain",
+     "take 100 charge = granted 20 until 1d untracked; counts = charged 20"},
     {"stripes: a late caller joins the newer window of some, and gets an answer",
      "A late caller joins the newer window that its key is in.", "10/m stripes=2",
      "1m: take = used 2 until 2m; 1m-1ns: take 6 = used 10; take 0 peek = used 7; "
@@ -575,6 +586,25 @@ static const struct feature features[] = {
      "add 1/m name=d = ENOSPC taken. All are in use: open a limiter with more; remove 1; add 1/m "
      "name=d = ENOSPC taken. 1 of 3 are of removed and replaced policies. These stay taken, as "
      "the table has no file: open it anew"},
+    {"the old ids of a policy lead to the one that has its name",
+     "The old id leads to the new policy.", "2/m name=x",
+     "take 2 = used 2 until 1m; take = no first wait 1m; apply 2/s name=x; apply 6/h name=x; "
+     "table = live 0; take = used 1 of 6 until 1h by x; take by 1 = used 2 of 6 until 1h by x; "
+     "take 0 peek by x = used 2 until 1h; fields = q 6 w 3600 r 4 t 3600; counts = allowed 2; "
+     "give 1; take 0 peek by x = used 1; change 100/h name=x; take 0 peek = used 1 of 100 by x; "
+     "reset by 1; take 0 peek by x = used 0 of 100; remove 0; take = no unknown; "
+     "take by 1 = no unknown; take by 2 = no unknown"},
+    {"what a policy granted is given back by no verdict once it is replaced",
+     "Its refunds give nothing back (refunds_lost).",
+     "3/m name=x; 3/h name=y; 1/20m burst=3 name=z; 4/30s in-flight name=w",
+     "59m+30s: take 3 = used 3 until 1h; take 3 by y = used 3 until 1h; "
+     "take 3 by z = used 3 until 1h+59m+30s; take 3 by w = used 3 until 1h; apply 3/h name=x , "
+     "3/h reserve=1 name=y , 3/h start=first name=z , 4/m in-flight name=w; "
+     "take 3 by x = used 3 until 1h; take 3 by y = used 3 until 1h; "
+     "take 3 by z = used 3 until 1h+59m+30s; take 3 by w = used 3 until 1h; give 3 by 0 = 0; "
+     "give 3 by 1 = 0; give 3 by 2 = 0; give 3 by 3 = 0; counts by x = refunded 0 refunds_lost 1; "
+     "give 3 by x; give 3 by x = 0; give 3 by y; give 3 by z; give 3 by w; "
+     "take 0 peek by x = used 0; counts by x = refunded 3"},
 
     /* redisson/redisson#2931, plausible/analytics#6497, dotnet/aspnetcore#52411,
      * symfony/symfony#40289 */
@@ -798,6 +828,89 @@ static const struct feature features[] = {
      "10/m burst=1 reserve=20",
      "take reserve burst 6 = used 1 until 6s; take 5 reserve burst 6 = used 6 until 36s wait 30s; "
      "take reserve burst 6 = no first wait 6s; take 15 reserve = used 21 until 126s wait 120s"},
+
+    /* ---- What is told: entries, fields for clients ---- */
+
+    {"in flight: an entry, until it is forgotten",
+     "tokens, as a look at the key tells now", "5/m in-flight",
+     "take 2 = used 2 until 1m; 1m: take = used 3 until 2m; entries = used 3 until 2m; "
+     "3m-1ns: entries = used 1 until 3m; table = live 1; 3m: entries = none; table = live 0"},
+    {"entries of debts and smooth counts, as a look tells them", SAME,
+     "5/m reserve=20 name=debts; 10/m smooth name=smooth; 10/m name=plain",
+     "take 19 reserve = used 19 until 1m wait 3m; take 9 by smooth = used 9 until 1m; "
+     "take 9 by plain = used 9 until 1m; "
+     "entries = used 19 until 1m + used 9 until 1m by smooth + used 9 until 1m by plain; "
+     "1m: entries = used 14 until 2m + used 9 until 2m by smooth; "
+     "90s: entries = used 14 until 2m + used 5 until 2m by smooth; 2m: entries = used 9 until 3m; "
+     "4m-1ns: entries = used 4 until 4m; 4m: entries = none"},
+    {"striped: the entry of a refusal that took nothing", SAME, "8/m stripes=4",
+     "take 9 = no until 1m first never; entries = refused since 0 until 1m"},
+    {"fields of real decisions; a cost that can never fit has no use in coming back",
+     "the longest of the refusals', left out if one of them can never fit.",
+     "2/m name=p",
+     "59s+500ms: take = used 1 until 1m; fields = q 2 w 60 r 1 t 1; take = used 2; "
+     "take = no first wait 500ms; fields = q 2 w 60 r 0 t 1 retry 1; take 3 = no never; "
+     "fields = q 2 w 60 r 0 t 1; take limit 10 = used 3 of 10; fields = q 10 w 60 r 7 t 1"},
+    {"fields: what was let through has nothing to retry", SAME, "1/s shadow name=p",
+     "take = used 1 until 1s; take = first shadowed wait 1s; fields = q 1 w 1 r 0 t 1"},
+    {"fields: who has no slot is only told when to come back", SAME, "table 2 refuse; 50/m name=p",
+     "48s: fill 4; take = no until 1m untracked wait 12s; fields = retry 12"},
+    {"fields: a reservation is no refusal; a debt of more than a window", SAME,
+     "5/s reserve=10 name=p",
+     "take 8 reserve = used 8 until 1s wait 1s; fields = q 5 w 1 r 0 t 1; "
+     "take 5 = no first wait 2s; fields = q 5 w 1 r 0 t 1 retry 2"},
+    {"fields: a burst of the request's own is the quota", SAME, "10/m burst=21 name=p",
+     "take 5 burst 6 = used 5 of 6 until 30s; fields = q 6 w 36 r 1 t 6"},
+    {"metrics", SAME, "9/m name=p; 60/m burst=7 name=b",
+     "take 9 = used 9 until 1m; take = no first wait 1m; "
+     "metrics = stint_decisions_total{policy=\"p\",outcome=\"allowed\"} 1; "
+     "metrics = stint_decisions_total{policy=\"p\",outcome=\"refused\"} 1; "
+     "metrics = stint_policy_limit{policy=\"p\"} 9; change 10/m name=p; "
+     "metrics = stint_policy_limit{policy=\"p\"} 10; metrics = stint_table_live_slots 1; "
+     "reset of b = nothing; metrics = stint_table_resets_total 0; reset; "
+     "metrics = stint_table_resets_total 1; 1m: metrics = stint_table_live_slots 0; "
+     "metrics = stint_table_used_slots 1; metrics = # HELP stint_policy_burst Tokens that a token "
+     "bucket holds."},
+    {"fields: a month has no length", SAME, "3/month name=p",
+     "2024-03-01-10s: take = used 1 until 2024-03-01; fields = q 3 r 2 t 10"},
+    /* ietf-wg-httpapi/ratelimit-headers#164 */
+    {"fields: the quota is what a key can hold, and w the time in which all of it comes back", SAME,
+     "20/h name=a; 20/h capacity=20 name=b; 20/h capacity=8 name=c; 20/h capacity=21 name=d; "
+     "20/h capacity=50 name=e; 20/h reserve=3 name=f; 20/h reserve=3 capacity=8 name=g; "
+     "20/h smooth name=h; 20/h overrides name=i",
+     "take by a = used 1 until 1h; fields = q 20 w 3600 r 19 t 3600; "
+     "take limit 70 by a = used 2 of 70; fields = q 70 w 3600 r 68 t 3600; "
+     "take limit 5 by a = used 3 of 5; fields = q 5 w 3600 r 2 t 3600; "
+     "take by b = used 1 until 1h; fields = q 20 w 3600 r 19 t 3600; "
+     "take by c = used 1 until 1h; fields = q 8 w 3600 r 7 t 3600; "
+     "take limit 70 by c = used 2 of 70; fields = q 70 w 3600 r 68 t 3600; "
+     "take by d = used 1 until 1h; fields = q 21 w 7200 r 20 t 3600; "
+     "take by e = used 1 until 1h; fields = q 50 w 10800 r 49 t 3600; "
+     "take limit 70 by e = used 2 of 70; fields = q 70 w 14400 r 68 t 3600; "
+     "take limit 5 by e = used 3 of 5; fields = q 5 w 3600 r 2 t 3600; "
+     "take by f = used 1 until 1h; fields = q 20 w 3600 r 19 t 3600; "
+     "take limit 70 by f = used 2 of 70; fields = q 70 w 14400 r 68 t 3600; "
+     "take by g = used 1 until 1h; fields = q 8 w 3600 r 7 t 3600; "
+     "take by h = used 1 until 1h; fields = q 20 w 3600 r 19 t 3600; override 70 until 1d by i; "
+     "take by i = used 1 of 70 until 1h overridden; fields = q 70 w 3600 r 69 t 3600"},
+    /* ietf-wg-httpapi/ratelimit-headers#149, #160, #164 */
+    {"fields: t is the time until there is more, and Retry-After no earlier", SAME,
+     "60/m burst=60 name=a; 1/30s burst=2 overrides name=b; 10/m name=c; 10/m capacity=30 name=d; "
+     "10/m start=first name=e; 10/m smooth name=f",
+     "take 60 by a = used 60 until 1m; take by a = no first wait 1s; "
+     "fields = q 60 w 60 r 0 t 1 retry 1; take 7 by a = no wait 7s; "
+     "fields = q 60 w 60 r 0 t 1 retry 7; take by b = used 1 until 30s; "
+     "fields = q 2 w 60 r 1 t 30; override 2 until 1d of c by b; "
+     "take of c by b = used 1 of 4 until 15s overridden; fields = q 4 w 60 r 3 t 15; "
+     "take 2 by b = no first wait 30s; fields = q 2 w 60 r 1 t 30 retry 30; "
+     "take 10 by c = used 10 until 1m; take by c = no first wait 1m; "
+     "fields = q 10 w 60 r 0 t 60 retry 60; take 30 by d = used 30 until 1m; "
+     "take by d = no first wait 1m; fields = q 30 w 180 r 0 t 60 retry 60; "
+     "take 11 by d = no wait 2m; fields = q 30 w 180 r 0 t 60 retry 120; "
+     "take 10 by e = used 10 until 1m; take by e = no first wait 1m; "
+     "fields = q 10 w 60 r 0 t 60 retry 60; take 10 by f = used 10 until 1m; "
+     "take by f = no first wait 66s; fields = q 10 w 60 r 0 t 60 retry 66; "
+     "61s: take by f = no until 2m first wait 5s; fields = q 10 w 60 r 0 t 5 retry 5"},
 };
 /* clang-format on */
 

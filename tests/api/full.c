@@ -4,7 +4,6 @@
  * Full tables of many keys: live keys keep their counts (F), the least goes, and what a clock that
  * was wrong leaves. (What each key is told, case by case: features.c.) */
 #include "fixture.h"
-#include "told.h"
 
 #include "limiter/limiter.h" /* for mix */
 
@@ -92,68 +91,22 @@ TEST(test_least_goes) {
     check_least_goes(true);
 }
 
-/* What is charged of a striped key on a full table is told, and so is that it is not all. */
-TEST(test_striped_on_a_full_table) {
-    bool partly = false;
-    for (uint64_t others = 1; others < 60; others++) {
-        struct stint_limiter *limiter = open_limiter(24, STINT_FULL_ADMIT);
-        uint32_t id = add_text(limiter, "40/day stripes=8 name=striped");
-        uint32_t plain = add_policy(limiter, "plain", 1, DAY, 0, 0);
-        test_time = T0;
-        for (uint64_t i = 1; i <= others; i++)
-            (void)stint_take(limiter, plain, number_key(limiter, i), 1, STINT_NOW, NULL);
-        struct stint_verdict v = ask(limiter, id, 5, 100, STINT_CHARGE);
-        assert_true(v.allowed);
-        assert_true(v.granted == 100 ? v.flags == 0 && v.window != 0
-                                     : v.flags == STINT_UNTRACKED && v.window == 0);
-        partly |= v.granted > 0 && v.granted < 100;
-        assert_true(get_policy_stats(limiter, id).charged == v.granted);
-        stint_close(limiter);
-    }
-    assert_true(partly);
-}
-
 /* ---- A clock that was wrong ------------------------------------------------------------------ */
-
-/* A limiter that keys of `minute` have filled, beside a policy of longer windows, and the clock
- * steps back. `key` receives the next number. */
-static struct stint_limiter *fill_and_step_back(uint64_t max_entries, uint32_t *minute,
-                                                uint64_t *key) {
-    struct stint_limiter *limiter = open_limiter(max_entries, STINT_FULL_REFUSE);
-    *minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
-    *key = 0;
-    for (unsigned refused = 0; refused < 2000;)
-        refused += !take(limiter, *minute, (*key)++, 1).allowed;
-    test_time -= 50 * MINUTE;
-    return limiter;
-}
 
 /* Slots of short windows are free for new keys when the clock has stepped back. */
 TEST(test_step_back_beside_hours) {
-    uint32_t minute;
-    uint64_t key;
     test_time = T0 + 13 * MINUTE;
-    struct stint_limiter *limiter = fill_and_step_back(1000, &minute, &key);
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
+    uint64_t key = 0;
+    for (unsigned refused = 0; refused < 2000;)
+        refused += !take(limiter, minute, key++, 1).allowed;
+    test_time -= 50 * MINUTE;
     for (unsigned minutes = 0; minutes < 52; minutes++, test_time += MINUTE)
         for (unsigned i = 0; i < 500; i++)
             if (!take(limiter, minute, key++, 1).allowed)
                 fail_msg("minute %u: new key %u refused", minutes, i);
-    stint_close(limiter);
-}
-
-/* The same, line by line: of lines whose slots all are behind the clock again, nothing is said of
- * others. */
-TEST(test_step_back_line_by_line) {
-    uint32_t minute;
-    uint64_t key;
-    test_time = T0;
-    struct stint_limiter *limiter = fill_and_step_back(500, &minute, &key);
-    const uint64_t lines = limiter->table.line_count, part = UINT64_MAX / lines + 1;
-    for (uint64_t line = 0; line < lines; line++)
-        for (unsigned i = 1; i <= LINE_SLOTS; i++)
-            if (!stint_take(limiter, minute, line * part + i * (part / 16), 1, STINT_NOW, NULL))
-                fail_msg("line %" PRIu64 ": a new key refused", line);
     stint_close(limiter);
 }
 

@@ -1,35 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * In-flight policies (STINT_IN_FLIGHT): what is told of them, callers ahead of the clock, and two
- * processes. (What they mean, case by case: features.c.) */
+ * In-flight policies (STINT_IN_FLIGHT): callers ahead of the clock, and two processes. (What they
+ * mean, case by case: features.c.) */
 #include "children.h"
-#include "told.h"
-
-/* ---- What is told of it ---------------------------------------------------------------------- */
-
-static bool tell(void *context, const struct stint_entry *entry) {
-    *(uint64_t *)context += entry->used;
-    return true;
-}
-
-TEST_OF(test_told, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
-    uint64_t used = 0;
-    (void)ask(limiter, id, 7, 2, 0);
-    test_time += MINUTE;
-    (void)ask(limiter, id, 7, 1, 0);
-    assert_int_equal(stint_each(limiter, tell, &used), 0);
-    assert_int_equal(used, 3);
-    test_time += 2 * MINUTE - 1;
-    used = 0;
-    assert_int_equal(stint_each(limiter, tell, &used), 0);
-    assert_int_equal(used, 1);
-    assert_int_equal(get_stats(limiter).live, 1);
-    test_time++;
-    assert_int_equal(stint_each(limiter, tell, &used), 0);
-    assert_int_equal(used, 1); /* none more */
-    assert_int_equal(get_stats(limiter).live, 0);
-}
+#include "fixture.h"
 
 /* ---- Windows that are left ------------------------------------------------------------------- */
 

@@ -6,7 +6,6 @@
 #include "directory.h"
 #include "limiter/limiter.h"
 #include "sys/testing.h"
-#include "told.h"
 #include "words.h"
 
 /* clang-format off */
@@ -239,6 +238,46 @@ static const struct feature features[] = {
      "1/m count-refused ban=1h",
      "take 2 = no used 2 until 1m first banned never; take = no of 0 overridden banned wait 1h; "
      "1m: take = no used 0 until 2m overridden banned wait 59m"},
+
+    /* ---- What is told ---- */
+
+    {"an override is an entry of its key", "An override is told by itself.", "1/m overrides",
+     "30s: override 7 until 1h; entries = override limit 7 until 1h"},
+    {"... beside a refusal, and in the place of its ban", SAME, "1/m ban=1h",
+     "30s: take 2 = no until 1m first banned never; override 3 until 1h; "
+     "entries = refused since 0 until 1m + override limit 3 until 1h"},
+    {"a ban: since the refusal that began it", SAME, "1/m ban=1h name=p",
+     "30s: take 2 = no until 1m first banned never; "
+     "entries = refused since 0 until 1m + ban since 30s until 1h+30s; "
+     "apply 1/m ban=1h shadow name=p; "
+     "entries = refused since 0 until 1m + ban since 30s until 1h+30s"},
+    {"a ban after two refusals, and strikes before it: since the first", SAME, "1/m ban=1h after=2",
+     "30s: take 2 = no until 1m first never; "
+     "entries = refused since 0 until 1m + strikes used 1 since 30s until 1h+30s; "
+     "90s: take 2 = no until 2m first banned never; "
+     "entries = refused since 1m until 2m + ban since 90s until 1h+90s"},
+    {"strikes within two hours", SAME, "1/m ban=1h after=3 within=2h",
+     "30s: take 2 = no until 1m first never; 90s: take 2 = no until 2m first never; "
+     "entries = refused since 1m until 2m + strikes used 2 since 30s until 2h+30s"},
+    {"a shadow has none", SAME, "1/m ban=1h shadow",
+     "30s: take 2 = until 1m first shadowed never; entries = refused since 0 until 1m"},
+    {"fields and metrics",
+     "The key is banned (stint_policy.ban), perhaps since this very refusal.",
+     "2/m ban=10m overrides name=p",
+     "20s: take 3 = no until 1m first banned never; "
+     "take = no of 0 overridden banned wait 10m; fields = q 2 w 60 r 0 t 600 retry 600; "
+     "override 0 until 1h of b; take of b = no of 0 until 1m first overridden wait 3580s; "
+     "fields = q 2 w 60 r 0 t 3580 retry 3580; override 7 until 1h of c; "
+     "take of c = used 1 of 7 until 1m overridden; fields = q 7 w 60 r 6 t 40; "
+     "metrics = stint_table_overrides 2; metrics = stint_table_barred_keys 1; "
+     "metrics = stint_table_banned_keys 1; metrics = stint_bans_total{policy=\"p\"} 1; "
+     "metrics = stint_lost_strikes_total{policy=\"p\"} 0"},
+    {"fields: a ban that is over before the window is", SAME, "2/h ban=10m name=p",
+     "take = used 1 until 1h; take 2 = no first banned wait 1h; "
+     "take = no used 1 of 0 overridden banned wait 10m; "
+     "fields = q 2 w 3600 r 0 t 600 retry 600; take 2 = no used 1 overridden banned wait 1h; "
+     "fields = q 2 w 3600 r 0 t 3600 retry 3600; take 3 = no used 1 overridden banned never; "
+     "fields = q 2 w 3600 r 0 t 3600"},
 };
 /* clang-format on */
 
@@ -248,22 +287,15 @@ static struct stint_policy overridable(const char *name, uint32_t limit) {
     return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
 }
 
-static void assert_override(struct stint_limiter *limiter, uint32_t id, uint64_t key,
-                            uint32_t limit, uint64_t until) {
-    uint32_t limit_told;
-    uint64_t until_told;
-    assert_int_equal(stint_override_get(limiter, id, key, &limit_told, &until_told), 0);
-    assert_int_equal(limit_told, limit);
-    assert_int_equal(until_told, until);
-}
-
 static void assert_error(int error, int expected, const char *reason) {
     assert_int_equal(error, -expected);
     assert_reason(reason);
 }
 
 /* Nobody meets the hidden policy, whose slots are those of overrides. */
-TEST_OF(test_hidden_policy, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
+TEST(test_hidden_policy) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const uint32_t id = add_text(limiter, "5/minute overrides name=p");
     const struct stint_policy made = parsed("5/minute overrides name=p");
     const uint32_t hidden = id + 1;
     struct stint_policy got = STINT_POLICY_INIT;
@@ -271,13 +303,13 @@ TEST_OF(test_hidden_policy, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") 
     const struct stint_verdict verdict = ask(limiter, hidden, 1, 1, 0);
 
     assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
-    assert_error(stint_override(NULL, id, 1, 1, T0 + 1), EINVAL, "limiter");
     assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
     assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
     assert_int_equal(stint_policy_stats_get(limiter, hidden, &stats), -ENOENT);
     assert_int_equal(stint_policy_find(limiter, "", NULL), -ENOENT);
     assert_int_equal(stint_headers(limiter, 0, &verdict, 1, NULL, 0), 0);
     assert_int_equal(get_stats(limiter).policies, 1);
+    stint_close(limiter);
 }
 
 /* Whether a key is banned that strikes as late as it can in a window, and as early as it can in
@@ -292,12 +324,12 @@ static bool soonest_ban(const struct stint_policy *policy, uint64_t begin) {
     test_time = verdict.window - 1;
     verdict = ask(limiter, id, 1, 2, 0);
     for (uint32_t i = 1; i < policy->ban_after; i++) {
-        assert_int_equal(verdict.flags, FIRST);
+        assert_int_equal(verdict.flags, STINT_FIRST_REFUSAL);
         test_time = verdict.window;
         verdict = ask(limiter, id, 1, 2, 0);
     }
     stint_close(limiter);
-    return (verdict.flags & BANNED) != 0;
+    return (verdict.flags & STINT_BANNED) != 0;
 }
 
 /* The shortest ban that a policy may have can come, and the next shorter one cannot. */
@@ -380,7 +412,8 @@ TEST_IN_DIRECTORY(test_file) {
         assert_int_equal(stint_override(limiter, i < 20 ? id : gone, number_key(limiter, i), 5,
                                         i < 10 ? T0 + HOUR : T0 + MINUTE),
                          0);
-    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 2, 0).flags, FIRST | BANNED);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 2, 0).flags,
+                     STINT_FIRST_REFUSAL | STINT_BANNED);
     assert_false(stint_take(limiter, id, number_key(limiter, 201), 2, STINT_NOW, NULL));
     for (size_t i = 0; i < 4; i++) /* a filter with all keys in one word says so of too many */
         assert_int_not_equal(limiter->table.shards->filter[i], 0);
@@ -398,10 +431,11 @@ TEST_IN_DIRECTORY(test_file) {
         assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, 0).capacity, i < 10 ? 5 : 1);
     test_time -= 90 * SECOND; /* before the end of those that were over */
     for (uint64_t i = 0; i < 100; i++)
-        assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, PEEK).capacity,
+        assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, STINT_PEEK).capacity,
                          i < 20 ? 5 : 1);
     test_time += 90 * SECOND;
-    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 1, 0).flags, OVER | BANNED);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 1, 0).flags,
+                     STINT_OVERRIDDEN | STINT_BANNED);
     assert_int_equal(get_stats(limiter).overrides, 10);
     assert_int_equal(get_stats(limiter).banned, 2);
 
@@ -419,76 +453,7 @@ TEST_IN_DIRECTORY(test_file) {
     assert_reason("none that stint makes");
 }
 
-/* A server that starts with a clock far ahead, before NTP has set it, opens the table alone. When
- * the clock is right, all is in force as it was. And a key whose override, ban or strikes were over
- * is found by its next one, which is written where they were. */
-TEST_IN_DIRECTORY(test_opened_ahead) {
-    static const uint64_t ahead[] = {HOUR + 10 * MS, 2 * HOUR, 3 * DAY, 400 * DAY};
-    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
-    options.path = path;
-    for (unsigned i = 0; i < sizeof ahead / sizeof ahead[0]; i++) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_with(&options);
-        const uint32_t id = add_text(limiter, "3/minute ban=1h after=2 overrides name=p");
-        const stint_key set = number_key(limiter, 1), barred = number_key(limiter, 2),
-                        banned = number_key(limiter, 3), struck = number_key(limiter, 4);
-        assert_int_equal(stint_override(limiter, id, set, 5, T0 + HOUR), 0);
-        assert_int_equal(stint_override(limiter, id, barred, 0, T0 + HOUR), 0);
-        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST);
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
-        test_time += MINUTE;
-        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST | BANNED);
-        stint_close(limiter);
-
-        test_time += ahead[i];
-        limiter = open_with(&options);
-        assert_int_equal(ask(limiter, id, set, 1, PEEK).capacity, 3);
-        assert_int_equal(get_stats(limiter).overrides, 0);
-        stint_close(limiter);
-
-        test_time -= ahead[i];
-        limiter = open_with(&options);
-        assert_override(limiter, id, set.hash, 5, T0 + HOUR);
-        assert_int_equal(ask(limiter, id, set, 5, 0).granted, 5);
-        assert_int_equal(ask(limiter, id, barred, 1, 0).flags, FIRST | OVER);
-        assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
-        assert_int_equal(get_stats(limiter).overrides, 2);
-        assert_int_equal(get_stats(limiter).barred, 1);
-        assert_int_equal(get_stats(limiter).banned, 1);
-        stint_close(limiter);
-
-        test_time += ahead[i] + HOUR;
-        limiter = open_with(&options);
-        assert_int_equal(stint_override(limiter, id, set, 7, test_time + HOUR), 0);
-        assert_override(limiter, id, set.hash, 7, test_time + HOUR);
-        assert_int_equal(ask(limiter, id, set, 7, 0).granted, 7);
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
-        test_time += MINUTE;
-        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST | BANNED);
-        assert_int_equal(ask(limiter, id, struck, 1, 0).flags, OVER | BANNED);
-        stint_close(limiter);
-        (void)remove(path);
-    }
-}
-
 /* ---- Policies that come and go --------------------------------------------------------------- */
-
-struct told_entries {
-    struct stint_entry entries[8];
-    size_t count;
-};
-
-static bool entry_keep(void *context, const struct stint_entry *entry) {
-    struct told_entries *told = context;
-    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0 && told->count < 8)
-        told->entries[told->count++] = *entry;
-    return true;
-}
-
-static void apply(struct stint_limiter *limiter, const char *text) {
-    if (stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL) != 0)
-        fail_msg("%s", stint_reason());
-}
 
 /* What happens while somebody asks, at each of his steps in turn. */
 static struct {
@@ -520,49 +485,6 @@ static void meanwhile_begin(struct stint_limiter *limiter, void (*what)(void), u
     meanwhile.left = step;
     meanwhile.happened = false;
     stint_test_step = meanwhile_at_step;
-}
-
-/* The policy is replaced by another that has overrides, too. */
-static void replace_it(void) {
-    apply(meanwhile.limiter, "1/hour overrides name=p");
-}
-
-TEST(test_replaced_meanwhile) {
-    enum { SET, GET, CLEAR_IT, EACH, EACH_OF, CALLS };
-
-    for (unsigned call = 0; call < CALLS; call++) {
-        for (EACH_STEP(step)) {
-            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-            struct told_entries told = {0};
-            uint32_t id, limit;
-            int error = 0;
-            test_time = T0;
-            apply(limiter, "1/minute overrides name=p");
-            assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
-            assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
-            meanwhile_begin(limiter, replace_it, step);
-            if (call == SET)
-                error = stint_override(limiter, id, 1, 6, T0 + HOUR);
-            else if (call == GET)
-                error = stint_override_get(limiter, id, 1, &limit, NULL);
-            else if (call == CLEAR_IT)
-                error = stint_override_clear(limiter, id, 1);
-            else if (call == EACH)
-                error = stint_each(limiter, entry_keep, &told);
-            else
-                error = stint_each_of(limiter, 1, entry_keep, &told);
-            stint_test_step = NULL;
-            if (error != 0)
-                fail_msg("call %u, step %" PRIu64 ": %s", call, step, stint_reason());
-            assert_true(call != GET || limit == 5);
-            assert_true(call < EACH || told.count == 1);
-            if (call == CLEAR_IT)
-                assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
-            else
-                assert_override(limiter, id, 1, call == SET ? 6 : 5, T0 + HOUR);
-            stint_close(limiter);
-        }
-    }
 }
 
 /* The last token of the policy 1 is taken; then the policy 0, a bucket, is changed to this, or the
@@ -623,145 +545,6 @@ TEST(test_refused_group) {
         }
         assert_true(refused != 0);
     }
-}
-
-static bool entry_any(void *context, const struct stint_entry *entry) {
-    struct told_entries *told = context;
-    if (told->count < 8)
-        told->entries[told->count++] = *entry;
-    return true;
-}
-
-#define BAN_ENTRY (STINT_ENTRY_OVERRIDE | STINT_ENTRY_BAN)
-
-/* One key's entries say what they are, since when and until when. */
-TEST(test_kinds) {
-    const uint64_t from = T0 + 30 * SECOND;
-    const struct {
-        const char *policy, *then; /* it is changed to that; NULL: it stays */
-        uint32_t refused;          /* in so many windows */
-        int32_t by_hand;           /* a limit for an hour; -1: none */
-        uint32_t flags;            /* 0: no such entry */
-        uint64_t used, limit, since, until;
-    } rows[] = {
-        {"1/minute overrides name=p", NULL, 0, 7, STINT_ENTRY_OVERRIDE, 0, 7, 0, from + HOUR},
-        {"1/minute ban=1h name=p", NULL, 1, 3, STINT_ENTRY_OVERRIDE, 0, 3, 0, from + HOUR},
-        {"1/minute ban=1h name=p", NULL, 1, -1, BAN_ENTRY, 0, 0, from, from + HOUR},
-        {"1/minute ban=1h after=2 name=p", NULL, 2, -1, BAN_ENTRY, 0, 0, from + MINUTE,
-         from + MINUTE + HOUR},
-        {"1/minute ban=1h shadow name=p", NULL, 1, -1, 0, 0, 0, 0, 0},
-        {"1/minute ban=1h name=p", "1/minute ban=1h shadow name=p", 1, -1, BAN_ENTRY, 0, 0, from,
-         from + HOUR},
-        {"1/minute ban=1h after=2 name=p", NULL, 1, -1, STINT_ENTRY_STRIKES, 1, 0, from,
-         from + HOUR},
-        {"1/minute ban=1h after=3 within=2h name=p", NULL, 2, -1, STINT_ENTRY_STRIKES, 2, 0, from,
-         from + 2 * HOUR},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        const uint32_t id = add_text(limiter, rows[i].policy);
-        struct told_entries told = {0};
-        size_t counts = 0;
-        for (uint32_t window = 0; window < rows[i].refused; window++) {
-            test_time = from + window * MINUTE;
-            (void)ask(limiter, id, 1, 2, 0);
-        }
-        test_time = rows[i].refused > 0 ? test_time : from;
-        if (rows[i].by_hand >= 0)
-            assert_int_equal(stint_override(limiter, id, 1, (uint32_t)rows[i].by_hand, from + HOUR),
-                             0);
-        if (rows[i].then != NULL)
-            apply(limiter, rows[i].then);
-        assert_int_equal(stint_each_of(limiter, 1, entry_any, &told), 0);
-        for (size_t j = 0; j < told.count; j++) {
-            const struct stint_entry *entry = &told.entries[j];
-            const bool count = (entry->flags & STINT_ENTRY_REFUSED) != 0;
-            counts += count;
-            assert_int_equal(entry->key.hash, 1);
-            assert_int_equal(entry->policy, id);
-            assert_int_equal(entry->flags, count ? STINT_ENTRY_REFUSED : rows[i].flags);
-            assert_int_equal(entry->used, count ? 0 : rows[i].used);
-            assert_int_equal(entry->limit, count ? 0 : rows[i].limit);
-            assert_int_equal(entry->since, count ? test_time - 30 * SECOND : rows[i].since);
-            assert_int_equal(entry->end, count ? test_time + 30 * SECOND : rows[i].until);
-        }
-        assert_int_equal(counts, rows[i].refused > 0);
-        assert_int_equal(told.count, counts + (rows[i].flags != 0));
-        stint_close(limiter);
-    }
-}
-
-/* They are told one by one, and move with a table that is resized. */
-TEST_IN_DIRECTORY(test_resized) {
-    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
-    options.path = path;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
-    stint_key key = number_key(limiter, 1), banned = number_key(limiter, 2);
-
-    test_time = T0;
-    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    assert_int_equal(ask(limiter, id, banned, 2, 0).flags, FIRST | BANNED);
-    stint_close(limiter);
-    struct stint_options resized = STINT_OPTIONS_INIT;
-    resized.max_entries = 40000;
-    resized.clock = options.clock;
-    assert_int_equal(stint_resize(path, &resized), 0);
-    options.max_entries = 40000;
-    limiter = open_with(&options);
-    assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
-    assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
-    assert_override(limiter, id, key.hash, 5, T0 + HOUR);
-    struct told_entries told = {0};
-    assert_int_equal(stint_each(limiter, entry_keep, &told), 0);
-    assert_int_equal(told.count, 2);
-    for (size_t i = 0; i < told.count; i++) {
-        const bool ban = (told.entries[i].flags & STINT_ENTRY_BAN) != 0;
-        assert_int_equal(told.entries[i].policy, id);
-        assert_int_equal(told.entries[i].key.hash, (ban ? banned : key).hash);
-        assert_int_equal(told.entries[i].limit, ban ? 0 : 5);
-        assert_int_equal(told.entries[i].end, T0 + HOUR);
-    }
-    stint_close(limiter);
-}
-
-/* ---- What is told ---------------------------------------------------------------------------- */
-
-static void assert_has(const char *text, const char *line) {
-    if (strstr(text, line) == NULL)
-        fail_msg("no \"%s\" in\n%s", line, text);
-}
-
-TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
-    const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
-    char text[16384];
-
-    test_time = T0 + 20 * SECOND;
-    struct stint_verdict verdict = ask(limiter, id, 1, 3, 0);
-    assert_int_equal(verdict.retry_after, STINT_NEVER);
-    verdict = ask(limiter, id, 1, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_string_equal(text, "RateLimit-Policy: \"p\";q=2;w=60\r\nRateLimit: \"p\";r=0;t=600\r\n"
-                              "X-RateLimit-Limit: 2\r\nX-RateLimit-Remaining: 0\r\n"
-                              "X-RateLimit-Reset: 1704067820\r\nRetry-After: 600\r\n");
-    assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
-    verdict = ask(limiter, id, 2, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_has(text, ";t=3580\r\n");
-    assert_has(text, "X-RateLimit-Reset: 1704070800\r\nRetry-After: 3580");
-    assert_int_equal(stint_override(limiter, id, 3, 7, T0 + HOUR), 0);
-    verdict = ask(limiter, id, 3, 1, 0);
-    assert_true(stint_headers(limiter, style, &verdict, 1, text, sizeof text) > 0);
-    assert_has(text, "\"p\";q=7;w=60\r\nRateLimit: \"p\";r=6;t=40\r\n");
-
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) < (int)sizeof text);
-    assert_has(text, "\nstint_table_overrides 2\n");
-    assert_has(text, "\nstint_table_barred_keys 1\n");
-    assert_has(text, "\nstint_table_banned_keys 1\n");
-    assert_has(text, "\nstint_bans_total{policy=\"p\"} 1\n");
-    assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
-    assert_null(strstr(text, "policy=\"\""));
 }
 
 static void take_other(void) {
@@ -830,10 +613,10 @@ TEST(test_first_refusal_of_a_shadow_given_back) {
         meanwhile_begin(limiter, unshadow, step);
         const bool all = stint_decide_all(limiter, group, 2, T0, v);
         stint_test_step = NULL;
-        const uint32_t marks = v[0].flags & (FIRST | STINT_SHADOWED);
-        if (v[0].allowed && marks == FIRST)
+        const uint32_t marks = v[0].flags & (STINT_FIRST_REFUSAL | STINT_SHADOWED);
+        if (v[0].allowed && marks == STINT_FIRST_REFUSAL)
             fail_msg("step %" PRIu64 ": flags %#x", step, (unsigned)v[0].flags);
-        first_refusals += !all && v[0].allowed && (v[0].flags & FIRST) != 0;
+        first_refusals += !all && v[0].allowed && (v[0].flags & STINT_FIRST_REFUSAL) != 0;
         stint_close(limiter);
     }
     assert_true(first_refusals != 0);

@@ -92,8 +92,6 @@ TEST_IN_DIRECTORY(test_attach_options) {
     struct stint_options options = attach_options(0), none = STINT_OPTIONS_INIT;
     assert_refused(&options, ENOENT, "there is no table");
     stint_close(make_table(100, 0, 0));
-    assert_int_equal(stint_attach(&options, NULL), -EINVAL);
-    assert_int_equal(stint_attach(NULL, &limiter), -EINVAL);
     assert_refused(&none, EINVAL, "options.path is NULL");
 #define ROW(field, value, error, reason)                                                           \
     options = attach_options(0);                                                                   \
@@ -196,10 +194,6 @@ TEST_IN_DIRECTORY(test_each) {
     told = (struct told){0};
     each(limiter, &told);
     assert_int_equal(told.count, 10);
-    assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
-    assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
-    assert_int_equal(stint_each_of(NULL, 1, tell, &told), -EINVAL);
-    assert_int_equal(stint_each_of(limiter, 1, NULL, &told), -EINVAL);
     stint_close(limiter);
 }
 
@@ -219,61 +213,6 @@ TEST(test_each_of_many_stripes) {
         take_times(limiter, striped, number_key(limiter, i).hash, 8);
     assert_int_equal(stint_each(limiter, tell_sum, &sum), 0);
     assert_int_equal(sum, 4000 * 8);
-    stint_close(limiter);
-}
-
-TEST(test_each_in_small_memory) {
-    struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 2;
-    uint32_t striped = add_made(limiter, &policy);
-    const stint_key key = number_key(limiter, 1);
-    take_times(limiter, minute, key.hash, 6); /* of 5 */
-    take_times(limiter, striped, key.hash, 8);
-    struct told told = {0};
-    each(limiter, &told);
-    assert_int_equal(told.count, 2);
-    for (size_t i = 0; i < told.count; i++) {
-        const struct stint_entry *entry = &told.entries[i];
-        assert_int_equal(entry->key.hash, key.hash);
-        assert_int_equal(entry->flags, entry->policy == minute ? STINT_ENTRY_REFUSED : 0);
-        assert_int_equal(entry->used, entry->policy == minute ? 5 : 8);
-    }
-    stint_close(limiter);
-}
-
-/* A debt is told, by the window of now; a smooth count, as a look tells it. */
-TEST_IN_DIRECTORY(test_each_carried) {
-    struct stint_limiter *limiter = make_table(1000, 0, 0);
-    struct stint_policy policy = make_policy("debts", 5, MINUTE, 0, 0);
-    policy.max_reserved = 20;
-    uint32_t debts = add_made(limiter, &policy),
-             smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH),
-             plain = add_policy(limiter, "plain", 10, MINUTE, 0, 0),
-             own = add_policy(limiter, "own", 10, HOUR, 0, STINT_START_PER_KEY);
-    const stint_key key = number_key(limiter, 1);
-    (void)ask(limiter, debts, key, 19, STINT_RESERVE);
-    (void)ask(limiter, smooth, key, 9, 0);
-    (void)ask(limiter, plain, key, 9, 0);
-    (void)ask(limiter, own, key, 9, 0);
-    for (uint32_t step = 0; step < 12; step++) {
-        struct told told = {0};
-        each(limiter, &told);
-        uint32_t seen = 0;
-        for (size_t i = 0; i < told.count; i++) {
-            const struct stint_entry *entry = &told.entries[i];
-            const struct stint_verdict verdict = ask(limiter, entry->policy, key, 0, STINT_PEEK);
-            assert_int_equal(entry->used, verdict.used);
-            assert_int_equal(entry->end, verdict.window);
-            seen |= 1u << entry->policy;
-        }
-        for (uint32_t id = 0; id < 4; id++) /* what is not told has used nothing */
-            assert_true((seen >> id & 1) != 0 || used_of(limiter, id, key) == 0);
-        assert_int_equal(seen >> debts & 1, step < 8);
-        test_time += 30 * SECOND;
-    }
     stint_close(limiter);
 }
 
@@ -348,21 +287,6 @@ TEST_IN_DIRECTORY(test_each_striped) {
     told = (struct told){.stop = 2};
     each(limiter, &told);
     assert_int_equal(told.count, 2);
-    stint_close(limiter);
-}
-
-/* One thread alone, a refusal that took nothing: stripe 0. */
-TEST_IN_DIRECTORY(test_each_striped_refused) {
-    struct stint_limiter *limiter = make_table(1000, 0, 0);
-    uint32_t striped = add_text(limiter, "8/minute stripes=4 name=striped");
-    const stint_key key = number_key(limiter, 1);
-    assert_false(ask(limiter, striped, key, 9, 0).allowed);
-    struct told told = {0};
-    each(limiter, &told);
-    assert_int_equal(told.count, 1);
-    assert_true(stint_key_equal(told.entries[0].key, key));
-    assert_int_equal(told.entries[0].used, 0);
-    assert_int_equal(told.entries[0].flags, STINT_ENTRY_REFUSED);
     stint_close(limiter);
 }
 

@@ -4,10 +4,11 @@
  * Runs a fuzz target on files: the corpus as a test of its own, and an input that was found to
  * fail, in a build without libFuzzer.
  *
- *     corpus-TARGET FILE-OR-DIRECTORY...
+ *     corpus-TARGET CHANGES FILE-OR-DIRECTORY...
  *
- * A file whose name ends in .pack has many inputs (corpus.py). The input in hand is named before
- * it is run, so the last line names the one that failed. */
+ * A file whose name ends in .pack has many inputs (corpus.py). After each input come so many others
+ * that differ from it in some bytes. The input in hand is named before it is run, so the last line
+ * names the one that failed. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -15,17 +16,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "random.h"
+
 /* Longer than any input takes under the slowest sanitizer. */
 #define SECONDS_MAX 60
 
+static uint64_t changes;
+static struct random changing;
+
+/* Other bytes: mostly those at the ends of what one may be. */
+static void change(uint8_t *data, size_t size) {
+    static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff, '0', ' '};
+    for (uint64_t n = random_below(&changing, 4); size != 0 && n < 4; n++) {
+        const uint64_t pick = random_below(&changing, 2 * sizeof edges);
+        data[random_below(&changing, size)] =
+            pick < sizeof edges ? edges[pick] : (uint8_t)random_next(&changing);
+    }
+}
+
 static void run_input(const char *path, unsigned number, const uint8_t *data, size_t size) {
     uint8_t *copy = fuzz_malloc(size); /* of just that size */
-    memcpy(copy, data, size);
-    printf("%s, input %u\n", path, number);
-    fflush(stdout);
-    alarm(SECONDS_MAX);
-    LLVMFuzzerTestOneInput(copy, size);
-    alarm(0);
+    for (uint64_t i = 0; i <= changes; i++) {
+        memcpy(copy, data, size);
+        if (i != 0)
+            change(copy, size);
+        printf("%s, input %u, change %" PRIu64 "\n", path, number, i);
+        fflush(stdout);
+        alarm(SECONDS_MAX);
+        LLVMFuzzerTestOneInput(copy, size);
+        alarm(0);
+    }
     free(copy);
 }
 
@@ -96,11 +116,13 @@ static int run_directory(const char *directory) {
 int main(int argc, char **argv) {
     int inputs = 0;
 
-    if (argc < 2) {
-        fprintf(stderr, "Usage: %s FILE-OR-DIRECTORY...\n", argv[0]);
+    if (argc < 3) {
+        fprintf(stderr, "Usage: %s CHANGES FILE-OR-DIRECTORY...\n", argv[0]);
         return 2;
     }
-    for (int i = 1; i < argc; i++) {
+    changes = strtoull(argv[1], NULL, 10);
+    changing.state = test_seed();
+    for (int i = 2; i < argc; i++) {
         struct stat about;
         bool directory = stat(argv[i], &about) == 0 && S_ISDIR(about.st_mode);
         int run = directory ? run_directory(argv[i]) : run_file(argv[i]);

@@ -62,15 +62,17 @@ static stint_key key_of(const struct stint_limiter *limiter, const uint8_t *byte
     return key;
 }
 
-/* Two addresses have one key if they are one client, and only then. */
+/* Two addresses have one key if they are one client, and only then. `more`: bits of the other. */
 static void check_pair(const struct stint_limiter *limiter, const uint8_t *one,
-                       const uint8_t *other, size_t shift, unsigned prefix4, unsigned prefix6) {
-    struct client a = client_of(one, prefix4, prefix6), b = client_of(other, prefix4, prefix6);
+                       const uint8_t *other, size_t shift, unsigned prefix4, unsigned prefix6,
+                       unsigned more) {
+    const struct client a = client_of(one, prefix4, prefix6),
+                        b = client_of(other, prefix4 + more, prefix6 + more);
     bool same =
         a.family == b.family && a.length == b.length && memcmp(a.bits, b.bits, sizeof a.bits) == 0;
 
     assert(stint_key_equal(key_of(limiter, one, 0, prefix4, prefix6),
-                           key_of(limiter, other, shift, prefix4, prefix6)) == same);
+                           key_of(limiter, other, shift, prefix4 + more, prefix6 + more)) == same);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -92,13 +94,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(other, one, sizeof one);
     for (unsigned bit = 0; bit < 8 * sizeof other; bit++) {
         other[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        check_pair(limiter, one, other, bit % 8, prefix4, prefix6);
+        check_pair(limiter, one, other, bit % 8, prefix4, prefix6, 0);
         other[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
+    for (unsigned more = 0; more < 130; more++) /* also as if the rest were 0 */
+        check_pair(limiter, one, one, more % 8, prefix4, prefix6, more);
     while (input.left > 0) {
         unsigned bit = (unsigned)input_below(&input, 8 * sizeof other);
         other[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    check_pair(limiter, one, other, form >> 2 & 7, prefix4, prefix6);
+    check_pair(limiter, one, other, form >> 2 & 7, prefix4, prefix6, 0);
     return 0;
 }

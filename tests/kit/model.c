@@ -135,13 +135,37 @@ static uint64_t bucket_time(const struct stint_policy *policy) {
     return is_bucket(policy) ? tick_at(policy->burst * token_time(policy)) : 0;
 }
 
+/* A time that is a multiple of 10 ms, up to 366 days. */
+static bool valid_time(uint64_t time) {
+    return time >= STINT_WINDOW_MIN && time <= STINT_WINDOW_MAX && time % STINT_TICK_NS == 0;
+}
+
+/* "months begin on this day of the month (1 .. 28)" */
+static bool valid_times(const struct stint_policy *policy) {
+    if (policy->start % (int64_t)STINT_TICK_NS != 0)
+        return false;
+    if (!is_calendar(policy))
+        return valid_time(policy->window) && policy->offset == 0;
+    return policy->calendar <= STINT_CALENDAR_YEAR && policy->window == 0 &&
+           policy->offset >= -720 && policy->offset <= 840 && calendar_start(policy).tm_mday <= 28;
+}
+
+static bool valid_ban(const struct stint_policy *policy) {
+    if (policy->ban == 0)
+        return policy->ban_after == 0 && policy->ban_within == 0;
+    return (policy->flags & STINT_OVERRIDES) && valid_time(policy->ban) &&
+           policy->ban_after <= STINT_BAN_AFTER_MAX &&
+           (policy->ban_within == 0 || valid_time(policy->ban_within));
+}
+
 /* The table of WHAT GOES TOGETHER, and the ranges in struct stint_policy. */
 bool model_valid(const struct stint_policy *policy) {
     const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
     const bool per_key = policy->flags & STINT_START_PER_KEY, back = looks_back(policy);
     if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX || policy->near_limit > 100 ||
         policy->jitter > 100 ||
-        (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
+        (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX ||
+        !valid_times(policy) || !valid_ban(policy))
         return false;
     /* "within ban_within of the first ... ban_within must be longer than ban_after - 2 windows" */
     if (policy->ban && policy->ban_after &&
@@ -151,7 +175,8 @@ bool model_valid(const struct stint_policy *policy) {
         return false;
     if (carries(policy) && (refused || striped || back || is_first(policy) || is_calendar(policy)))
         return false;
-    if (back && (policy->limit > 16383 || policy->capacity != 0 || striped || refused))
+    if (back &&
+        (policy->limit > 16383 || capacity_of(policy) != policy->limit || striped || refused))
         return false;
     if (per_key + is_first(policy) + is_calendar(policy) > 1 ||
         (policy->start != 0 && (per_key || is_first(policy))) ||

@@ -16,7 +16,7 @@ enum { WORDS_MOST = 64, STEP_MOST = 400, KEYS_MOST = 64 };
 
 /* What is known of a key: what its next verdict says again if nothing else is due. */
 struct said {
-    uint32_t id, used, capacity;
+    uint32_t id, used, capacity, generation;
     stint_key key;
     uint64_t window;
     struct stint_verdict taken; /* the last that granted any */
@@ -29,6 +29,7 @@ static struct {
     struct stint_limiter *limiter;
     uint64_t now, filled;
     struct said said[KEYS_MOST];
+    struct stint_verdict last;
     unsigned known, step;
     char text[STEP_MOST], whole[STEP_MOST];
     const char *words[WORDS_MOST + 1];
@@ -266,7 +267,7 @@ static uint64_t unit_of(const struct stint_request *request, uint32_t told) {
         if (stint_override_get(f.limiter, request->policy, request->key, &ruled, NULL) == 0 &&
             ruled != 0 && ruled != STINT_LIMIT_MAX)
             limit = ruled;
-    } else if ((told & STINT_OVERRIDDEN) == 0 && request->limit != 0 && request->limit < limit) {
+    } else if ((told & STINT_OVERRIDDEN) == 0 && request->limit != 0) {
         limit = request->limit;
     }
     const uint64_t unit = (policy.window + limit - 1) / limit;
@@ -284,7 +285,7 @@ static struct stint_verdict verdict_due(const struct stint_request *request) {
         .flags = mistaken ? STINT_MISTAKEN_NOW : 0,
         .capacity = said->capacity,
         .window = said->window,
-        .generation = said->taken.generation,
+        .generation = said->generation,
         .granted = (request->flags & STINT_PEEK) != 0 ? 0 : request->cost,
         .policy = request->policy,
     };
@@ -362,12 +363,14 @@ static void compare(const struct stint_request *request, const struct stint_verd
     if (!same_verdict(got, due))
         wrong("told: %s\n  due:  %s", text_of(got, told, sizeof told),
               text_of(due, right, sizeof right));
+    f.last = *got;
     if ((due->flags & (STINT_BAD_REQUEST | STINT_UNTRACKED | STINT_UNKNOWN_POLICY)) != 0)
         return;
     struct said *said = said_of(request->key, request->policy);
     said->used = due->used;
     said->capacity = due->capacity;
     said->window = due->window;
+    said->generation = due->generation;
     if (got->granted != 0)
         said->taken = *got;
 }
@@ -380,11 +383,14 @@ static bool ask_in_way(const struct stint_request *request, struct stint_verdict
     return stint_decide(f.limiter, request, f.now, verdict);
 }
 
-/* C: whether this may write nothing. A bucket that is full keeps the instant of a refusal. */
+/* C: whether this may write nothing. A bucket that is full keeps the instant of a refusal; stripes
+ * that have slots give what others lack, and get it back. */
 static bool writes_nothing(const struct stint_request *request, const struct stint_verdict *due) {
     const struct stint_policy policy = policy_of(request->policy);
     if ((request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK)
         return true;
+    if (policy.stripes > 1 && (due->flags & STINT_UNTRACKED) != 0)
+        return false;
     return !due->allowed && (due->flags & STINT_FIRST_REFUSAL) == 0 &&
            ((due->flags & STINT_BANNED) != 0 ||
             ((request->flags & STINT_DRAIN) == 0 && policy.burst == 0 &&
@@ -567,6 +573,129 @@ static void counts(const void *whole, const struct named *names, size_t count) {
     }
 }
 
+/* ---- What is told of it ---------------------------------------------------------------------- */
+
+/* = [q N [w N] r N t N] [retry N] */
+static void fields(void) {
+    const struct stint_policy policy = policy_of(f.last.policy);
+    char due[2][300], got[300], window[16] = "", retry[40] = "";
+    uint32_t q = 0, r = 0, t = 0;
+    bool quota = false;
+    (void)is("=");
+    while (f.at < f.count) {
+        const char *name = word();
+        const uint32_t n = count_of(word());
+        quota |= *name == 'q';
+        q = *name == 'q' ? n : q;
+        t = *name == 't' ? n : t;
+        if (*name == 'w')
+            snprintf(window, sizeof window, ";w=%" PRIu32, n);
+        else if (strcmp(name, "retry") == 0)
+            snprintf(retry, sizeof retry, "Retry-After: %" PRIu32 "\r\n", n);
+        else if (strcmp(name, "r") == 0)
+            r = n;
+    }
+    due[0][0] = due[1][0] = '\0';
+    if (quota) {
+        snprintf(due[0], sizeof due[0],
+                 "RateLimit-Policy: \"%s\";q=%" PRIu32 "%s\r\n"
+                 "RateLimit: \"%s\";r=%" PRIu32 ";t=%" PRIu32 "\r\n",
+                 policy.name, q, window, policy.name, r, t);
+        snprintf(due[1], sizeof due[1],
+                 "X-RateLimit-Limit: %" PRIu32 "\r\nX-RateLimit-Remaining: %" PRIu32
+                 "\r\nX-RateLimit-Reset: %" PRIu64 "\r\n",
+                 q, r, f.now / SECOND + t);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        strcat(due[i], retry);
+        const int length =
+            stint_headers(f.limiter, i == 0 ? STINT_HEADERS_DRAFT : STINT_HEADERS_LEGACY, &f.last,
+                          1, got, sizeof got);
+        if (length != (int)strlen(due[i]) || strcmp(got, due[i]) != 0)
+            wrong("told: %s\n  due:  %s", got, due[i]);
+    }
+}
+
+/* = LINE, a whole one of the metrics */
+static void metrics(void) {
+    static char text[1 << 16];
+    char line[STEP_MOST + 2];
+    if (stint_metrics(f.limiter, NULL, text, sizeof text) <= 0)
+        wrong("%s", stint_reason());
+    (void)is("=");
+    snprintf(line, sizeof line, "\n%s\n", rest());
+    if (strstr(text, line) == NULL)
+        wrong("not in\n%s", text);
+}
+
+enum { ENTRIES_MOST = 16 };
+
+struct entries {
+    struct stint_entry entries[ENTRIES_MOST];
+    size_t count;
+};
+
+static bool entry_keep(void *context, const struct stint_entry *entry) {
+    struct entries *told = context;
+    if (told->count == ENTRIES_MOST)
+        wrong("more than %d entries", ENTRIES_MOST);
+    told->entries[told->count] = *entry;
+    told->entries[told->count++].label = NULL;
+    return true;
+}
+
+static const struct named entry_flags[] = {{"refused", STINT_ENTRY_REFUSED},
+                                           {"override", STINT_ENTRY_OVERRIDE},
+                                           {"ban", STINT_ENTRY_OVERRIDE | STINT_ENTRY_BAN},
+                                           {"strikes", STINT_ENTRY_STRIKES}};
+
+/* One of the words until '+', as it is due. */
+static struct stint_entry entry_due(stint_key key) {
+    struct stint_entry due = {.key = key};
+    while (f.at < f.count && !is("+")) {
+        const char *told = word();
+        if (strcmp(told, "by") == 0)
+            due.policy = policy_named(word());
+        else if (strcmp(told, "used") == 0)
+            due.used = count_of(word());
+        else if (strcmp(told, "limit") == 0)
+            due.limit = count_of(word());
+        else if (strcmp(told, "since") == 0)
+            due.since = time_from(T0, word());
+        else if (strcmp(told, "until") == 0)
+            due.end = time_from(T0, word());
+        else
+            due.flags |= (uint32_t)VALUE_OF(entry_flags, told, "word of an entry");
+    }
+    return due;
+}
+
+/* [of KEY] = none, or ENTRY + ENTRY ...; in any order */
+static void entries(void) {
+    const stint_key key = key_named(is("of") ? word() : "a");
+    struct entries told = {.count = 0};
+    size_t due = 0;
+    if (stint_each_of(f.limiter, key, entry_keep, &told) != 0)
+        wrong("%s", stint_reason());
+    (void)is("=");
+    for (; !is("none") && f.at < f.count; due++) {
+        const struct stint_entry expected = entry_due(key);
+        size_t i = 0;
+        while (i < told.count && memcmp(&told.entries[i], &expected, sizeof expected) != 0)
+            i++;
+        for (size_t j = 0; i == told.count && j < told.count; j++)
+            print_error("told: policy %" PRIu32 ", flags %#" PRIx32 ", used %" PRIu64
+                        ", limit %" PRIu64 ", since %" PRId64 ", until %" PRId64 "\n",
+                        told.entries[j].policy, told.entries[j].flags, told.entries[j].used,
+                        told.entries[j].limit, (int64_t)(told.entries[j].since - T0),
+                        (int64_t)(told.entries[j].end - T0));
+        if (i == told.count)
+            wrong("no entry %zu of these", due + 1);
+    }
+    if (due != told.count)
+        wrong("told: %zu entries", told.count);
+}
+
 static void act(void) {
     const char *verb = word();
     if (strcmp(verb, "take") == 0) {
@@ -594,6 +723,12 @@ static void act(void) {
         f.now = test_time = time_from(T0, word());
     } else if (strcmp(verb, "fill") == 0) {
         fill();
+    } else if (strcmp(verb, "fields") == 0) {
+        fields();
+    } else if (strcmp(verb, "metrics") == 0) {
+        metrics();
+    } else if (strcmp(verb, "entries") == 0) {
+        entries();
     } else if (strcmp(verb, "counts") == 0) {
         const struct stint_policy_stats stats =
             get_policy_stats(f.limiter, is("by") ? policy_named(word()) : 0);

@@ -27,6 +27,10 @@
  *     fill N [by POLICY]               new keys take a token each
  *     counts [by POLICY] = FIELD N ... of stint_policy_stats
  *     table = FIELD N ...              of stint_stats
+ *     fields = [q N [w N] r N t N] [retry N]          of the last verdict, in both styles
+ *     metrics = LINE                   is one of stint_metrics
+ *     entries [of KEY] = none, or ENTRY + ENTRY ...   of stint_each_of, in any order: by POLICY,
+ *                                      used N, limit N, since TIME, until TIME, and its flags
  *
  * A POLICY is a name, or an id, also an old one. Behind an ERROR may stand words of its reason.
  *
@@ -38,7 +42,7 @@
  *     wait TIME, or never              else 0
  *     first, shadowed, near, overridden, banned, untracked, replaced, bad, unknown: flags
  *     by POLICY    that decided, where an old id was asked
- *     generation N of its id; else 0, or that of the key's last verdict that granted
+ *     generation N of its id; else 0, or that of the key's last verdict
  *     at TIME      it is decided at that time, by the clock
  *
  * All fields of all verdicts are compared, in each way to ask. And C: a look, and a refusal that is

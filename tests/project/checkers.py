@@ -45,8 +45,7 @@ ARGUED = {
     ("memory.c", "resourceLeak", "return file"): "it is the caller's",
 }
 # Tests whose time is no help under valgrind: what they do is done by others, too.
-MEMCHECK = ["test-notation", "test-address", "test-runs", "test-headers", "test-metrics",
-            "test-semantics", "test-full", "test-charge", "test-apply", "test-api"]
+MEMCHECK = ["test-notation", "test-headers", "test-metrics", "test-full", "test-apply", "test-api"]
 
 
 def findings(text):

@@ -342,31 +342,6 @@ TEST(test_all_kinds) {
 
 /* ---- Counters -------------------------------------------------------------------------------- */
 
-/* Every decision of every thread is counted, also of more threads than there are lanes. */
-static void *counting_main(void *argument) {
-    struct race *race = argument;
-    for (unsigned i = 0; i < 100; i++)
-        stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
-    return NULL;
-}
-
-TEST(test_counters) {
-    enum { MANY = 150, AT_ONCE = 10 };
-    struct race race = race_open(100, 5, 1000, 60 * TICK);
-    for (unsigned i = 0; i < MANY; i += AT_ONCE) {
-        pthread_t threads[AT_ONCE];
-        for (unsigned j = 0; j < AT_ONCE; j++)
-            assert_int_equal(pthread_create(&threads[j], NULL, counting_main, &race), 0);
-        for (unsigned j = 0; j < AT_ONCE; j++)
-            pthread_join(threads[j], NULL);
-    }
-    const struct stint_policy_stats stats = get_policy_stats(race.limiter, race.policy);
-    assert_int_equal(stats.allowed, 1000);
-    assert_int_equal(stats.refused, MANY * 100 - 1000);
-    assert_int_equal(stats.first_refusals, 1);
-    stint_close(race.limiter);
-}
-
 /* Each thread that is alive has a number of its own, or the last one, which is for all others:
  * two with one lane would lose counts. */
 
