@@ -126,7 +126,7 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     decision->end = moment.end;
     decision->identity = policy_identity(decision->policy);
     decision->flags = 0;
-    decision->asked = (struct asked){request->cost, limit, request->burst};
+    decision->asked = (struct asked){request->cost, limit, request->burst, flags};
     decision->override = override;
     terms->traits = traits;
     terms->flags = flags;

@@ -8,7 +8,7 @@
 /* Decides in any state of the table. The decision receives what came of it. */
 void stint_decide_by_slot(struct decision *decision);
 
-/* The same after a look: the key's slot is not near its home. */
+/* The same after a look for the key's slot. */
 void stint_decide_looked(struct decision *decision, struct far far);
 
 #endif

@@ -13,6 +13,7 @@ struct asked {
     uint32_t cost;
     uint32_t limit; /* the request's own; 0: none */
     uint32_t burst;
+    uint32_t flags;
 };
 
 struct decision {

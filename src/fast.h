@@ -81,7 +81,7 @@ static ALWAYS_INLINE void hot_begin(struct decision *decision, struct stint_limi
     decision->end = hot->end;
     decision->flags = 0;
     decision->override = 0;
-    decision->asked = (struct asked){1, 0, 0};
+    decision->asked = (struct asked){1, 0, 0, 0};
     decision->terms =
         (struct terms){TRAIT_EXISTS | TRAIT_PLAIN, 0, 0, 1, hot->capacity, hot->capacity, 1, 0, 0};
 }

@@ -80,12 +80,13 @@ static ALWAYS_INLINE uint64_t unused_near(const struct table *table, uint64_t ha
     return (uint64_t)line_match(table_next(table, hash, home), 0) << 32 | line_match(home, 0);
 }
 
-/* What a look for a tag shows that is in neither of the first two lines (slot_near). */
+/* What a look for a tag in all lines has shown. */
 struct far {
     struct slot *slot; /* which has the tag; NULL: none */
     uint64_t unused;   /* then: unused_near */
 };
 
+/* The same of a tag that is in neither of the first two lines (slot_near). */
 struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag);
 
 /* Whether a key that was found nowhere can have a slot that was never used. */

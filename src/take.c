@@ -93,7 +93,7 @@ static NOINLINE bool decide_end(struct decision *decision, uint64_t now,
         const struct stint_request request = {.key = {decision->hash},
                                               .policy = decision->policy_id,
                                               .cost = decision->asked.cost,
-                                              .flags = decision->terms.flags,
+                                              .flags = decision->asked.flags,
                                               .limit = decision->asked.limit,
                                               .burst = decision->asked.burst};
         const uint32_t mistaken = decision->terms.special & NOW_MISTAKEN;
@@ -279,7 +279,7 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
            decide_anew(limiter, &request, now, verdict);
 }
 
-/* The same by a bucket. */
+/* The same by a bucket that has nothing else. */
 static NOINLINE bool take_bucket(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                  uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
@@ -287,6 +287,14 @@ static NOINLINE bool take_bucket(struct stint_limiter *limiter, uint32_t policy_
         return take_other(limiter, policy_id, key, cost, now, verdict);
     const struct stint_request request = TAKE(policy_id, key, cost);
     return decide_near(limiter, &request, now, WORD_EXACT(word, KIND_BUCKET), verdict);
+}
+
+/* The same by any bucket. */
+static NOINLINE bool take_any_bucket(struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t key, uint64_t cost, uint64_t now,
+                                     struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, cost);
+    return decide_bucket(limiter, &request, now, verdict);
 }
 
 /* The same by windows. */
@@ -319,11 +327,14 @@ static ALWAYS_INLINE bool take_by_kind(struct stint_limiter *limiter, uint32_t p
                                        struct stint_verdict *verdict) {
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
-    return (uint32_t)word == PLAIN      ? take_plain(limiter, policy_id, key, cost, now, verdict)
-           : KIND(word) == KIND_WINDOWS ? take_windows(limiter, policy_id, key, cost, now, verdict)
-           : (uint32_t)word == KIND_BUCKET
-               ? take_bucket(limiter, policy_id, key, cost, now, verdict)
-               : take_other(limiter, policy_id, key, cost, now, verdict);
+    if ((uint32_t)word == PLAIN)
+        return take_plain(limiter, policy_id, key, cost, now, verdict);
+    if ((uint32_t)word == KIND_BUCKET)
+        return take_bucket(limiter, policy_id, key, cost, now, verdict);
+    if (KIND(word) == KIND_BUCKET)
+        return take_any_bucket(limiter, policy_id, key, cost, now, verdict);
+    return KIND(word) == KIND_WINDOWS ? take_windows(limiter, policy_id, key, cost, now, verdict)
+                                      : take_other(limiter, policy_id, key, cost, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */

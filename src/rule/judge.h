@@ -242,8 +242,8 @@ static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {
 
 /* A bucket's count. */
 static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t now) {
-    const uint64_t full = bucket_full(end, used);
-    return full > now ? full - now : 0;
+    const uint64_t count = bucket_full(end, used) - now;
+    return (int64_t)count > 0 ? count : 0;
 }
 
 /* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple

@@ -275,6 +275,22 @@ TEST(test_given_back_by_a_verdict) {
     }
 }
 
+/* A machine without a clock of its own begins in 1970. What a bucket took by the right time is not
+ * given back there, 2^33 ticks earlier: it would be full at an instant that no clock has. */
+TEST(test_given_back_in_1970) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    const uint32_t id = add_text(limiter, "1/m burst=5");
+    const uint64_t right = 1796000000 * S;
+    test_time = right;
+    struct stint_verdict v = ask(limiter, id, 7, 5, 0);
+    assert_true(v.allowed);
+    test_time = 10 * S;
+    assert_int_equal(stint_refund(limiter, 7, &v, 1), 0);
+    test_time = right;
+    assert_false(ask(limiter, id, 7, 1, 0).allowed);
+    stint_close(limiter);
+}
+
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */
 
 __extension__ typedef unsigned __int128 wide;

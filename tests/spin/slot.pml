@@ -1209,7 +1209,7 @@ replace: /* claim_slot */
     }
 #endif
 
-    /* stint_claim_short: neither the home line nor the next has got the key */
+    /* take.c, decide_begun: neither the home line nor the next has got the key */
 short_tag: /* line_match: which is never used? */
     atomic {
         if
