@@ -43,7 +43,7 @@ ONE = [
     Peer("stint-batch",
          "16 requests in one call, with verdicts; lines fetched as keys become known", 16),
     Peer("stint-batch-64", "the same, 64 requests in one call", 64, "stint-batch"),
-    Peer("dpdk-64", "DPDK's rte_hash as packaged: readers without locks, 64 in a call", 64),
+    Peer("dpdk-64", "DPDK's rte_hash: readers without locks, 64 in a call", 64),
     Peer("own", "a pre-sized open-addressing table for each thread: no lock, no shared limit"),
     Peer("open-64", "a pre-sized open-addressing table behind 64 mutexes, xxhash"),
     Peer("open-64-huge", "open-64 on huge pages, as stint's table is", of="open-64",
