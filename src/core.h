@@ -34,8 +34,7 @@ static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter
         return stint_moment_odd(limiter, policy, traits, hash, now);
     }
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-    /* Unless end > now >= end - length, now is outside the hint's window. */
-    if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+    if (UNLIKELY(hint_foreign(end, policy->window, now)))
         return stint_moment_odd(limiter, policy, traits, hash, now);
     return (struct moment){now, end};
 }

@@ -112,12 +112,8 @@ static enum progress decide_absent(struct decision *decision, struct seen *seen,
 }
 
 void stint_decide_by_slot(struct decision *decision) {
-    const struct table *table = &decision->limiter->table;
-    struct far far = {slot_near(table, decision->hash, decision->tag), 0};
-
-    if (far.slot == NULL)
-        far = stint_look_far(table, decision->hash, decision->tag);
-    stint_decide_looked(decision, far);
+    stint_decide_looked(decision,
+                        look_for(&decision->limiter->table, decision->hash, decision->tag));
 }
 
 void stint_decide_looked(struct decision *decision, struct far far) {

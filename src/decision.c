@@ -152,7 +152,7 @@ struct moment stint_moment_odd(const struct stint_limiter *limiter, struct polic
     if ((traits & TRAIT_CALENDAR) != 0) {
         const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
         const tick_t end = hint_end(hint);
-        if (!GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= hint_window(hint)))
+        if (!hint_foreign(end, hint_window(hint), now))
             return (struct moment){now, end};
     }
     now = stint_now_checked(limiter, now);

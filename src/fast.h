@@ -41,8 +41,7 @@ static ALWAYS_INLINE bool hot_ruled(const struct stint_limiter *limiter,
                                     const struct policy *policy, uint64_t key, uint64_t now,
                                     const struct hot *hot) {
     return FAST(atomic_load_relaxed(&policy->hot_capacity) != 0) && /* M12 */
-           !GUARD(HINT_WINDOW,
-                  tick_ns(hot->end) - now - 1 >= atomic_load_relaxed(&policy->window)) &&
+           !hint_foreign(hot->end, atomic_load_relaxed(&policy->window), now) &&
            !GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key));
 }
 

@@ -92,10 +92,15 @@ struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag
 /* Whether a key that was found nowhere can have a slot that was never used. */
 bool stint_absent_far(const struct table *table, uint64_t hash);
 
+/* What a look for any tag shows. */
+static ALWAYS_INLINE struct far look_for(const struct table *table, uint64_t hash, uint64_t tag) {
+    struct slot *slot = slot_near(table, hash, tag);
+    return LIKELY(slot != NULL) ? (struct far){slot, 0} : stint_look_far(table, hash, tag);
+}
+
 /* The slot with a tag, or NULL: a hint, which the loads that follow it check. */
 static ALWAYS_INLINE struct slot *slot_of(const struct table *table, uint64_t hash, uint64_t tag) {
-    struct slot *slot = slot_near(table, hash, tag);
-    return LIKELY(slot != NULL) ? slot : stint_look_far(table, hash, tag).slot;
+    return look_for(table, hash, tag).slot;
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is

@@ -120,8 +120,16 @@ static NOINLINE bool decide_anew(struct stint_limiter *limiter, const struct sti
     return decide_end(&decision, begun, verdict);
 }
 
-/* Goes on with a decision that has begun, on a copy: what is near stays in registers. The key was
- * found nowhere. */
+/* The same, of a copy: what is near stays in registers. */
+static ALWAYS_INLINE bool decide_again(struct stint_limiter *limiter,
+                                       const struct stint_request *request, uint64_t now,
+                                       struct stint_verdict *verdict) {
+    const struct stint_request again = *request;
+
+    return decide_anew(limiter, &again, now, verdict);
+}
+
+/* Goes on with a decision that has begun, on a copy, too. The key was found nowhere. */
 static ALWAYS_INLINE bool decide_nowhere(const struct decision *decision, struct far far,
                                          struct stint_verdict *verdict) {
     struct decision rest = *decision;
@@ -154,8 +162,7 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
             return decide_struck(&struck, verdict);
         }
     }
-    const struct stint_request again = *request;
-    return decide_anew(decision->limiter, &again, now, verdict);
+    return decide_again(decision->limiter, request, now, verdict);
 }
 
 /* The same in any slot. `slot`: the key's near its home; NULL: it has none there. */
@@ -176,10 +183,8 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       uint64_t word, struct stint_verdict *verdict) {
     struct decision decision;
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0)) {
-        const struct stint_request again = *request;
-        return decide_anew(limiter, &again, now, verdict);
-    }
+    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0))
+        return decide_again(limiter, request, now, verdict);
     return decide_begun(&decision, slot_near(&limiter->table, decision.hash, decision.tag), request,
                         now, verdict);
 }
@@ -246,16 +251,14 @@ static ALWAYS_INLINE bool decide_hinted(struct stint_limiter *limiter,
     struct decision decision;
 
     if (UNLIKELY((uint32_t)word != PLAIN) || UNLIKELY(request->burst != 0) ||
-        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window))) {
+        UNLIKELY(hint_foreign(end, policy->window, now))) {
         const struct stint_request again = *request;
         return decide_windows(limiter, &again, now, verdict);
     }
     decision.terms.special = 0;
     if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request,
-                                   (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0)) {
-        const struct stint_request again = *request;
-        return decide_anew(limiter, &again, now, verdict);
-    }
+                                   (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0))
+        return decide_again(limiter, request, now, verdict);
     if (!looked)
         slot = slot_near(&limiter->table, decision.hash, decision.tag);
     return decide_begun(&decision, slot, request, now, verdict);

@@ -261,6 +261,11 @@ static ALWAYS_INLINE tick_t hint_end(uint64_t hint) {
     return (tick_t)(hint & ((UINT64_C(1) << HINT_DAYS) - 1));
 }
 
+/* Whether now is outside the window of a hint: unless end > now >= end - window. */
+static ALWAYS_INLINE bool hint_foreign(tick_t end, uint64_t window, uint64_t now) {
+    return GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= window);
+}
+
 /* The length of a calendar window, ns. */
 static ALWAYS_INLINE uint64_t hint_window(uint64_t hint) {
     return (hint >> HINT_DAYS) * (uint64_t)TICKS_IN_DAY * STINT_TICK_NS;
