@@ -99,6 +99,7 @@
 #define STINT_SLOT_H
 
 #include "limiter/counters.h"
+#include "limiter/records.h"
 #include "sys/testing.h"
 
 #define USED_BITS     29

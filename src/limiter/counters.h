@@ -1,10 +1,68 @@
 /* SPDX-License-Identifier: MIT
- * Counting: each thread adds to a lane of its own (limiter.h has the layout), and readers sum the
- * lanes. */
+ * Counting: each thread adds to a lane of its own, and readers sum the lanes. */
 #ifndef STINT_COUNTERS_H
 #define STINT_COUNTERS_H
 
 #include "limiter/limiter.h"
+
+/* A lane has a line for each policy, and one for the table. The first LANES_MAX - 1 threads have a
+ * lane each, and add to it without a lock prefix. All others share lane 0. */
+enum {
+    COUNT_ALLOWED,
+    COUNT_REFUSED,
+    COUNT_SHADOWED,
+    COUNT_FIRST_REFUSAL,
+    COUNT_UNTRACKED,
+    COUNT_NEAR_LIMIT,
+    COUNT_CHARGED,
+    COUNT_REFUNDED,
+};
+/* Of a companion: what it did for its policy. */
+enum {
+    COUNT_BANNED,
+    COUNT_STRIKE_LOST,
+};
+enum {
+    COUNT_PLACED,
+    COUNT_REPLACED,
+    COUNT_CLOCK_STEP,
+    COUNT_STRAY,
+    COUNT_UNKNOWN_POLICY,
+    COUNT_RESET,
+    COUNT_BAD_REQUEST,
+    COUNT_UNTRACKED_GONE, /* COUNT_UNTRACKED of policies whose ids are free */
+};
+
+struct counters {
+    _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
+};
+
+/* Counts of a policy that are seldom added to: one line, which all threads share. */
+enum {
+    RARE_REFUND_LOST,
+    RARE_NOW_MISTAKEN,
+};
+
+/* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: none
+ * was free at its first decision, or the thread is at its end. */
+#define THREAD_NUMBERS (LANES_MAX + 1)
+
+/* What each thread of this process has, by thread number: above all its lane. If the table is
+ * shared, a child after fork finds these pages empty, and takes lanes of its own. */
+struct own_lanes {
+    struct {
+        _Alignas(CACHE_LINE) uint64_t now; /* ns: the latest by which a bucket has decided */
+    } latest[THREAD_NUMBERS];
+    struct counters *rows[THREAD_NUMBERS]; /* NULL: none so far */
+    uint64_t left;                         /* enum lanes_left */
+    uint8_t firsts[THREAD_NUMBERS];        /* what stint_limiter_stripe says; 0: nothing so far */
+};
+
+enum lanes_left {
+    LANES_TO_TRY, /* there may be one left for a thread that has none */
+    LANES_NONE,   /* none was when somebody looked */
+    LANES_GIVEN,  /* there never will be: they are not taken one by one */
+};
 
 /* Number of this thread in the process. initial-exec: the access never allocates, so a signal
  * handler may count, in a library loaded with dlopen too. */

@@ -80,6 +80,20 @@ struct shard {
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
+/* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
+ * bucket. Steps of the clock are not noted. The slot may have this end again, for another key.
+ * Until that window is over, a thread that added a token to it does not take it for its own key's
+ * (slot.c, stint_slot_take_back). */
+static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
+    if (end > to)
+        atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
+}
+
+/* Whether this end, or a later one, may have fallen in a shard. */
+static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
+    return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
+}
+
 /* ---- Hashes ---------------------------------------------------------------------------------- */
 
 /* Mixes a hash and a number: the finalizer of splitmix64. */

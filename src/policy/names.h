@@ -3,7 +3,7 @@
 #ifndef STINT_NAMES_H
 #define STINT_NAMES_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* The id of the policy with that name that decides, or POLICY_NONE. */
 uint32_t stint_names_find(const struct stint_limiter *limiter, const char *name);

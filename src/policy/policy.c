@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Policies: added, changed, replaced, removed, found, read. Set-up takes the table's lock, which no
- * decision takes. A decision reads a rule, or its traits, by the policy's version (limiter.h). The
+ * decision takes. A decision reads a rule, or its traits, by the policy's version (policies.h). The
  * hot way reads what policy_heat makes of them. */
 #include <errno.h>
 #include <string.h>
@@ -515,7 +515,7 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
 }
 
 /* Lets a policy that is gone decide, from the end of the old one on. If this process dies before
- * that, the old one stays. If it dies after that, a request wakes the policy (limiter.c,
+ * that, the old one stays. If it dies after that, a request wakes the policy (records.c,
  * policy_wake), or whoever repairs. */
 static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t id,
                            const struct ruling *ruling) {

@@ -3,7 +3,7 @@
 #ifndef STINT_POLICY_H
 #define STINT_POLICY_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* The name that a policy will have: its own, or its rate in the text notation. */
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]);

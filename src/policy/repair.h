@@ -3,7 +3,7 @@
 #ifndef STINT_REPAIR_H
 #define STINT_REPAIR_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* Takes the table's lock for set-up, which stint_limiter_unlock gives back. If its last holder
  * died, finishes or takes back what was left half done. Returns 0; -EBUSY if the lock was held for

@@ -3,7 +3,7 @@
 #ifndef STINT_LABELS_H
 #define STINT_LABELS_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* A label: whose it is, how often its key was refused, and its bytes. */
 struct label {

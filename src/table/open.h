@@ -3,7 +3,7 @@
 #ifndef STINT_OPEN_H
 #define STINT_OPEN_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
 int stint_options_read(const struct stint_options *given, struct stint_options *options);

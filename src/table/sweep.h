@@ -3,7 +3,7 @@
 #ifndef STINT_SWEEP_H
 #define STINT_SWEEP_H
 
-#include "limiter/limiter.h"
+#include "limiter/records.h"
 
 /* Makes the slots of all policies that are gone free. Returns whether there are such policies.
  * A thread that still decides by one may claim a slot behind it. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * The policy that decides for an id, and the first hint of one. */
+#include "limiter/records.h"
+
+/* A policy's window that holds a tick. (Where windows are the keys' own: one of their length.) */
+static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                             tick_t tick) {
+    if (limiter_record(limiter, policy)->calendar != 0)
+        return limiter_calendar_window(limiter, policy, tick);
+    const tick_t length = policy_length(policy);
+    const tick_t end = window_end(tick, policy_start(policy), length);
+    return (struct span){end - length, end};
+}
+
+uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
+                                  const struct policy *policy) {
+    struct span window = window_at(limiter, policy, tick_of(limiter_now(limiter)));
+    if (window.begin < 0)
+        window = window_at(limiter, policy, window.end);
+    else if (window.end > LAST_TICK)
+        window = window_at(limiter, policy, window.begin - 1);
+    return hint_of(window, limiter_record(limiter, policy)->calendar != 0);
+}
+
+/* Wakes the policy `next`, which takes the place of one that is gone.
+ *
+ * A policy is replaced by one store: its end (policy.c, policy_replace). From that instant on the
+ * next one decides, whose version is stored after it. Whoever finds that missing stores it. So
+ * nobody waits for a thread that was stopped or killed between the two.
+ *
+ * `asleep` is loaded first. Then the alias has the bit, so the call that wakes the policy is not
+ * over: it clears the bit after it has stored the version. Then the old policy is gone: that call
+ * has ended it. If the CAS finds the same version, the policy slept all the time. So nobody wakes
+ * one that decided, and was replaced since. */
+static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32_t next) {
+    const uint32_t *alias = &limiter->records[id].alias;
+    struct policy *policy = &limiter->policies[next];
+    const uint64_t asleep = atomic_load_acquire(&policy->version); /* M15 */
+    /* 0: the table has lost a page. */
+    const uint64_t to_be =
+        atomic_load_acquire(&policy->rules[(asleep + 1) % 2][RULE_TRAITS]); /* M15 */
+
+    if (limiter->memory.read_only || asleep == 0 || to_be == 0 || policy_word(policy) != 0)
+        return;
+    const bool wakes = atomic_load_relaxed_32(alias) == ((next + 1) | ALIAS_WAKES); /* M13 */
+    atomic_fence_acquire();
+    if (wakes && policy_gone(&limiter->policies[id]))
+        (void)atomic_cas_seq(&policy->version, asleep, asleep + 1); /* M12 */
+}
+
+/* More steps than an id leads on while it is looked up: only a damaged table has so many. */
+#define ALIAS_STEPS 64
+
+uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, uint32_t id,
+                                         uint32_t *traits) {
+    for (uint32_t steps = 0; steps < ALIAS_STEPS && id < limiter->max_policies; steps++) {
+        *traits = (uint32_t)policy_word(&limiter->policies[id]);
+        if (*traits != 0) /* no request names a companion */
+            return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
+        if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
+            break;
+        /* After the traits, which are an acquire (M15). */
+        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        const uint32_t next = (alias & ~ALIAS_WAKES) - 1; /* of 0: POLICY_NONE */
+        if ((alias & ALIAS_WAKES) != 0 && next < limiter->max_policies)
+            policy_wake(limiter, id, next);
+        id = next;
+    }
+    return POLICY_NONE;
+}
+
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t traits;
+    return stint_limiter_policy_and_traits(limiter, id, &traits);
+}
