@@ -85,6 +85,28 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
     return true;
 }
 
+/* The room of a request that reserves or charges, by a policy of windows. Returns false if the
+ * policy has changed since its word was read. */
+static ALWAYS_INLINE bool begin_room(const struct policy *policy, uint64_t word,
+                                     struct terms *terms) {
+    const uint32_t traits = (uint32_t)word;
+    const bool reserves = (terms->flags & STINT_RESERVE) != 0;
+
+    if (!reserves && is_look(terms)) /* the look before a charge */
+        return true;
+    if (!reserves && (traits & (TRAIT_CARRIES | STINT_SMOOTH)) != TRAIT_CARRIES) {
+        terms->room = (traits & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+        return true;
+    }
+    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    const uint64_t *words = policy->rules[version % 2];
+    const uint64_t reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
+    const uint64_t room = reserved + (reserves ? terms->capacity : word >> 32);
+    terms->room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
+    return LIKELY(atomic_load_relaxed(&words[RULE_TRAITS]) == word) &&
+           LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
+}
+
 /* Decides by an override, whose limit is the capacity by now. A key that is never refused takes
  * nothing, so its request is one for no tokens. */
 static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t override, uint32_t limit) {
@@ -95,7 +117,7 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
         terms->room = is_charge(terms) ? terms->room : 0;
     } else if (UNLIKELY(limit == STINT_LIMIT_MAX)) {
         terms->capacity = STINT_LIMIT_MAX;
-        terms->room = UINT32_MAX; /* whatever was used before */
+        terms->room = INT64_MAX / terms->unit; /* whatever was used before */
         terms->cost = 0;
         terms->flags &= ~(uint32_t)STINT_RESERVE;
     }
@@ -133,14 +155,14 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     terms->capacity = UNLIKELY((limit | override) != 0) ? own_capacity(traits, other) : word >> 32;
     terms->room = terms->capacity;
     terms->unit = 1;
+    terms->reciprocal = 0;
     terms->rate = 0;
     if ((traits & RULE_BUCKET) != 0) {
         if (UNLIKELY(!begin_bucket(decision, other, override != 0)))
             return STINT_UNKNOWN_POLICY;
-    } else if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0) {
-        terms->room = stint_begin_room(decision->policy, word, terms->capacity, flags);
-        if (UNLIKELY(terms->room == UINT64_MAX))
-            return STINT_UNKNOWN_POLICY;
+    } else if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 &&
+               UNLIKELY(!begin_room(decision->policy, word, terms))) {
+        return STINT_UNKNOWN_POLICY;
     }
     if (UNLIKELY(override != 0))
         begin_overridden(terms, override, other);
@@ -455,9 +477,10 @@ static ALWAYS_INLINE void word_write(struct stint_verdict *verdict, size_t i, ui
     memcpy((char *)verdict + i * sizeof(word), &word, sizeof(word));
 }
 
-/* Tells a decision that was made. */
-static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool allowed,
-                                        uint32_t flags, struct stint_verdict *verdict) {
+/* Tells a decision that was made, by which so many tokens are used. */
+static ALWAYS_INLINE void verdict_write(const struct decision *decision, uint64_t used,
+                                        bool allowed, uint32_t flags,
+                                        struct stint_verdict *verdict) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
     const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
@@ -466,10 +489,10 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool al
     const uint64_t left = end - decision->now;
     uint64_t remaining = 0;
 
-    if (LIKELY(charge->used < terms->capacity) && !(untracked && !charge->fits))
-        remaining = terms->capacity - charge->used;
+    if (LIKELY(used < terms->capacity) && !(untracked && !charge->fits))
+        remaining = terms->capacity - used;
     word_write(verdict, 0, PAIR(allowed, flags));
-    word_write(verdict, 1, PAIR(terms->capacity, charge->used));
+    word_write(verdict, 1, PAIR(terms->capacity, used));
     word_write(verdict, 2, PAIR(remaining, charge->granted));
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
@@ -486,11 +509,14 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const struct charge *charge = &decision->charge;
     const bool shadowed = !charge->fits && UNLIKELY((terms->traits & STINT_SHADOW) != 0);
     const bool allowed = charge->fits || shadowed;
+    /* A bucket's are computed here: a swap need not wait for that. */
+    const uint64_t used =
+        (terms->traits & RULE_BUCKET) != 0 ? bucket_tokens(terms, charge->count) : charge->used;
     uint32_t flags =
         decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
 
     if (UNLIKELY((terms->traits & TRAIT_NEAR) != 0))
-        flags |= stint_answer_near(decision->policy, charge->used, terms->capacity);
+        flags |= stint_answer_near(decision->policy, used, terms->capacity);
     if (UNLIKELY((terms->special & NOW_MISTAKEN) != 0))
         stint_limiter_count_rare(decision->limiter, decision->policy_id, RARE_NOW_MISTAKEN);
     if (LIKELY((terms->special & PART_SILENT) == 0)) {
@@ -502,7 +528,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     if ((terms->traits & RULE_BUCKET) != 0 && (is_decision(terms) || is_charge(terms)))
         limiter_raise_now(decision->limiter, decision->now);
     if (verdict != NULL)
-        verdict_write(decision, allowed, flags, verdict);
+        verdict_write(decision, used, allowed, flags, verdict);
     return allowed;
 }
 

@@ -161,18 +161,6 @@ struct moment stint_moment_odd(const struct stint_limiter *limiter, struct polic
                                     : stint_window_compute(limiter, policy, traits, hash, now)};
 }
 
-uint64_t stint_begin_room(const struct policy *policy, uint64_t word, uint64_t capacity,
-                          uint32_t flags) {
-    const struct rule rule = policy_rule(policy);
-    const uint64_t room = (flags & STINT_RESERVE) != 0 ? capacity + rule.max_reserved
-                          : (flags & STINT_PEEK) != 0  ? capacity
-                                                       : charge_most(&rule);
-
-    if (policy_word(policy) != word)
-        return UINT64_MAX;
-    return room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
-}
-
 /* ---- Look, judge, charge --------------------------------------------------------------------- */
 
 uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t left) {
@@ -219,7 +207,9 @@ void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id,
 }
 
 uint32_t stint_answer_near(const struct policy *policy, uint64_t used, uint64_t capacity) {
-    const uint32_t near_limit = policy_rule(policy).near_limit;
+    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    const uint64_t near_limit =
+        atomic_load_acquire(&policy->rules[version % 2][1]) >> RULE_NEAR & 127; /* M13 */
 
     return near_limit != 0 && /* it was taken from the policy a moment ago */
                    used * 100 > capacity * near_limit

@@ -110,11 +110,6 @@ static inline tick_t window_of(const struct decision *decision) {
     return (decision->terms.traits & TRAITS_OWN_WINDOW) != 0 ? 0 : window_anew(decision);
 }
 
-/* The room of a request that reserves or charges. UINT64_MAX: the policy has changed since its word
- * was read. */
-uint64_t stint_begin_room(const struct policy *policy, uint64_t word, uint64_t capacity,
-                          uint32_t flags);
-
 /* ---- Look, judge, charge --------------------------------------------------------------------- */
 
 /* What two counts amount to, `left` ns before the end of their window. */

@@ -170,7 +170,7 @@ struct part {
     uint64_t state, next;
     uint64_t count;
     uint64_t now; /* it may have moved */
-    uint64_t unit;
+    uint64_t unit, reciprocal;
     uint32_t traits, special;
 };
 
@@ -240,6 +240,7 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     part->count = decision.charge.count;
     part->now = decision.now;
     part->unit = decision.terms.unit;
+    part->reciprocal = decision.terms.reciprocal;
     part->traits = (uint32_t)word;
     part->special = decision.terms.special;
     return true;
@@ -256,6 +257,9 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
     return part_as(limiter, request, now, word | RULE_BUCKET, part);
 }
 
+/* The traits of a bucket that has nothing else. Known to the compiler, they save a tenth. */
+#define PART_BUCKET ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+
 /* Looks at a part that takes tokens, and does nothing else. What is carried over could not be given
  * back after a boundary. */
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
@@ -271,6 +275,8 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     if (UNLIKELY((word & TRAIT_EXISTS) == 0) || (word & (TRAITS_STRIPED | TRAIT_CARRIES)) != 0)
         return false;
+    if ((uint32_t)word == PART_BUCKET)
+        return part_as(limiter, request, now, PART_BUCKET, part);
     return (word & RULE_BUCKET) == 0 ? part_windows(limiter, request, now, word, part)
                                      : part_bucket(limiter, request, now, word, part);
 }
@@ -316,7 +322,8 @@ static void part_answer(struct stint_limiter *limiter, const struct stint_reques
                   .cost = request->cost,
                   .capacity = capacity,
                   .room = capacity,
-                  .unit = part->unit},
+                  .unit = part->unit,
+                  .reciprocal = part->reciprocal},
         .charge = {part->count, used, used, request->cost, true},
     };
     (void)decision_end(&decision, verdict);

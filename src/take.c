@@ -177,16 +177,23 @@ static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *s
                                     : decide_nowhere(decision, far, verdict);
 }
 
-/* All steps of a request by a policy that was there a moment ago, of which this is the word. */
+/* All steps of a request by a policy that was there a moment ago, of which this is the word. A now
+ * that is mistaken goes the long way. */
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
+    const uint64_t hash = request->key.hash;
+    const struct moment moment =
+        moment_of(limiter, &limiter->policies[request->policy], (uint32_t)word, hash, now);
     struct decision decision;
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request->policy, request, now, word) != 0))
+    decision.terms.special = 0;
+    if (UNLIKELY(moment.now != now) || UNLIKELY(!request_suits(request, (uint32_t)word)) ||
+        UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request, moment, word) !=
+                 0))
         return decide_again(limiter, request, now, verdict);
-    return decide_begun(&decision, slot_near(&limiter->table, decision.hash, decision.tag), request,
-                        now, verdict);
+    return decide_begun(&decision, slot_near(&limiter->table, hash, decision.tag), request, now,
+                        verdict);
 }
 
 /* The request of a take: `cost`, and above it the request's own limit. */
@@ -208,53 +215,38 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
         .burst = APART((request)->burst)                                                           \
     }
 
-/* Kinds of policies that have a function of their own. In it the compiler knows the traits of which
- * the kind is told: a word as it is of such a policy. */
-#define KIND(word)               ((uint32_t)(word) & (TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED))
-#define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
-#define KIND_BUCKET              ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+/* Words of policies of which the compiler knows traits: all of them, or what their kind tells. */
 #define PLAIN                    ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
+#define PLAIN_BUCKET             ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+#define PLAIN_RULED              ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
 #define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
-#define WORD_OF(word, kind)                                                                        \
-    (((word) & ~(uint64_t)(TRAIT_EXISTS | RULE_BUCKET | TRAITS_STRIPED)) | (kind))
+#define KIND                     ((uint32_t)(TRAIT_EXISTS | TRAITS_STRIPED) | RULE_BUCKET)
+#define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
+#define KIND_BUCKET              PLAIN_BUCKET
+#define WORD_OF(word, kind)      (((word) & ~(uint64_t)KIND) | (kind))
 
-/* Any request, by a bucket. */
-static NOINLINE bool decide_bucket(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[request->policy]);
-    if (UNLIKELY(KIND(word) != KIND_BUCKET))
-        return decide_anew(limiter, request, now, verdict);
-    const struct stint_request own = OWN(request);
-    return decide_near(limiter, &own, now, WORD_OF(word, KIND_BUCKET), verdict);
-}
-
-/* The same by windows. */
-static NOINLINE bool decide_windows(struct stint_limiter *limiter,
+/* Any request, by a policy of this word. */
+static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
-                                    struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[request->policy]);
-    if (UNLIKELY(KIND(word) != KIND_WINDOWS))
-        return decide_anew(limiter, request, now, verdict);
-    const struct stint_request own = OWN(request);
-    return decide_near(limiter, &own, now, WORD_OF(word, KIND_WINDOWS), verdict);
+                                    uint64_t word, struct stint_verdict *verdict) {
+    if ((word & KIND) == KIND_WINDOWS)
+        return decide_near(limiter, request, now, WORD_OF(word, KIND_WINDOWS), verdict);
+    if ((word & KIND) == KIND_BUCKET)
+        return decide_near(limiter, request, now, WORD_OF(word, KIND_BUCKET), verdict);
+    return decide_again(limiter, request, now, verdict);
 }
 
-/* The same by a plain policy, in the window of its hint. */
-static ALWAYS_INLINE bool decide_hinted(struct stint_limiter *limiter,
-                                        const struct stint_request *request, uint64_t now,
-                                        bool looked, struct slot *slot,
-                                        struct stint_verdict *verdict) {
+/* Any request by a plain policy of this word, in the window of its hint. */
+static ALWAYS_INLINE bool decide_plain(struct stint_limiter *limiter,
+                                       const struct stint_request *request, uint64_t now,
+                                       uint64_t word, bool looked, struct slot *slot,
+                                       struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t word = policy_word(policy);
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     struct decision decision;
 
-    if (UNLIKELY((uint32_t)word != PLAIN) || UNLIKELY(request->burst != 0) ||
-        UNLIKELY(hint_foreign(end, policy->window, now))) {
-        const struct stint_request again = *request;
-        return decide_windows(limiter, &again, now, verdict);
-    }
+    if (UNLIKELY(request->burst != 0) || UNLIKELY(hint_foreign(end, policy->window, now)))
+        return decide_again(limiter, request, now, verdict);
     decision.terms.special = 0;
     if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request,
                                    (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0))
@@ -264,80 +256,47 @@ static ALWAYS_INLINE bool decide_hinted(struct stint_limiter *limiter,
     return decide_begun(&decision, slot, request, now, verdict);
 }
 
-static NOINLINE bool decide_plain(struct stint_limiter *limiter,
-                                  const struct stint_request *request, uint64_t now,
-                                  struct stint_verdict *verdict) {
-    const struct stint_request own = OWN(request);
-    return decide_hinted(limiter, &own, now, false, NULL, verdict);
-}
-
-/* Tokens by any kind that has no function of its own, and by what was changed on the way. */
+/* Tokens by what has more than one trait. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, cost);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    const struct stint_request request = TAKE(policy_id, key, cost);
 
-    return ((word & TRAIT_EXISTS) != 0 && request.limit == 0 && traits_striped((uint32_t)word) &&
-            stripe_take(limiter, &request, now, word, verdict)) ||
-           decide_anew(limiter, &request, now, verdict);
-}
-
-/* The same by a bucket that has nothing else. */
-static NOINLINE bool take_bucket(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                 uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    if (UNLIKELY((uint32_t)word != KIND_BUCKET))
-        return take_other(limiter, policy_id, key, cost, now, verdict);
-    const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_near(limiter, &request, now, WORD_EXACT(word, KIND_BUCKET), verdict);
-}
-
-/* The same by any bucket. */
-static NOINLINE bool take_any_bucket(struct stint_limiter *limiter, uint32_t policy_id,
-                                     uint64_t key, uint64_t cost, uint64_t now,
-                                     struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_bucket(limiter, &request, now, verdict);
-}
-
-/* The same by windows. */
-static NOINLINE bool take_windows(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                  uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    if (UNLIKELY(KIND(word) != KIND_WINDOWS))
-        return take_other(limiter, policy_id, key, cost, now, verdict);
-    const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_near(limiter, &request, now, WORD_OF(word, KIND_WINDOWS), verdict);
-}
-
-/* The same by a plain policy. */
-static NOINLINE bool take_plain(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, cost);
-    return decide_hinted(limiter, &request, now, false, NULL, verdict);
+    if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
+        const struct stint_request striped = request;
+        if (stripe_take(limiter, &striped, now, word, verdict))
+            return true;
+    }
+    return decide_as(limiter, &request, now, word, verdict);
 }
 
 /* One token that fast.h has left: its slot has no room, or is in another window, or is not near. */
-static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                               uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
+static ALWAYS_INLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                    uint64_t now, struct slot *slot,
+                                    struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
-    return decide_hinted(limiter, &request, now, true, slot, verdict);
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+
+    return LIKELY((uint32_t)word == PLAIN)
+               ? decide_plain(limiter, &request, now, word, true, slot, verdict)
+               : take_other(limiter, policy_id, key, 1, now, verdict);
 }
 
-/* Tokens by any policy. */
+/* Tokens by any policy. What is plain stands here, so that a take saves its registers once. (The
+ * policy may change after its word was read: what begins then tells.) */
 static ALWAYS_INLINE bool take_by_kind(struct stint_limiter *limiter, uint32_t policy_id,
                                        uint64_t key, uint64_t cost, uint64_t now,
                                        struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, cost);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     if ((uint32_t)word == PLAIN)
-        return take_plain(limiter, policy_id, key, cost, now, verdict);
-    if ((uint32_t)word == KIND_BUCKET)
-        return take_bucket(limiter, policy_id, key, cost, now, verdict);
-    if (KIND(word) == KIND_BUCKET)
-        return take_any_bucket(limiter, policy_id, key, cost, now, verdict);
-    return KIND(word) == KIND_WINDOWS ? take_windows(limiter, policy_id, key, cost, now, verdict)
-                                      : take_other(limiter, policy_id, key, cost, now, verdict);
+        return decide_plain(limiter, &request, now, word, false, NULL, verdict);
+    if ((uint32_t)word == PLAIN_BUCKET)
+        return decide_near(limiter, &request, now, PLAIN_BUCKET, verdict);
+    if ((uint32_t)word == PLAIN_RULED)
+        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN_RULED), verdict);
+    return take_other(limiter, policy_id, key, cost, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
@@ -373,9 +332,9 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
     if (UNLIKELY(!request_good(request)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
-    return (uint32_t)word == PLAIN     ? decide_plain(limiter, request, now, verdict)
-           : (word & RULE_BUCKET) == 0 ? decide_windows(limiter, request, now, verdict)
-                                       : decide_bucket(limiter, request, now, verdict);
+    const struct stint_request own = OWN(request);
+    return (uint32_t)word == PLAIN ? decide_plain(limiter, &own, now, word, false, NULL, verdict)
+                                   : decide_as(limiter, &own, now, word, verdict);
 }
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
@@ -384,22 +343,35 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, ui
     return stint_decide_any(limiter, &request, now, verdict);
 }
 
-bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t cost,
-                uint64_t now, struct stint_verdict *verdict) {
+/* Tokens at a time that is known. */
+static ALWAYS_INLINE bool take_at(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                  uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     struct hot hot;
 
-    now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(policy_id >= limiter->deciding))
-        return take_any(limiter, policy_id, key.hash, cost, now, verdict);
-    if (UNLIKELY(cost != 1) || (UNLIKELY(!hot_window(policy, now, &hot)) &&
-                                !hot_ruled(limiter, policy, key.hash, now, &hot)))
-        return take_by_kind(limiter, policy_id, key.hash, cost, now, verdict);
-    hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
+        return take_any(limiter, policy_id, key, cost, now, verdict);
+    if (UNLIKELY(cost != 1) ||
+        (UNLIKELY(!hot_window(policy, now, &hot)) && !hot_ruled(limiter, policy, key, now, &hot)))
+        return take_by_kind(limiter, policy_id, key, cost, now, verdict);
+    hot_near(limiter, policy_id, key, home_of(&limiter->table, key), &hot);
     if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot))
-        return take_seen(limiter, policy_id, key.hash, now, verdict, hot.slot);
+        return take_seen(limiter, policy_id, key, now, hot.slot, verdict);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
+}
+
+/* The same now. (In a function of its own: what is decided at a given time saves no registers.) */
+static NOINLINE bool take_now(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                              uint32_t cost, struct stint_verdict *verdict) {
+    const uint64_t now = now_fetching(limiter, key, STINT_NOW);
+    return take_at(limiter, policy_id, key, cost, now, verdict);
+}
+
+bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t cost,
+                uint64_t now, struct stint_verdict *verdict) {
+    return now == STINT_NOW ? take_now(limiter, policy_id, key.hash, cost, verdict)
+                            : take_at(limiter, policy_id, key.hash, cost, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
@@ -441,7 +413,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         }
         hot_near(limiter, policy_id, request->key.hash, home, &hot);
         if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot)) {
-            allowed += take_seen(limiter, policy_id, request->key.hash, now, verdict, hot.slot);
+            allowed += take_seen(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
             continue;
         }
         hot_answer(limiter, policy_id, now, &hot, verdict);

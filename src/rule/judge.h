@@ -329,13 +329,6 @@ static inline uint64_t two_counts_total(uint64_t count, uint64_t left, uint64_t 
            (count & THIS_MASK);
 }
 
-/* Most tokens that a charge brings a count to. */
-static inline uint64_t charge_most(const struct rule *rule) {
-    return (rule->flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX
-           : rule_carries(rule)              ? (uint64_t)rule->capacity + rule->max_reserved
-                                             : STINT_LIMIT_MAX;
-}
-
 /* What a request does to a count. */
 struct charge {
     uint64_t count;   /* afterwards */
@@ -375,6 +368,15 @@ static NOINLINE __attribute__((unused)) struct taking judge_odd(uint64_t asked, 
     return (struct taking){taken, false};
 }
 
+/* Whether a request does not fit into a count which amounts to `used` tokens. A bucket is judged by
+ * its ns, so that its tokens, a multiplication later, are not waited for. (room - cost) * unit does
+ * not overflow: what a bucket has room for comes back in a year (check.c). */
+static ALWAYS_INLINE bool is_over(const struct terms *terms, uint64_t count, uint64_t used) {
+    return (terms->traits & RULE_BUCKET) != 0
+               ? never_fits(terms) || count > (terms->room - terms->cost) * terms->unit
+               : used + terms->cost > terms->room;
+}
+
 /* What becomes of any request that meets a count which amounts to `used` tokens. What is ordinary
  * is one comparison. (That of one token, which a fetch-add counts, stands in slot.h: slot_room.) */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t used) {
@@ -382,7 +384,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
                          (terms->traits & STINT_COUNT_REFUSED);
     struct taking taking = {terms->cost, true};
 
-    if (GUARD(JUDGE_ROOM, used + terms->cost > terms->room) ||
+    if (GUARD(JUDGE_ROOM, is_over(terms, count, used)) ||
         UNLIKELY((terms->special & SPECIAL_REFUSED) != 0)) {
         taking = (struct taking){0, false};
         if (UNLIKELY(odd != 0))
