@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * The core: the steps of every decision, in the order in which they run. Read this file first.
  *
- *     1  begin    decision_begin    the policy, the window of now, the key's override, the room
+ *     1  begin    decision_begin_at the policy, the window of now, the cost, the override, the room
  *     2  look     slot_look         what the key's slot holds in that window
  *     3  judge    decision_judge    what becomes of the count (judge.h)
  *     4  charge   slot_charge       one compare-and-swap of the slot (slot.h)
  *     5  answer   decision_end      the statistics, and the verdict
  *
- * take.c takes them for a slot that its key has near its home; decide.c for all else, with what was
- * begun: a key without a slot, a full table, a late caller, a slot that has changed on the way.
+ * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
+ * with what was begun. What has changed on the way, and a late caller, begin anew there.
  * group.c takes each step for all parts of a group, before the next one; stripes.c for one stripe
  * after the other.
  *
  * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
- * decision.c that takes and returns a few numbers. (Where the address of a struct decision is given
+ * decision.c that takes few numbers, or a copy. (Where the address of a struct decision is given
  * away, it is in memory: 6 to 8 ns.) A swap waits for all stores before it. So little is stored
- * before one. */
+ * before one.
+ *
+ * The structs are in decision.h, judge.h (terms, charge) and slot.h (seen); what M and I cite, in
+ * ordering.md and slot.h; GUARD, in sys/testing.h. */
 #ifndef STINT_CORE_H
 #define STINT_CORE_H
 
@@ -70,11 +73,11 @@ static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t limit) {
  * false if the policy was changed meanwhile. */
 static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit, bool overridden) {
     struct terms *terms = &decision->terms;
-    const bool whole =
+    const bool all =
         limit != 0 || overridden || (terms->flags & (STINT_RESERVE | STINT_CHARGE)) != 0;
     struct bucket bucket = {0};
 
-    if (UNLIKELY(!limiter_bucket_load(decision->limiter, decision->policy_id, terms->traits, whole,
+    if (UNLIKELY(!limiter_bucket_load(decision->limiter, decision->policy_id, terms->traits, all,
                                       &bucket)))
         return false;
     if (overridden && limit == STINT_LIMIT_MAX) /* never refused */
@@ -124,7 +127,9 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
 }
 
 /* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word), and of the request; terms.special is set. Returns 0, or the verdict's flag that
+ * (policy_word; of a bucket its
+ * capacity is read here), and of the request, which suits it (request_suits). terms.special is
+ * set. Returns 0, or the verdict's flag that
  * says why there is no decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
 static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
                                                 struct stint_limiter *limiter, uint32_t policy_id,
@@ -305,7 +310,8 @@ static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *s
     const bool partial = (terms->flags & STINT_PARTIAL) != 0;
     const uint32_t least = partial && terms->cost != 0 ? 1 : terms->cost;
     if ((terms->special & KEY_BARRED) != 0 || (never_fits(terms) && !partial) ||
-        bucket_wait(terms, seen->count, least, terms->room) > ALLOWANCE_NS) /* nor by any of them */
+        bucket_wait(terms, seen->count, least, terms->room) >
+            ALLOWANCE_NS) /* it has none at any of these times */
         return;
     const uint64_t later = stint_bucket_later(decision->limiter, decision->hash, decision->now);
     const uint64_t late = later - decision->now;

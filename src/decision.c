@@ -100,33 +100,33 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  * step of the clock into the month before, a key may stay in its window for up to 31 days, or 366,
  * and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
-                             uint32_t flags, uint64_t hash, tick_t tick) {
+                             uint32_t traits, uint64_t hash, tick_t tick) {
     const tick_t length = policy_length(policy);
-    if ((flags & TRAIT_CALENDAR) != 0)
+    if ((traits & TRAIT_CALENDAR) != 0)
         return limiter_calendar_window(limiter, policy, tick);
-    if ((flags & RULE_BUCKET) != 0)
+    if ((traits & RULE_BUCKET) != 0)
         return (struct span){tick, tick + 1};
-    if ((flags & STINT_START_FIRST) != 0)
+    if ((traits & STINT_START_FIRST) != 0)
         return (struct span){tick, tick + length};
     tick_t start = policy_start(policy);
-    if ((flags & STINT_START_PER_KEY) != 0)
+    if ((traits & STINT_START_PER_KEY) != 0)
         start += (tick_t)hash_pick(mix(hash, 1), (uint64_t)length);
     tick_t end = window_end(tick, start, length);
     return (struct span){end - length, end};
 }
 
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
-                       uint32_t flags, uint64_t hash, tick_t tick) {
-    return window_at(limiter, policy, flags, hash, tick).end;
+                       uint32_t traits, uint64_t hash, tick_t tick) {
+    return window_at(limiter, policy, traits, hash, tick).end;
 }
 
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
-                            uint32_t flags, uint64_t hash, uint64_t now) {
-    const struct span window = window_at(limiter, policy, flags, hash, tick_of(now));
+                            uint32_t traits, uint64_t hash, uint64_t now) {
+    const struct span window = window_at(limiter, policy, traits, hash, tick_of(now));
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
      * other. */
-    if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 && window.end <= LAST_TICK) {
-        const uint64_t hint = hint_of(window, (flags & TRAIT_CALENDAR) != 0);
+    if ((traits & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 && window.end <= LAST_TICK) {
+        const uint64_t hint = hint_of(window, (traits & TRAIT_CALENDAR) != 0);
         /* M16 */
         if (hint != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
             atomic_store_relaxed(&policy->current_end, hint);

@@ -37,10 +37,10 @@ struct decision {
     uint64_t whole_now; /* of a stripe: the now of the whole's caller */
 };
 
-/* An internal flag: the decision's policy is gone, and it did nothing. */
+/* An internal flag: the decision's policy is gone, or has another rule; it did nothing. */
 #define DECISION_GONE STINT_UNKNOWN_POLICY
 
-/* How far a decision is. STALE: the slots changed meanwhile; start over. */
+/* How far a decision is. STALE: look again. */
 enum progress { DONE, STALE };
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
@@ -91,21 +91,22 @@ uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now);
 struct moment stint_moment_odd(const struct stint_limiter *limiter, struct policy *policy,
                                uint32_t traits, uint64_t hash, uint64_t now);
 
-/* The end of the window that holds a tick, by a policy with these flags, for a key with this
- * hash. */
+/* The end of the window that holds a tick, by a policy with these traits, for a key with
+ * this hash. */
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
-                       uint32_t flags, uint64_t hash, tick_t tick);
+                       uint32_t traits, uint64_t hash, tick_t tick);
 
 /* The end of the window that holds an instant. A window of the policy's becomes its hint. */
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
-                            uint32_t flags, uint64_t hash, uint64_t now);
+                            uint32_t traits, uint64_t hash, uint64_t now);
 
+/* The same of a decision. */
 static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
     return stint_window_compute(decision->limiter, decision->policy, decision->terms.traits,
                                 decision->hash, decision->now);
 }
 
-/* The same of a policy's window; of a key's own 0: the slot tells. */
+/* The same of a policy's window. A key's own: 0, as the slot tells. */
 static inline tick_t window_of(const struct decision *decision) {
     return (decision->terms.traits & TRAITS_OWN_WINDOW) != 0 ? 0 : window_anew(decision);
 }

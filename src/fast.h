@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * One token by one atomic add, which is faster than a swap: by a plain policy, in the window of its
- * hint, of a key whose slot is near and has room. The exceptions B1 and B2 are its price.
+ * One token by one atomic add, which is faster than a swap: by a policy that is hot (policy.c,
+ * policy_heat), in the window of its hint, of a key whose slot is near and has room. The exceptions
+ * B1 and B2 are its price.
  *
  * It is the core's steps (core.h) with all known beforehand: begin, hot_window; look and judge,
  * slot_room; charge, slot_add (slot.h); answer, hot_answer. With -Dfast=false it takes nothing, and
@@ -35,11 +36,11 @@ static ALWAYS_INLINE bool hot_window(const struct policy *policy, uint64_t now, 
     return FAST(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* The same for a key that has no override, by a policy that may have some. It has a hot capacity,
- * and no hot window. */
-static ALWAYS_INLINE bool hot_ruled(const struct stint_limiter *limiter,
-                                    const struct policy *policy, uint64_t key, uint64_t now,
-                                    const struct hot *hot) {
+/* The same, after hot_window has set hot->end, for a key that has no override, by a policy that may
+ * have some. It has a hot capacity, and no hot window. */
+static ALWAYS_INLINE bool hot_without_override(const struct stint_limiter *limiter,
+                                               const struct policy *policy, uint64_t key,
+                                               uint64_t now, const struct hot *hot) {
     return FAST(atomic_load_relaxed(&policy->hot_capacity) != 0) && /* M12 */
            !hint_foreign(hot->end, atomic_load_relaxed(&policy->window), now) &&
            !GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key));
@@ -65,33 +66,25 @@ static ALWAYS_INLINE bool hot_add(const struct stint_limiter *limiter, struct ho
     return LIKELY(slot_add(limiter, hot->slot, hot->tag, hot->end, hot->capacity, &hot->count));
 }
 
-/* Begins a decision on one token by a plain policy, in its window of now. All but the capacity is
- * constant, so the compiler folds what is computed from it. */
-static ALWAYS_INLINE void hot_begin(struct decision *decision, struct stint_limiter *limiter,
-                                    uint32_t policy_id, uint64_t key, uint64_t now,
-                                    const struct hot *hot) {
-    decision->identity = hot->identity;
-    decision->limiter = limiter;
-    decision->policy = &limiter->policies[policy_id];
-    decision->policy_id = policy_id;
-    decision->hash = key;
-    decision->tag = hot->tag;
-    decision->now = now;
-    decision->end = hot->end;
-    decision->flags = 0;
-    decision->override = 0;
-    decision->asked = (struct asked){1, 0, 0, 0};
-    decision->terms =
-        (struct terms){TRAIT_EXISTS | TRAIT_PLAIN, 0, 0, 1, hot->capacity, hot->capacity, 1, 0, 0};
-}
-
+/* The decision that was made, for its answer. All but the capacity is constant, so the compiler
+ * folds what is computed from it. */
 static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t policy_id,
                                      uint64_t now, const struct hot *hot,
                                      struct stint_verdict *verdict) {
-    struct decision decision;
-
-    hot_begin(&decision, limiter, policy_id, 0, now, hot);
-    decision.charge = (struct charge){hot->count, hot->count, hot->count, 1, true};
+    const struct decision decision = {
+        .identity = hot->identity,
+        .limiter = limiter,
+        .policy = &limiter->policies[policy_id],
+        .policy_id = policy_id,
+        .now = now,
+        .end = hot->end,
+        .terms = {.traits = TRAIT_EXISTS | TRAIT_PLAIN,
+                  .cost = 1,
+                  .capacity = hot->capacity,
+                  .room = hot->capacity,
+                  .unit = 1},
+        .charge = {hot->count, hot->count, hot->count, 1, true},
+    };
     (void)decision_end(&decision, verdict);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
- * Here they are taken for a slot near the key's home (decide_begun). That stands once, and is
- * compiled for each kind of policy whose traits are then known: a plain one, any with windows, a
- * bucket; for a request with flags, and for one without. What is not near goes on in decide.c. */
+ * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
+ * compiled for words of policies of which the compiler then knows traits (PLAIN and those below
+ * it). A key without a slot goes on in decide.c. */
 #include "take.h"
 
 #include "decide.h"
@@ -11,7 +11,7 @@
 #include "override_set.h"
 #include "stripes.h"
 
-/* ---- What is not near ------------------------------------------------------------------------ */
+/* ---- The long way ---------------------------------------------------------------------------- */
 
 /* A request by a lost table, which knows no policies. */
 static bool decide_lost(struct stint_limiter *limiter, const struct stint_request *request,
@@ -196,7 +196,7 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                         verdict);
 }
 
-/* The request of a take: `cost`, and above it the request's own limit. */
+/* The request of a take. `tokens`: its cost, and above that the request's own limit. */
 #define TAKE(id, hash, tokens)                                                                     \
     {                                                                                              \
         .key = {(hash)}, .policy = (id), .cost = (uint32_t)(tokens),                               \
@@ -217,12 +217,12 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
 
 /* Words of policies of which the compiler knows traits: all of them, or what their kind tells. */
 #define PLAIN                    ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
-#define PLAIN_BUCKET             ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
-#define PLAIN_RULED              ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
+#define EXACT_BUCKET             ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+#define EXACT_OVERRIDES          ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
 #define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
 #define KIND                     ((uint32_t)(TRAIT_EXISTS | TRAITS_STRIPED) | RULE_BUCKET)
 #define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
-#define KIND_BUCKET              PLAIN_BUCKET
+#define KIND_BUCKET              EXACT_BUCKET
 #define WORD_OF(word, kind)      (((word) & ~(uint64_t)KIND) | (kind))
 
 /* Any request, by a policy of this word. */
@@ -256,10 +256,10 @@ static ALWAYS_INLINE bool decide_plain(struct stint_limiter *limiter,
     return decide_begun(&decision, slot, request, now, verdict);
 }
 
-/* Tokens by what has more than one trait. */
+/* Tokens by a policy of whose exact word take_by_word has no steps, and what take_seen leaves. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                uint64_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, cost);
+                                uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
@@ -284,19 +284,19 @@ static ALWAYS_INLINE bool take_seen(struct stint_limiter *limiter, uint32_t poli
 
 /* Tokens by any policy. What is plain stands here, so that a take saves its registers once. (The
  * policy may change after its word was read: what begins then tells.) */
-static ALWAYS_INLINE bool take_by_kind(struct stint_limiter *limiter, uint32_t policy_id,
-                                       uint64_t key, uint64_t cost, uint64_t now,
+static ALWAYS_INLINE bool take_by_word(struct stint_limiter *limiter, uint32_t policy_id,
+                                       uint64_t key, uint64_t tokens, uint64_t now,
                                        struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, cost);
+    const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     if ((uint32_t)word == PLAIN)
         return decide_plain(limiter, &request, now, word, false, NULL, verdict);
-    if ((uint32_t)word == PLAIN_BUCKET)
-        return decide_near(limiter, &request, now, PLAIN_BUCKET, verdict);
-    if ((uint32_t)word == PLAIN_RULED)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN_RULED), verdict);
-    return take_other(limiter, policy_id, key, cost, now, verdict);
+    if ((uint32_t)word == EXACT_BUCKET)
+        return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
+    if ((uint32_t)word == EXACT_OVERRIDES)
+        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_OVERRIDES), verdict);
+    return take_other(limiter, policy_id, key, tokens, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
@@ -326,7 +326,7 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return decide_unknown(limiter, request, now, verdict);
     if (LIKELY((request->flags | request_rest(request)) == 0)) {
         const uint64_t limit = APART(request->limit);
-        return take_by_kind(limiter, request->policy, request->key.hash,
+        return take_by_word(limiter, request->policy, request->key.hash,
                             limit << 32 | request->cost, now, verdict);
     }
     if (UNLIKELY(!request_good(request)))
@@ -351,9 +351,9 @@ static ALWAYS_INLINE bool take_at(struct stint_limiter *limiter, uint32_t policy
 
     if (UNLIKELY(policy_id >= limiter->deciding))
         return take_any(limiter, policy_id, key, cost, now, verdict);
-    if (UNLIKELY(cost != 1) ||
-        (UNLIKELY(!hot_window(policy, now, &hot)) && !hot_ruled(limiter, policy, key, now, &hot)))
-        return take_by_kind(limiter, policy_id, key, cost, now, verdict);
+    if (UNLIKELY(cost != 1) || (UNLIKELY(!hot_window(policy, now, &hot)) &&
+                                !hot_without_override(limiter, policy, key, now, &hot)))
+        return take_by_word(limiter, policy_id, key, cost, now, verdict);
     hot_near(limiter, policy_id, key, home_of(&limiter->table, key), &hot);
     if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot))
         return take_seen(limiter, policy_id, key, now, hot.slot, verdict);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 3 of a decision: hash -> shard -> line. The table's shape; what the slots mean, and how they
+ * Hash -> shard -> line. The table's shape; what the slots mean, and how they
  * change hands, is in slot.h.
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:

@@ -77,12 +77,12 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
 
 /* Opens or closes the hot way to a policy whose rule has these traits. It is for rules by which a
  * key has one slot with one count, all windows are the policy's and of one length, nothing is
- * carried over, and the verdict says no more. */
+ * carried over, a request for a token takes one, and the verdict says no more. */
 static void policy_heat(struct policy *policy, uint64_t traits) {
     const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
                           TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
     const bool hot = (traits & (cold | TRAIT_EXISTS)) == TRAIT_EXISTS;
-    /* A capacity without a window: only for keys that have no override (fast.h, hot_ruled). */
+    /* A capacity without a window: only for keys that have no override (fast.h). */
     const bool all = (traits & STINT_OVERRIDES) == 0;
 
     word_write(&policy->hot_capacity, hot ? traits >> 32 : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 4 of a decision, `judge`: what windows and requests do to a count. Roll-over, smooth
+ * What windows and requests do to a count: the judge. Roll-over, smooth
  * windows, fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
  *
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Step 2 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
- * no clock, no state.
+ * Now and a policy -> the window, named by its end. Pure arithmetic: no atomics, no clock, no
+ * state.
  *
  * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
  * before the epoch and before a policy's start are ordinary numbers. Windows and starts are whole
