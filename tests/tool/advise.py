@@ -15,7 +15,6 @@ import os
 import random
 import re
 import stat
-import subprocess
 import sys
 import time
 import unittest
@@ -26,21 +25,15 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, f"{TESTS}/kit")
 import browser  # noqa: E402
 import commands  # noqa: E402
+from commands import iso_ns, told as stint  # noqa: E402
 
 REAL_LOG = f"{TESTS}/data/access.log.gz"
-STINT = ""
 SEED = 0
 SECOND = 10**9
 UNITS = {"second": SECOND, "minute": 60 * SECOND, "hour": 3600 * SECOND, "day": 86400 * SECOND}
 SHARES = {"half": 500, "90%": 900, "99%": 990, "99.9%": 999, "highest": 1000}
 START = calendar.timegm((2026, 3, 2, 7, 59, 30)) * SECOND
 STEPS = 60
-
-
-def stint(*arguments, stdin=b""):
-    """Returns exit code, standard output, standard error."""
-    done = subprocess.run([STINT, *map(str, arguments)], input=stdin, capture_output=True, timeout=120, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def combined(name, now, user="-"):
@@ -105,12 +98,6 @@ def limit_of(requests, name, share):
     limit = next(limit for limit in itertools.count(1)
                  if tally(bucket_refuses(requests, unit, limit))["clients"] <= most)
     return f"{rounded(limit)}/second burst={rounded(limit)}", rounded(limit), bucket_refuses
-
-
-def iso_ns(text):
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z", text)
-    seconds = calendar.timegm(time.strptime(found.group(1), "%Y-%m-%dT%H:%M:%S"))
-    return seconds * SECOND + int(((found.group(2) or "") + "000000000")[:9])
 
 
 # ---- What is told ---------------------------------------------------------------------------------------
@@ -580,7 +567,7 @@ class Browser(Case):
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    STINT = sys.argv[1]
+    commands.COMMAND[:] = sys.argv[1:2]
     SEED = int(sys.argv[3]) if len(sys.argv) == 4 else random.SystemRandom().randrange(1 << 32)
     print(f"seed {SEED}")
     if sys.argv[2] == "Browser" and not browser.CHROMIUM:
