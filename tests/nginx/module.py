@@ -168,7 +168,6 @@ class Several(Case):
         with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
                         f"stint_policy z 1/h in-flight name=now; large_client_header_buffers 4 64k;",
                         "limit_rate 1000; stint_limit z p $http_key; stint_limit z now $http_key;") as server:
-            (server.www / "long").write_bytes(b"x" * 100000)
             for end in "a", "b":
                 headers = {"Key": "k" * 60000 + end}
                 first = server.begin(1, "/long", headers=headers)
@@ -280,7 +279,6 @@ class Several(Case):
         """As limit_conn and limit_req, each of a zone of its own."""
         with self.serve(self.ZONES, "limit_rate 1000; stint_limit y now k cost=4;\n" +
                         location("/long", "stint_limit z many $arg_user;") + self.PAGES) as server:
-            (server.www / "long").write_bytes(b"x" * 100000)
             first = server.begin(2, "/long?user=a")
             self.assertEqual([connection.getresponse().status for connection in first], [200, 200])
             for _ in range(3):
