@@ -1039,7 +1039,7 @@ class Looking(Tool):
 
     def test_top_by_refused(self):
         """The policy that refused is named, as long as it is known; each key is there once."""
-        self.make(f"2/{YEAR} name=few", f"1000/{YEAR} name=many", "1/100ms name=often",
+        self.make(f"2/{YEAR} name=few", f"1000/{YEAR} name=many", "1/s name=often",
                   f"1/{YEAR} name=banning ban=1h", options=("--labels=100",))
 
         def top(*more):
@@ -1651,17 +1651,20 @@ class Changing(Tool):
         befores = f"1/{YEAR} overrides", f"1/{YEAR} ban=9h", f"1/{YEAR} ban=9h shadow", f"1/{YEAR}"
         afters = (f"2/{YEAR} overrides", f"2/{YEAR} ban=9h", f"2/{YEAR} ban=1h", f"2/{YEAR} ban=9h shadow", f"2/{YEAR}",
                   "9/day overrides", "9/day ban=9h", "9/day ban=1h", "9/day ban=9h shadow", "9/day", None)
-        ended = collections.Counter()
+        ended, made = collections.Counter(), {}
+        for before in befores:
+            self.table = self.path(f"before{befores.index(before)}")
+            self.make(f"{before} name=p", "1/d name=other")
+            for policy, key in ("p", "a"), ("p", "a"), ("p", "b"), ("other", "a"), ("other", "b"):
+                stint("take", "-q", self.table, policy, key)
+            if before != f"1/{YEAR}":
+                for key in "cd":
+                    self.good("override", "-q", "--for=5h", self.table, "p", key, "7")
+            made[before] = self.table, self.alive()
         for before, after in itertools.product(befores, afters):
             with self.subTest(before=before, after=after):
-                table = self.table = self.path(f"{befores.index(before)}-{afters.index(after)}")
-                self.make(f"{before} name=p", "1/d name=other")
-                for policy, key in ("p", "a"), ("p", "a"), ("p", "b"), ("other", "a"), ("other", "b"):
-                    stint("take", "-q", table, policy, key)
-                if before != f"1/{YEAR}":
-                    for key in "cd":
-                        self.good("override", "-q", "--for=5h", table, "p", key, "7")
-                alive = self.alive()
+                whole, alive = made[before]
+                table = self.table = shutil.copy(whole, self.path("table"))
                 text = f"{after} name=p\n" if after else "3/d name=new\n"
                 dry = json.loads(stint("apply", "--json", "--dry-run", "--prune", table, "-", stdin=text)[1])
                 [change] = [change for change in dry["changes"] if change["name"] == "p"]
