@@ -958,7 +958,7 @@ class Builds(Case):
 
     def test_static(self):
         """Who asks for the static library gets no other, built or installed."""
-        build = self.build("-Dtests=false", "-Dbench=false", "-Ddefault_library=static").parents[1]
+        build = self.build("-Dtests=false", "-Dbench=false", "-Ddefault_library=static", "-Doptimization=1").parents[1]
         installed = self.directory / "installed"
         must(MESON, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", installed)
         self.assertEqual([path.name for where in (build, installed)
@@ -998,12 +998,13 @@ class Builds(Case):
         self.need("git")
         if not (SOURCE / ".git").exists():
             self.skipTest("there is no repository to make it from")
-        self.build("-Dtests=false", "-Dbench=false", "-Dtool=disabled")
-        must(MESON, "dist", "-C", self.directory / "build", "--no-tests", "--allow-dirty")
-        [archive] = (self.directory / "build" / "meson-dist").glob("*.tar.xz")
+        build = self.directory / "build"
+        must(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", "-Dtool=disabled", env={**os.environ, "CC": CC})
+        must(MESON, "dist", "-C", build, "--no-tests", "--allow-dirty")
+        [archive] = (build / "meson-dist").glob("*.tar.xz")
         must("tar", "-C", self.directory, "-xf", archive)
         source = self.directory / archive.name.removesuffix(".tar.xz")
-        must(MESON, "setup", source / "build", source, "-Dbench=false", env={**os.environ, "CC": CC})
+        must(MESON, "setup", source / "build", source, "-Dbench=false", "-Doptimization=1", env={**os.environ, "CC": CC})
         must(MESON, "test", "-C", source / "build", "--suite", "unit")
 
 
