@@ -4,7 +4,7 @@
 
 Every figure is compared with a naive twin written here, which knows who sent what when from the maker of
 the log and not from its lines; and with what `stint replay` says, whose verdicts are the library's. What the
-lines of each server's log say: replay.py.
+lines of each server's log say, in whatever order and files: replay.py.
 """
 import calendar
 import collections
@@ -203,33 +203,14 @@ class Figures(Case):
         self.assertEqual({limit["notation"]: {"clients": limit["keys_refused"], "requests": limit["refused"]}
                           for limit in json.loads(out)["limits"]}, told)
 
-    def test_orders_of_lines_and_files(self):
-        """Sorted, shuffled, and in rotated files of which the newest comes first: the same four days."""
+    def test_made_up(self):
+        """Four days of bursts, whose lines come in any order."""
         chance = random.Random(SEED)
         requests = made_up(chance, 4 * UNITS["day"])
         lines = [combined(*request) for request in requests]
-        whole = self.write("access.log", "".join(lines))
-        report = self.advise(whole)
-        self.check(report, requests)
+        report = self.advise(self.write("a.log", "".join(chance.sample(lines, len(lines)))))
         self.assertTrue(all(unit["judged"] for unit in report["units"]))
-        files = [self.write(f"access.log.{n}.gz", gzip.compress("".join(lines[n * 1000:n * 1000 + 1000]).encode()))
-                 for n in range(5)]
-        shuffled = self.write("shuffled.log", "".join(chance.sample(lines, len(lines))))
-        for rest in ([shuffled], files, files[::-1], [files[1], files[0], *files[2:]]):
-            other = self.advise(*rest)
-            self.assertEqual(other["log"]["late"] == 0, rest is files)
-            for unit, expected in zip(other["units"], report["units"]):
-                # Clients of one peak are named in the order in which they are met.
-                for told in unit, expected:
-                    told["top"] = sorted(client["peak"] for client in told["top"]) if told["top"] and isinstance(
-                        told["top"][0], dict) else told["top"]
-                self.assertEqual(unit, expected)
-
-    def test_line_ends_of_windows(self):
-        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
-        text = "".join(combined(*request) for request in requests).replace("\n", "\r\n")
-        self.check(self.advise(self.write("a.log", text)), requests)
-        self.check(self.advise("-", stdin=text.encode()), requests)
+        self.check(report, requests)
 
     def test_one_network(self):
         """Three thousand addresses of one /64: nobody sends two requests, or one sends them all."""
@@ -245,13 +226,6 @@ class Figures(Case):
         network = self.advise("--address=32,64", path)
         self.check(network, [("2001:db8:1:2::/64", now) for _, now in requests])
         self.assertEqual([unit["peaks"]["half"] for unit in network["units"][:2]], [8, 480])
-
-    def test_a_forged_time_in_the_name_of_a_user(self):
-        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
-        users = itertools.cycle(["-", "[02/Mar/2036:08:00:00 +0000]", "a [02/Mar/1999:08:00:00 +0000] b",
-                                 r"x [02/Mar/2036:08:00:00 +0000] \"GET", "[31/Feb/2026:08:00:00 +0000]"])
-        text = "".join(combined(*request, user) for request, user in zip(requests, users))
-        self.check(self.advise(self.write("a.log", text)), requests)
 
     def test_parts_of_seconds(self):
         chance = random.Random(SEED)
@@ -341,9 +315,9 @@ class Failures(Case):
             self.assertIn(f"  {option}", out)
 
     def test_logs(self):
+        """What cannot be read is told by the reader that replay has."""
         packed = Path(REAL_LOG).read_bytes()
         cut = self.write("cut.gz", packed[:100000])
-        self.fails(1, f"{cut}: the gzip data ends too early, after line ", cut)
         self.fails(1, f"{cut}: the gzip data ends too early, after line ", REAL_LOG, cut)
         empty = self.write("empty", "")
         self.fails(1, f"{empty}: it is empty", empty)
