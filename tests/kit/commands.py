@@ -45,6 +45,13 @@ def must(*command, **options):
     return done.stdout
 
 
+def installed(meson, build, destination):
+    """Installs a build. Returns in which environment pkg-config finds that, and where its libraries are."""
+    must(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", destination)
+    [found] = Path(destination).rglob("stint.pc")
+    return {"PKG_CONFIG_LIBDIR": str(found.parent), "PKG_CONFIG_SYSROOT_DIR": str(destination)}, found.parent.parent
+
+
 def call(*arguments, **options):
     return run(*COMMAND, *arguments, **options)
 

@@ -256,12 +256,8 @@ class Case(commands.Case):
     def install(self):
         """Installs the build. Returns the environment in which pkg-config finds only that."""
         self.destination = self.directory / "installed"
-        must(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet",
-             "--destdir", self.destination)
-        [found] = self.destination.rglob("stint.pc")
-        self.libraries = found.parent.parent
-        return {**os.environ, "PKG_CONFIG_LIBDIR": str(found.parent),
-                "PKG_CONFIG_SYSROOT_DIR": str(self.destination)}
+        environment, self.libraries = commands.installed(MESON, BUILD, self.destination)
+        return {**os.environ, **environment}
 
     def pkg_config(self, environment, *options):
         return shlex.split(must("pkg-config", *options, "stint", env=environment))
@@ -960,14 +956,11 @@ class Builds(Case):
         """Who asks for the static library gets no other, built or installed."""
         build = self.build("-Dtests=false", "-Dbench=false", "-Ddefault_library=static", "-Doptimization=1").parents[1]
         installed = self.directory / "installed"
-        must(MESON, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", installed)
+        environment, _ = commands.installed(MESON, build, installed)
         self.assertEqual([path.name for where in (build, installed)
                           for path in where.rglob("libstint.so*")], [])
-        [found] = installed.rglob("stint.pc")
-        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(found.parent),
-                       "PKG_CONFIG_SYSROOT_DIR": str(installed)}
         program = self.compiled("program.c", PROGRAM, "-std=c11",
-                                *self.pkg_config(environment, "--cflags", "--libs"))
+                                *self.pkg_config({**os.environ, **environment}, "--cflags", "--libs"))
         self.assertEqual(must(program), ANSWER)
 
     def test_musl(self):
