@@ -1921,23 +1921,6 @@ class Documents(Tool):
                 if not value:
                     self.assertIn("this option takes no value", stint(command, f"--{option}=x")[2])
 
-    def test_what_did_nothing(self):
-        """It did not succeed, whatever it was asked for; a list that is empty is an answer."""
-        self.make(f"2/{YEAR} overrides name=p", f"1/{YEAR} ban=9h name=b")
-        for _ in range(2):
-            stint("take", "-q", self.table, "b", "k")
-        for code, *command in ((1, "key", self.table, "x"), (1, "key", "--name", self.table, "x"),
-                               (1, "reset", self.table, "p", "x"), (1, "override", "--clear", self.table, "p", "x"),
-                               (1, "reset", "--banned", "--policy=p", self.table), (2, "top", "--policy=x", self.table),
-                               (1, "bans", "--prefix=::/0", self.table), (2, "take", self.table, "x", "k"),
-                               (2, "peek", "--name", self.table, "p", "x"), (1, "apply", self.table, "/dev/null"),
-                               (1, "make", "--entries=9", self.table), (1, "resize", self.path("none"), "--entries=9"),
-                               (1, "watch", "--count=1", self.path("none")), (1, "metrics", self.path("none"))):
-            self.assertEqual(stint(*command)[0], code, command)
-        for command in (["overrides"], ["top", "--policy=p", "--by=refused"], ["dump", "--policy=p"], ["bans", "--policy=p"]):
-            self.good(*command, self.table)
-
-
 @unittest.skipUnless(shutil.which("jq"), "there is no jq")
 class Incidents(Tool):
     """doc/troubleshooting.md, on tables that were brought into the state that each section is about."""
