@@ -14,7 +14,6 @@ import json
 import os
 import random
 import re
-import stat
 import sys
 import time
 import unittest
