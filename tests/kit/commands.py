@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Commands that tests call: what they print, how they end, what they refuse."""
+import calendar
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
@@ -42,8 +45,24 @@ def must(*command, **options):
     return done.stdout
 
 
+def installed(meson, build, destination):
+    """Installs a build. Returns in which environment pkg-config finds that, and where its libraries are."""
+    must(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", destination)
+    [found] = Path(destination).rglob("stint.pc")
+    return {"PKG_CONFIG_LIBDIR": str(found.parent), "PKG_CONFIG_SYSROOT_DIR": str(destination)}, found.parent.parent
+
+
 def call(*arguments, **options):
     return run(*COMMAND, *arguments, **options)
+
+
+def told(*arguments, stdin="", **options):
+    """Exit code, standard output and standard error of a call. What it reads may be bytes."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode("utf-8", "surrogateescape")
+    done = subprocess.run([*COMMAND, *map(str, arguments)], input=stdin, capture_output=True, timeout=120, check=False,
+                          **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def result(*arguments):
@@ -51,6 +70,12 @@ def result(*arguments):
     done = call(*arguments, "--format", "json")
     assert done.returncode == 0, (done.returncode, done.stderr)
     return json.loads(done.stdout)
+
+
+def iso_ns(text):
+    """A time of a report, in ns since the epoch."""
+    seconds, part = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z", text).groups()
+    return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(((part or "") + "0" * 9)[:9])
 
 
 def svg_texts(path):

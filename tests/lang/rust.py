@@ -31,13 +31,9 @@ class Crate(unittest.TestCase):
         cls.directory = Path(temporary.name)
         cls.crate = cls.directory / "crate"
         shutil.copytree(SOURCE / "src" / "rust", cls.crate, ignore=shutil.ignore_patterns("target"))
-        installed = cls.directory / "installed"
-        commands.must(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", installed)
-        [found] = installed.rglob("stint.pc")
-        cls.environment = {
-            **os.environ, "CC": CC, "CARGO_HOME": str(cls.directory / "home"),
-            "CARGO_NET_OFFLINE": "true", "PKG_CONFIG_LIBDIR": str(found.parent),
-            "PKG_CONFIG_SYSROOT_DIR": str(installed), "LD_LIBRARY_PATH": str(found.parent.parent)}
+        environment, libraries = commands.installed(MESON, BUILD, cls.directory / "installed")
+        cls.environment = {**os.environ, **environment, "CC": CC, "CARGO_HOME": str(cls.directory / "home"),
+                           "CARGO_NET_OFFLINE": "true", "LD_LIBRARY_PATH": str(libraries)}
         for name in "RUSTC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR":
             cls.environment.pop(name, None)
 

@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import time
 import unittest
@@ -31,6 +30,9 @@ def status(server, path="/status"):
 def policy_status(server, name):
     [found] = [policy for policy in status(server)["policies"] if policy["name"] == name]
     return found
+
+
+LONG_ANSWER = "alias www/long; limit_rate 2000;"
 
 
 class Order(Case):
@@ -66,7 +68,6 @@ class Order(Case):
                         "limit_conn_zone $remote_addr zone=c:1m; limit_conn c 1;"
                         "stint_limit z p $remote_addr;",
                         location("/", "") + location("/long", "limit_rate 5000;")) as server:
-            (server.www / "long").write_bytes(b"x" * 100000)
             connection = server.connect()
             connection.request("GET", "/long")
             connection.getresponse()
@@ -79,7 +80,6 @@ class Order(Case):
         with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=p; stint_policy z 1/1h in-flight name=f;"
                         "limit_conn_zone k zone=c:1m; limit_conn c 1; stint_limit z p k; stint_limit z f k;",
                         "error_page 503 /other;" + location("/long", "limit_rate 5000;")) as server:
-            (server.www / "long").write_bytes(b"x" * 100000)
             [connection] = server.begin(1, "/long")
             connection.getresponse()
             response = self.expect((503, "PASSED p 2/9 7"), server.get())
@@ -413,10 +413,7 @@ class Buckets(Case):
 
     def test_each_parameter(self):
         http = "stint_zone z entries=1k; limit_req_zone $arg_m zone=m:1m rate=1r/m; stint_policy z 1/minute burst=1 name=m;"
-        server = Server(module.MODULE, workers=1)
-        (server.www / "long").write_bytes(b"x" * 1000000)
-        end = f"alias {server.www}/long; limit_rate 2000;"
-        locations = ""
+        end, locations = LONG_ANSWER, ""
         for i, (rate, theirs, policy, ours, _, _) in enumerate(self.PARAMETERS):
             name = "limit_req" if rate else "limit_conn"
             zone = "zone=r" if rate else "r"
@@ -425,7 +422,7 @@ class Buckets(Case):
                                   f'add_header X-Outcome "-${name}_status" always;')
             locations += location(f"= /ours{i}", f"stint_limit z p{i} $arg_k {ours};", end,
                                   'add_header X-Outcome "-$stint_status" always;')
-        with server.configure(http, locations):
+        with self.serve(http, locations, workers=1) as server:
             for i, (rate, *_, queries, outcomes) in enumerate(self.PARAMETERS):
                 for whose in "theirs", "ours":
                     path = f"/{whose}{i}"
@@ -455,15 +452,12 @@ class Buckets(Case):
 
     def test_one_zone_with_two_numbers(self):
         """Of requests at once: one count, by limit_conn and by `limit=`."""
-        server = Server(module.MODULE, workers=1)
-        (server.www / "long").write_bytes(b"x" * 1000000)
-        end = f"alias {server.www}/long; limit_rate 2000;"
-        server.configure("stint_zone z entries=1k; stint_policy z 4/1h in-flight name=p;"
-                         "limit_conn_zone $arg_k zone=c:1m; limit_conn_status 429;",
-                         location("/theirs4", "limit_conn c 4;", end) + location("/theirs2", "limit_conn c 2;", end) +
-                         location("/ours4", "stint_limit z p $arg_k;", end) +
-                         location("/ours2", "stint_limit z p $arg_k limit=2;", end))
-        with server:
+        with self.serve("stint_zone z entries=1k; stint_policy z 4/1h in-flight name=p;"
+                        "limit_conn_zone $arg_k zone=c:1m; limit_conn_status 429;", "".join(
+                            location(path, limit, LONG_ANSWER) for path, limit in (
+                                ("/theirs4", "limit_conn c 4;"), ("/theirs2", "limit_conn c 2;"),
+                                ("/ours4", "stint_limit z p $arg_k;"), ("/ours2", "stint_limit z p $arg_k limit=2;"))),
+                        workers=1) as server:
             for whose in "theirs", "ours":
                 held, statuses = [], ""
                 for number in "424224424":
@@ -529,8 +523,6 @@ class Buckets(Case):
         """Who waits for a rate holds no place, and what finds no place has used up its rate: by limit_req and
         limit_conn, by stint, and by one of each, in whatever order they stand."""
         http, locations, asked = "stint_zone z entries=1k; limit_req_status 429; limit_conn_status 429;", "", []
-        server = Server(module.MODULE, workers=1)
-        (server.www / "long").write_bytes(b"x" * 1000000)
         for i, (rate, burst, policy, delay, most, file, *answered) in enumerate(self.BOTH):
             http += f"stint_policy z {policy} name=rate{i}; stint_policy z {most}/1h in-flight name=now{i};"
             rates = (f"limit_req zone=rXX {burst};", f"stint_limit z rate{i} XX {delay};")
@@ -538,9 +530,9 @@ class Buckets(Case):
                                      for a, b in ((x, y), (y, x))):
                 name = f"{i}{j}"
                 http += f"limit_req_zone k zone=r{name}:1m rate={rate}; limit_conn_zone k zone=c{name}:1m;"
-                locations += location(f"= /{name}", *pair, f"alias {server.www}{file};", "limit_rate 2000;").replace("XX", name)
+                locations += location(f"= /{name}", *pair, f"alias www{file};", "limit_rate 2000;").replace("XX", name)
                 asked.append((name, answered))
-        with server.configure(http, locations):
+        with self.serve(http, locations, workers=1) as server:
             for step in 0, 1:
                 begun = [(name, answered[step][1], server.begin(answered[step][0], f"/{name}"))
                          for name, answered in asked if step < len(answered)]
@@ -569,8 +561,7 @@ class Buckets(Case):
 
     def check_inherited(self, zone):
         server = Server(module.MODULE, workers=1)
-        (server.www / "long").write_bytes(b"x" * 1000000)
-        end = f"alias {server.www}/long; limit_rate 2000;"
+        end = LONG_ANSWER
         whose = {"theirs": "limit_conn few 3; limit_req zone=all burst=4 nodelay;",
                  "ours": f"stint_limit {zone} few $arg_k; stint_limit z all $arg_k;"}
         locations = dict(whose)
@@ -593,30 +584,6 @@ class Buckets(Case):
                         statuses = [connection.getresponse().status for connection in connections]
                         self.assertEqual(sorted(statuses), [200] * most + [429] * (9 - most))
                         close(connections)
-
-    def test_what_a_banned_key_has(self):
-        """It is the burst, as before the ban; by a limit of its own what the same times hold of it."""
-        for limit, most in (("", 4), ("limit=5", 2), ("limit=1", 1), ("limit=20", 8), ("burst=3", 3), ("burst=9", 4),
-                            ("limit=20 burst=5", 5)):
-            with self.subTest(limit=limit), \
-                    self.limited("10/day burst=4 ban=1h", options=limit) as server:
-                self.assertEqual(server.get().stint, f"PASSED p 1/{most} {most - 1}")
-                server.statuses(most)
-                outcome, _, used = server.get().stint.split()[:3]
-                self.assertEqual([outcome, used.split("/")[1]], ["BANNED", str(most)])
-
-    def test_which_policy_refused_last(self):
-        """A bucket is full long after it refused: that is not when it refused."""
-        with self.serve(f"stint_zone z entries=7k labels=10; stint_policy z 1/h burst=5 name=bucket;"
-                        f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
-                        location("/bucket", "stint_limit z bucket $arg_user;", "empty_gif;") +
-                        location("/banning", "stint_limit z banning $arg_user;", "empty_gif;") +
-                        STATUS) as server:
-            self.assertEqual(server.statuses(6, "/bucket?user=a"), [200] * 5 + [429])
-            self.assertEqual(status(server)["top"][0]["policy"], "bucket")
-            self.assertEqual(server.statuses(2, "/banning?user=a"), [200, 429])
-            self.assertEqual(status(server)["top"][0]["policy"], "banning")
-
 
 class Waiting(Case):
     """Requests that are held until their tokens are there."""
@@ -1163,7 +1130,6 @@ class Files(Case):
         for how in "all", "half", "grown":
             server = Server(module.MODULE, workers=2)
             self.file = server.directory / "table"
-            (server.www / "long").write_bytes(b"x" * 1000000)
             server.configure(
                 f"stint_zone z entries=200k file=table labels=100; stint_headers both;\n"
                 f"stint_policy z 10{PER_LONG} name=p; stint_policy z 1/h in-flight name=at_once;"
@@ -1216,18 +1182,17 @@ class Files(Case):
     def test_an_upgrade_beside_a_file_that_is_cut_off(self):
         """It does not come about, and the old one goes on. Another does, once the file is removed."""
         server = self.filed(Server(module.MODULE))
-        old = self.daemon(server)
+        old = server.daemonize(self)
         server.get()
         self.damage("all")
         os.kill(old, signal.SIGUSR2)
         until(lambda: server.logged(rf"\[emerg\] .*{self.file}: .*has 0 bytes; if it is one, remove it"), "an emerg")
-        until(lambda: self.pid(server) == old, "the old master's pid")
+        until(lambda: server.master() == old, "the old master's pid")
         self.assertEqual(server.statuses(20), [200] * 20)
         self.file.unlink()
-        new = self.upgrade(server, old)
-        os.kill(old, signal.SIGQUIT)
-        until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
-        self.assertEqual(self.pid(server), new)
+        new = server.upgrade(old)
+        server.ends(old)
+        self.assertEqual(server.master(), new)
         self.assertEqual(server.statuses(11), [200] * 10 + [429])
 
     def test_a_bus_error_of_another(self):
@@ -1271,43 +1236,18 @@ class Files(Case):
                 self.assertEqual(server.logged("changed from"), [])
                 self.assertEqual(len(server.logged("exited on signal 9")), 3)
 
-    def pid(self, server, name="nginx.pid"):
-        try:
-            return int((server.directory / name).read_text() or 0)
-        except FileNotFoundError:  # nginx renames it
-            return 0
-
-    def daemon(self, server):
-        """Starts it so that its binary can be upgraded. Returns the master."""
-        def stop():
-            for name in "nginx.pid", "nginx.pid.oldbin":
-                if self.pid(server, name):
-                    os.kill(self.pid(server, name), signal.SIGTERM)
-            until(lambda: not (server.directory / "nginx.pid").exists(), "the end")
-            server.close()
-        server.edit(("daemon off;", "daemon on;"))
-        self.addCleanup(stop)
-        subprocess.run(server.command(), cwd=server.directory, check=True, timeout=20)
-        return until(lambda: self.pid(server), "a pid")
-
-    def upgrade(self, server, old):
-        """Begins one: USR2. Returns the new master."""
-        os.kill(old, signal.SIGUSR2)
-        return until(lambda: {self.pid(server)} - {0, old}, "the new master").pop()
-
     def test_an_upgrade_of_the_binary(self):
         """USR2 starts a new master beside the old one, QUIT ends the old one. Nothing is lost, and both
         count together meanwhile: with the size that the file has."""
         for size in "entries=1k", "entries=2k":
             server = self.filed(Server(module.MODULE))
-            old = self.daemon(server)
+            old = server.daemonize(self)
             self.assertEqual(server.statuses(4), [200] * 4)
             server.edit(("entries=1k", size))
-            new = self.upgrade(server, old)
+            new = server.upgrade(old)
             self.assertEqual(server.get().stint.split()[:2], ["PASSED", "p"])
-            os.kill(old, signal.SIGQUIT)
-            until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
-            self.assertEqual(self.pid(server), new)
+            server.ends(old)
+            self.assertEqual(server.master(), new)
             self.assertEqual(server.get().stint, "PASSED p 6/10 4")
             self.assertEqual(server.statuses(5), [200] * 4 + [429])
             said = server.logged("nginx, or another process, has the table open: .*, makes it entries=2000")
@@ -1364,34 +1304,6 @@ class Pages(Case):
                 self.assertEqual(found()[name, "once"]["used"], 1)
             counts = [key["refused_windows"] for key in status(server)["top"]]
             self.assertEqual(counts, sorted(counts, reverse=True))
-
-    def test_which_policy_refused(self):
-        """As long as its window lasts; afterwards none is named, least of all another."""
-        with self.serve(f"stint_zone z entries=7k labels=1k; stint_policy z 2{PER_LONG} name=few;"
-                        f"stint_policy z 1000{PER_LONG} name=many; stint_policy z 1/200ms name=often;"
-                        f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
-                        location("/few", "stint_limit z few $arg_user;", "stint_limit z many $arg_user;",
-                                 "empty_gif;") +
-                        location("/often", "stint_limit z often $arg_user;",
-                                 "stint_limit z many $arg_user;", "empty_gif;") +
-                        location("/banning", "stint_limit z banning $arg_user;", "empty_gif;") +
-                        location("/many", "stint_limit z many $arg_user;", "empty_gif;") +
-                        location("/status", "stint_status_page z;")) as server:
-            def top():
-                return [[row[name] for name in ("key", "policy", "used", "refused_windows")]
-                        for row in status(server)["top"]]
-            server.statuses(5, "/many?user=a")
-            self.assertEqual(server.statuses(3, "/few?user=a"), [200, 200, 429])
-            self.assertEqual(top(), [["a", "few", 2, 1]])
-            # A ban is the same key, once; and its begin is known, so it was the last.
-            self.assertEqual(server.statuses(2, "/banning?user=b"), [200, 429])
-            self.assertEqual(top(), [["b", "banning", 1, 1], ["a", "few", 2, 1]])
-            until(lambda: 429 in server.statuses(2, "/often?user=c"), "a refusal")
-            until(lambda: ["c", None, None, 1] in top(), "the end of the window")
-            self.assertEqual(top()[-1], ["c", None, None, 1])
-            # Of several that refused it, the last.
-            server.statuses(2, "/banning?user=a")
-            self.assertEqual(top()[0], ["a", "banning", 1, 2])
 
     def test_they_are_not_limited_by_what_they_inherit(self):
         """But by limits of their own; also in an `if`."""

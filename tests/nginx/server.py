@@ -60,7 +60,7 @@ class Response:
 
 class Server(Nginx):
     """with Server(module, http="...", server="...") as server: ...; each location may be a file of
-    the directory www, which has `file` and `other`."""
+    the directory www, which has `file` and `other`, and `long` for answers that take long."""
 
     CONFIGURATION = CONFIGURATION
 
@@ -73,6 +73,7 @@ class Server(Nginx):
         self.www.mkdir()
         for name in "file", "other":
             (self.www / name).write_text(name + "\n")
+        (self.www / "long").write_bytes(b"x" * 1000000)
         self.configure(http, server)
 
     def configure(self, http, server):
@@ -110,6 +111,36 @@ class Server(Nginx):
         # One listens no more once it has logged this.
         until(lambda: all(self.logged(f" {pid}#{pid}: gracefully shutting down") for pid in old) and
               len(self.worker_pids()) == len(old) + self.WORKERS, "new workers")
+
+    def master(self, name="nginx.pid"):
+        """The pid in the file; 0: there is none, as nginx renames it."""
+        try:
+            return int((self.directory / name).read_text() or 0)
+        except FileNotFoundError:
+            return 0
+
+    def daemonize(self, case):
+        """Starts it so that its binary can be upgraded, for a test. Returns the master."""
+        def stop():
+            for name in "nginx.pid", "nginx.pid.oldbin":
+                if pid := self.master(name):
+                    os.kill(pid, signal.SIGTERM)
+            until(lambda: not (self.directory / "nginx.pid").exists(), "the end")
+            self.close()
+        self.edit(("daemon off;", "daemon on;"))
+        case.addCleanup(stop)
+        subprocess.run(self.command(), cwd=self.directory, check=True, timeout=20)
+        return until(self.master, "a pid")
+
+    def upgrade(self, old):
+        """Begins one: USR2. Returns the new master."""
+        os.kill(old, signal.SIGUSR2)
+        return until(lambda: {self.master()} - {0, old}, "the new master").pop()
+
+    def ends(self, old):
+        """QUIT ends the old master of an upgrade."""
+        os.kill(old, signal.SIGQUIT)
+        until(lambda: not (self.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
 
     def log(self):
         return self.error_log.read_text(errors="replace")

@@ -32,15 +32,16 @@ function warnings(program) {
     return done.stderr.split('\n').filter((line) => line.includes('StintWarning'));
 }
 
-const saying =
-    (code, ...words) =>
-    (error) => {
+// The call throws an error of this code that has these words.
+const fails = (code, call, ...words) =>
+    assert.throws(call, (error) => {
         assert.equal(error.code, code, error.stack);
         assert.doesNotMatch(error.message, /options\.|stint_|STINT_/);
         for (const word of words)
             assert.ok(error.message.includes(word), `${error.message} says nothing of ${word}`);
         return true;
-    };
+    });
+const wrong = (call, ...words) => fails('ERR_INVALID_ARG_VALUE', call, ...words);
 
 test('a take grants the limit, and tells what is left', () => {
     const policy = open('3/52w name=a').policy('a');
@@ -144,23 +145,11 @@ test('a group takes all or nothing, ends what is in flight, gives back all', () 
     assert.equal(table.all().allowed, true);
     const many = Array.from({ length: 64 }, (_, i) => [b, `l${i}`, 0]);
     assert.equal(table.all(...many).allowed, true);
-    assert.throws(
-        () => table.all([a, 'k'], [b, 'k'], [a, 'k', 2]),
-        saying('ERR_INVALID_ARG_VALUE', 'add their costs'),
-    );
+    wrong(() => table.all([a, 'k'], [b, 'k'], [a, 'k', 2]), 'add their costs');
     assert.deepEqual(used(), [0, 0, 0]);
-    assert.throws(
-        () => table.all(...Array(65).fill([b, 'l', 0])),
-        saying('ERR_INVALID_ARG_VALUE', '65', '64'),
-    );
-    assert.throws(
-        () => table.all([a, 'k'], 'b'),
-        saying('ERR_INVALID_ARG_VALUE', 'request 1', "'b'"),
-    );
-    assert.throws(
-        () => table.all([open('1/s name=a').policy('a'), 'k']),
-        saying('ERR_INVALID_ARG_VALUE', 'of this table'),
-    );
+    wrong(() => table.all(...Array(65).fill([b, 'l', 0])), '65', '64');
+    wrong(() => table.all([a, 'k'], 'b'), 'request 1', "'b'");
+    wrong(() => table.all([open('1/s name=a').policy('a'), 'k']), 'of this table');
     assert.deepEqual(used(), [0, 0, 0]);
 });
 
@@ -168,14 +157,11 @@ test('allow by a policy in flight names take, also once the policy has become on
     const table = open('9/52w name=a', '1/30s in-flight name=busy');
     const [a, busy] = [table.policy('a'), table.policy('busy')];
     for (let i = 0; i < 2; i++)
-        assert.throws(
-            () => busy.allow('k'),
-            saying('ERR_INVALID_ARG_VALUE', "'busy' is in flight", 'take'),
-        );
+        wrong(() => busy.allow('k'), "'busy' is in flight", 'take');
     assert.equal(busy.peek('k').used, 0);
     assert.deepEqual([a.allow('k'), a.allow('k')], [true, true]);
     table.apply('1/30s in-flight name=a');
-    assert.throws(() => a.allow('k'), saying('ERR_INVALID_ARG_VALUE', 'take'));
+    wrong(() => a.allow('k'), 'take');
 });
 
 test('time stands still until a test moves it, for the tables that it opens', () => {
@@ -194,7 +180,7 @@ test('time stands still until a test moves it, for the tables that it opens', ()
     time.advance(365 * 86400);
     assert.equal(b.allow('k', 3), true);
     for (const seconds of [-1, NaN, '1', undefined])
-        assert.throws(() => time.advance(seconds), saying('ERR_INVALID_ARG_VALUE', String(seconds)));
+        wrong(() => time.advance(seconds), String(seconds));
     time.end();
     assert.equal(open('1/52w name=a').path.startsWith(folder), true);
     assert.equal(a.take('k').resetAfter, 58.5);
@@ -226,6 +212,7 @@ test('keys: what is one, and what are two', () => {
         return !second;
     };
     const long = 'é'.repeat(100000);
+    const short = (one) => String(one).slice(0, 40);
     for (const [one, other] of [
         ['a', Buffer.from('a')],
         ['a', new Uint8Array([97])],
@@ -236,18 +223,9 @@ test('keys: what is one, and what are two', () => {
         [2 ** 53 - 1, 2n ** 53n - 1n],
         [long, Buffer.from(long)],
         ['é'.repeat(255), Buffer.from('é'.repeat(255))],
-        [
-            ['a', 7],
-            ['a', 7n],
-        ],
-        [
-            ['a', 7, 'b'],
-            ['a', Buffer.from(table.key(7).buffer), 'b'],
-        ],
-        [
-            ['a', 'b', 'c'],
-            [table.key('a', 'b'), 'c'],
-        ],
+        [['a', 7], ['a', 7n]],
+        [['a', 7, 'b'], ['a', Buffer.from(table.key(7).buffer), 'b']],
+        [['a', 'b', 'c'], [table.key('a', 'b'), 'c']],
         [table.key(7), 7],
         [table.address('::ffff:192.0.2.1'), table.address('192.0.2.1')],
         [table.address('2001:db8::1'), table.address('2001:db8::2')],
@@ -255,40 +233,22 @@ test('keys: what is one, and what are two', () => {
         [table.address('192.0.2.1', 24), table.address('192.0.2.9', 24)],
         [Buffer.from('xay').subarray(1, 2), 'a'],
     ])
-        assert.ok(
-            same(one, other),
-            `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are two keys`,
-        );
+        assert.ok(same(one, other), `${short(one)} and ${short(other)} are two keys`);
     for (const [one, other] of [
         ['7', 7],
-        [
-            ['a', 7],
-            ['a', '7'],
-        ],
-        [
-            ['ab', 'c'],
-            ['a', 'bc'],
-        ],
-        [
-            ['a', 'b'],
-            ['b', 'a'],
-        ],
+        [['a', 7], ['a', '7']],
+        [['ab', 'c'], ['a', 'bc']],
+        [['a', 'b'], ['b', 'a']],
         [['a', ''], 'a'],
         [long, `${long}x`],
-        [
-            ['7', 'a'],
-            [7, 'a'],
-        ],
+        [['7', 'a'], [7, 'a']],
         [2n ** 64n - 1n, 2n ** 64n - 2n],
         [Buffer.from([0]), Buffer.from([0, 0])],
         [table.address('2001:db8::1', 32, 128), table.address('2001:db8::2', 32, 128)],
         ['192.0.2.1', table.address('192.0.2.1')],
         ...[507, 508, 509, 510, 511, 512].map((n) => ['x'.repeat(n), 'x'.repeat(n + 1)]),
     ])
-        assert.ok(
-            !same(one, other),
-            `${String(one).slice(0, 40)} and ${String(other).slice(0, 40)} are one key`,
-        );
+        assert.ok(!same(one, other), `${short(one)} and ${short(other)} are one key`);
 });
 
 test('what is no key is told', () => {
@@ -328,18 +288,15 @@ test('what is no key is told', () => {
         [2n ** 64n, '2n ** 64n'],
     ])
         for (const call of calls)
-            assert.throws(() => call(key), saying('ERR_INVALID_ARG_VALUE', 'key', ...words));
+            wrong(() => call(key), 'key', ...words);
     assert.equal(policy.peek('a').used, 0);
     for (const address of ['', '1.2.3', '192.0.2.1:80', '[::1]', 'host', 'x'.repeat(99)]) {
         if (address !== '')
-            assert.throws(
-                () => table.address(address),
-                saying('ERR_INVALID_ARG_VALUE', 'address', 'without a port'),
-            );
+            wrong(() => table.address(address), 'address', 'without a port');
     }
     for (const address of [null, undefined, 7])
-        assert.throws(() => table.address(address), saying('ERR_INVALID_ARG_VALUE', 'address'));
-    assert.throws(() => table.address('::1', 33), saying('ERR_INVALID_ARG_VALUE', 'prefix4', '32'));
+        wrong(() => table.address(address), 'address');
+    wrong(() => table.address('::1', 33), 'prefix4', '32');
 });
 
 test('other arguments that make no sense are told, and change nothing', () => {
@@ -352,48 +309,26 @@ test('other arguments that make no sense are told, and change nothing', () => {
             () => policy.charge('k', cost),
             () => table.all([policy, 'k', cost]),
         ]) {
-            assert.throws(call, saying('ERR_INVALID_ARG_VALUE', 'cost', '4294967295'));
+            wrong(call, 'cost', '4294967295');
         }
     }
-    assert.throws(
-        () => policy.take('k', 1, { partail: true }),
-        saying('ERR_INVALID_ARG_VALUE', "'partail'", 'partial'),
-    );
-    assert.throws(
-        () => policy.take('k', 1, { limit: 0 }),
-        saying('ERR_INVALID_ARG_VALUE', 'limit'),
-    );
+    wrong(() => policy.take('k', 1, { partail: true }), "'partail'", 'partial');
+    wrong(() => policy.take('k', 1, { limit: 0 }), 'limit');
     for (const verdict of [null, undefined, {}, { granted: 1 }])
-        assert.throws(() => policy.refund(verdict, 1), saying('ERR_INVALID_ARG_VALUE', 'verdict'));
-    assert.throws(
-        () => policy.refund(policy.peek('k'), -1),
-        saying('ERR_INVALID_ARG_VALUE', 'tokens'),
-    );
-    assert.throws(() => table.policy('b'), saying('ENOENT', "'b'", "'a', 'busy', 'split'"));
+        wrong(() => policy.refund(verdict, 1), 'verdict');
+    wrong(() => policy.refund(policy.peek('k'), -1), 'tokens');
+    fails('ENOENT', () => table.policy('b'), "'b'", "'a', 'busy', 'split'");
     for (const name of [null, 7, 'a\0b'])
-        assert.throws(() => table.policy(name), saying('ERR_INVALID_ARG_VALUE', 'name'));
-    assert.throws(
-        () => table.policy('busy').charge('k'),
-        saying('EINVAL', "'busy'", 'charge does not go with'),
-    );
-    assert.throws(
-        () => table.policy('busy').take('k', 1, { drain: true }),
-        saying('EINVAL', 'drain does not go with'),
-    );
-    assert.throws(
-        () => table.policy('split').take('k', 1, { limit: 3 }),
-        saying('EINVAL', "'split'", 'limit does not go with'),
-    );
+        wrong(() => table.policy(name), 'name');
+    fails('EINVAL', () => table.policy('busy').charge('k'), "'busy'", 'charge does not go with');
+    const [busy, split] = ['busy', 'split'].map((name) => table.policy(name));
+    fails('EINVAL', () => busy.take('k', 1, { drain: true }), 'drain does not go with');
+    fails('EINVAL', () => split.take('k', 1, { limit: 3 }), "'split'", 'limit does not go with');
     for (const burst of [0, 1.5, 2 ** 28 + 1, '6']) {
-        assert.throws(
-            () => policy.take('k', 1, { burst }),
-            saying('ERR_INVALID_ARG_VALUE', 'burst'),
-        );
+        wrong(() => policy.take('k', 1, { burst }), 'burst');
     }
-    assert.throws(
-        () => policy.take('k', 1, { burst: 6 }),
-        saying('EINVAL', "'a': burst goes with token buckets only"),
-    );
+    const burst = () => policy.take('k', 1, { burst: 6 });
+    fails('EINVAL', burst, "'a': burst goes with token buckets only");
     assert.equal(policy.peek('k').used, 0);
 });
 
@@ -424,19 +359,16 @@ test('a table that cannot be opened says why', () => {
             'maxPolicies',
         ],
     ])
-        assert.throws(() => stint.open(path_, options), saying(code, ...words));
+        fails(code, () => stint.open(path_, options), ...words);
 
     const bytes = fs.readFileSync(file);
     bytes.writeUInt32LE(3, 8); // header.layout
     fs.writeFileSync(`${file}.old`, bytes);
-    assert.throws(
-        () => stint.open(`${file}.old`),
-        saying('EPROTO', 'layout, 3', 'use the version that made it'),
-    );
+    fails('EPROTO', () => stint.open(`${file}.old`), 'layout, 3', 'use the version that made it');
     fs.writeFileSync(`${file}.none`, 'what else there is'.repeat(1000));
-    assert.throws(() => stint.open(`${file}.none`), saying('EPROTO', 'no table'));
+    fails('EPROTO', () => stint.open(`${file}.none`), 'no table');
     fs.symlinkSync(file, `${file}.link`);
-    assert.throws(() => stint.open(`${file}.link`), saying('ELOOP', '.link'));
+    fails('ELOOP', () => stint.open(`${file}.link`), '.link');
     assert.equal(stint.open(path.relative('.', file)).path, file);
 });
 
@@ -461,12 +393,9 @@ test('policies are applied, found after a reload, missed after a removal', () =>
     ]);
     assert.ok(a.allow('k') && a.allow('k') && !a.allow('k'));
     for (const call of [() => b.allow('k'), () => b.take('k'), () => table.all([b, 'k'])])
-        assert.throws(call, saying('ENOENT', "'b' was removed"));
-    assert.throws(
-        () => other.apply(['5/52w name=a'], { pruen: true }),
-        saying('ERR_INVALID_ARG_VALUE', "'pruen'"),
-    );
-    assert.throws(() => other.apply([]), saying('EINVAL'));
+        fails('ENOENT', call, "'b' was removed");
+    wrong(() => other.apply(['5/52w name=a'], { pruen: true }), "'pruen'");
+    fails('EINVAL', () => other.apply([]));
 });
 
 test('a full table replaces, and warns once; or does as it is told', () => {
@@ -581,8 +510,8 @@ test('a key whose getter closes its table is refused', () => {
     const policy = table.policy('a');
     const parts = ['a', 'b'];
     Object.defineProperty(parts, 1, { get: () => (table.close(), 'b') });
-    assert.throws(() => policy.allow(parts), saying('ERR_INVALID_ARG_VALUE', 'parts'));
-    assert.throws(() => policy.allow('a'), saying('EBADF', 'closed'));
+    wrong(() => policy.allow(parts), 'parts');
+    fails('EBADF', () => policy.allow('a'), 'closed');
 });
 
 test('a closed table says so; closing twice does nothing', () => {
@@ -596,7 +525,7 @@ test('a closed table says so; closing twice does nothing', () => {
         () => table.stats(),
         () => table.apply(['1/s']),
     ]) {
-        assert.throws(call, saying('EBADF', 'closed'));
+        fails('EBADF', call, 'closed');
     }
 });
 
@@ -618,10 +547,7 @@ test('headers and statistics', () => {
     ]);
     assert.ok(Number(refused['Retry-After']) > 0);
     assert.deepEqual(table.headers([policy.take('k', 2)], 'retry'), {}); // it can never fit
-    assert.throws(
-        () => table.headers(verdicts, 'drafty'),
-        saying('ERR_INVALID_ARG_VALUE', 'draft'),
-    );
+    wrong(() => table.headers(verdicts, 'drafty'), 'draft');
     // What would be written beyond the addon's memory.
     const lengthy = new Proxy([], { get: (array, name) => (name === 'length' ? -1 : array[name]) });
     for (const call of [
@@ -631,7 +557,7 @@ test('headers and statistics', () => {
         () => policy.stage(64, 'k', 1),
         () => policy.stage(1e8, 'k', 1),
     ])
-        assert.throws(call, saying('ERR_INVALID_ARG_VALUE', ''));
+        wrong(call, '');
     const { maxEntries, live, policies, removed, lost } = table.stats();
     assert.deepEqual([maxEntries, live, policies, removed, lost], [1000, 1, 1, 0, 0]);
     fs.unlinkSync(table.path);

@@ -193,10 +193,7 @@ test(
         threads.forEach((thread) => thread.postMessage('go'));
         const counts = (await Promise.all(answers)).map(([count]) => count);
         await Promise.all(exits);
-        assert.equal(
-            counts.reduce((sum, [allowed]) => sum + allowed, 0),
-            30000,
-        );
+        assert.equal(counts.reduce((sum, [allowed]) => sum + allowed, 0), 30000);
         assert.ok(counts.every(([, most]) => most >= 1));
         const table = stint.open(file);
         assert.deepEqual(

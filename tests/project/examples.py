@@ -235,43 +235,6 @@ class Cxx(Example):
 
 
 class Processes(Example):
-    @staticmethod
-    def answer(port):
-        """Of prefork: what it says, and the worker who says so."""
-        def ask():
-            with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
-                with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
-                    return connection.makefile().read() or None
-        answer = until(ask, "an answer")
-        return answer.split()[0], int(re.search(r"by (\d+)", answer)[1])
-
-    def test_prefork(self):
-        port = free_port()
-        process = self.start(self.compile("prefork.c", "-std=gnu11"), port, 3, f"60/{YEAR}")
-        answers = [self.answer(port)]
-        killed = set()
-        while len(answers) < 80:
-            answers.append(self.answer(port))
-            if len(answers) % 20 == 0:  # another takes its place
-                os.kill(answers[-1][1], signal.SIGKILL)
-                killed.add(answers[-1][1])
-        self.assertEqual([said for said, _ in answers], ["granted"] * 60 + ["refused"] * 20)
-        self.assertEqual(len(killed), 4)
-        self.assertGreater(len({worker for _, worker in answers}), 3)
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(PATIENCE), 0)
-
-    def test_prefork_ends(self):
-        """Told to while one worker takes the place of another, too."""
-        program = self.compile("prefork.c", "-std=gnu11")
-        for attempt in range(100):
-            port = free_port()
-            process = self.start(program, port, 3, f"60/{YEAR}")
-            os.kill(self.answer(port)[1], signal.SIGKILL)
-            time.sleep(attempt * 2e-5)
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(PATIENCE), 0)
-
     def test_python(self):
         if subprocess.run([PYTHON, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("there is no python3-cffi")
@@ -306,7 +269,7 @@ class Documents(unittest.TestCase):
         folder = project.SOURCE / "tests" / "examples"
         page = (folder / "README.md").read_text()
         examples = [path for path in folder.iterdir() if path.name != "README.md"]
-        self.assertEqual(len(examples), 6)
+        self.assertEqual(len(examples), 5)
         for example in examples:
             self.assertIn(f"]({example.name})", page)
             head = example.read_text()[:2000]

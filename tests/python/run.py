@@ -78,11 +78,9 @@ def main(source, build, meson, cc, name, *tests):
             pip(package, site, **compiler, STINT_SYSTEM="")
             commands.must(PYTHON, "-c", FIRST, cwd=directory, env={**os.environ, "PYTHONPATH": str(site)})
             return 0
-        commands.must(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", directory / "installed")
-        [found] = directory.rglob("stint.pc")
-        pip(package, site, **compiler, STINT_SYSTEM="1", PKG_CONFIG_LIBDIR=str(found.parent),
-            PKG_CONFIG_SYSROOT_DIR=str(directory / "installed"))
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(found.parent.parent), "PYTHONDONTWRITEBYTECODE": "1",
+        of_pkg_config, libraries = commands.installed(meson, build, directory / "installed")
+        pip(package, site, **compiler, STINT_SYSTEM="1", **of_pkg_config)
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "PYTHONDONTWRITEBYTECODE": "1",
                        "PYTHONPATH": ":".join(map(str, (site, HERE, HERE.parent / "kit", HERE.parent / "nginx"))),
                        "STINT_SOURCE": str(source),
                        "STINT_MODULE": str(build / "src" / "nginx" / "ngx_http_stint_module.so"),

@@ -4,7 +4,7 @@
 
 Every figure is compared with a naive twin written here, which knows who sent what when from the maker of
 the log and not from its lines; and with what `stint replay` says, whose verdicts are the library's. What the
-lines of each server's log say: replay.py.
+lines of each server's log say, in whatever order and files: replay.py.
 """
 import calendar
 import collections
@@ -14,8 +14,6 @@ import json
 import os
 import random
 import re
-import stat
-import subprocess
 import sys
 import time
 import unittest
@@ -26,21 +24,15 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, f"{TESTS}/kit")
 import browser  # noqa: E402
 import commands  # noqa: E402
+from commands import iso_ns, told as stint  # noqa: E402
 
 REAL_LOG = f"{TESTS}/data/access.log.gz"
-STINT = ""
 SEED = 0
 SECOND = 10**9
 UNITS = {"second": SECOND, "minute": 60 * SECOND, "hour": 3600 * SECOND, "day": 86400 * SECOND}
 SHARES = {"half": 500, "90%": 900, "99%": 990, "99.9%": 999, "highest": 1000}
 START = calendar.timegm((2026, 3, 2, 7, 59, 30)) * SECOND
 STEPS = 60
-
-
-def stint(*arguments, stdin=b""):
-    """Returns exit code, standard output, standard error."""
-    done = subprocess.run([STINT, *map(str, arguments)], input=stdin, capture_output=True, timeout=120, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def combined(name, now, user="-"):
@@ -105,12 +97,6 @@ def limit_of(requests, name, share):
     limit = next(limit for limit in itertools.count(1)
                  if tally(bucket_refuses(requests, unit, limit))["clients"] <= most)
     return f"{rounded(limit)}/second burst={rounded(limit)}", rounded(limit), bucket_refuses
-
-
-def iso_ns(text):
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z", text)
-    seconds = calendar.timegm(time.strptime(found.group(1), "%Y-%m-%dT%H:%M:%S"))
-    return seconds * SECOND + int(((found.group(2) or "") + "000000000")[:9])
 
 
 # ---- What is told ---------------------------------------------------------------------------------------
@@ -216,33 +202,14 @@ class Figures(Case):
         self.assertEqual({limit["notation"]: {"clients": limit["keys_refused"], "requests": limit["refused"]}
                           for limit in json.loads(out)["limits"]}, told)
 
-    def test_orders_of_lines_and_files(self):
-        """Sorted, shuffled, and in rotated files of which the newest comes first: the same four days."""
+    def test_made_up(self):
+        """Four days of bursts, whose lines come in any order."""
         chance = random.Random(SEED)
         requests = made_up(chance, 4 * UNITS["day"])
         lines = [combined(*request) for request in requests]
-        whole = self.write("access.log", "".join(lines))
-        report = self.advise(whole)
-        self.check(report, requests)
+        report = self.advise(self.write("a.log", "".join(chance.sample(lines, len(lines)))))
         self.assertTrue(all(unit["judged"] for unit in report["units"]))
-        files = [self.write(f"access.log.{n}.gz", gzip.compress("".join(lines[n * 1000:n * 1000 + 1000]).encode()))
-                 for n in range(5)]
-        shuffled = self.write("shuffled.log", "".join(chance.sample(lines, len(lines))))
-        for rest in ([shuffled], files, files[::-1], [files[1], files[0], *files[2:]]):
-            other = self.advise(*rest)
-            self.assertEqual(other["log"]["late"] == 0, rest is files)
-            for unit, expected in zip(other["units"], report["units"]):
-                # Clients of one peak are named in the order in which they are met.
-                for told in unit, expected:
-                    told["top"] = sorted(client["peak"] for client in told["top"]) if told["top"] and isinstance(
-                        told["top"][0], dict) else told["top"]
-                self.assertEqual(unit, expected)
-
-    def test_line_ends_of_windows(self):
-        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
-        text = "".join(combined(*request) for request in requests).replace("\n", "\r\n")
-        self.check(self.advise(self.write("a.log", text)), requests)
-        self.check(self.advise("-", stdin=text.encode()), requests)
+        self.check(report, requests)
 
     def test_one_network(self):
         """Three thousand addresses of one /64: nobody sends two requests, or one sends them all."""
@@ -258,13 +225,6 @@ class Figures(Case):
         network = self.advise("--address=32,64", path)
         self.check(network, [("2001:db8:1:2::/64", now) for _, now in requests])
         self.assertEqual([unit["peaks"]["half"] for unit in network["units"][:2]], [8, 480])
-
-    def test_a_forged_time_in_the_name_of_a_user(self):
-        requests = made_up(random.Random(SEED), UNITS["hour"], count=500)
-        users = itertools.cycle(["-", "[02/Mar/2036:08:00:00 +0000]", "a [02/Mar/1999:08:00:00 +0000] b",
-                                 r"x [02/Mar/2036:08:00:00 +0000] \"GET", "[31/Feb/2026:08:00:00 +0000]"])
-        text = "".join(combined(*request, user) for request, user in zip(requests, users))
-        self.check(self.advise(self.write("a.log", text)), requests)
 
     def test_parts_of_seconds(self):
         chance = random.Random(SEED)
@@ -354,9 +314,9 @@ class Failures(Case):
             self.assertIn(f"  {option}", out)
 
     def test_logs(self):
+        """What cannot be read is told by the reader that replay has."""
         packed = Path(REAL_LOG).read_bytes()
         cut = self.write("cut.gz", packed[:100000])
-        self.fails(1, f"{cut}: the gzip data ends too early, after line ", cut)
         self.fails(1, f"{cut}: the gzip data ends too early, after line ", REAL_LOG, cut)
         empty = self.write("empty", "")
         self.fails(1, f"{empty}: it is empty", empty)
@@ -580,7 +540,7 @@ class Browser(Case):
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    STINT = sys.argv[1]
+    commands.COMMAND[:] = sys.argv[1:2]
     SEED = int(sys.argv[3]) if len(sys.argv) == 4 else random.SystemRandom().randrange(1 << 32)
     print(f"seed {SEED}")
     if sys.argv[2] == "Browser" and not browser.CHROMIUM:
