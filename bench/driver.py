@@ -156,8 +156,8 @@ class Driver(Bar):
     def __init__(self, program):
         super().__init__()
         Driver.starting = True
-        self.process = subprocess.Popen([program] + ["--progress"] * self.terminal, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([program], text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
         Driver.starting = False
         if Driver.stopped:
             self.__exit__()
@@ -176,8 +176,7 @@ class Driver(Bar):
         """Returns the answer to the job."""
         try:
             print(json.dumps({"job": job, **about}), file=self.process.stdin, flush=True)
-            while "progress" in (answer := json.loads(self.process.stdout.readline())):
-                self.show(answer["label"], answer["progress"])
+            answer = json.loads(self.process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError):
             self.wipe()
             raise Failed("") from None  # it has said why

@@ -18,8 +18,6 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-static bool progress;
-
 void job_fail(const char *what, const char *why) {
     fprintf(stderr, "stint-bench: %s: %s\n", what, why);
     exit(EXIT_FAILURE);
@@ -31,11 +29,6 @@ static void put_line(json_t *line) {
     json_decref(line);
     putchar('\n');
     fflush(stdout);
-}
-
-void jobs_progress(const char *label, double part) {
-    if (progress)
-        put_line(json_pack("{s:f, s:s}", "progress", part, "label", label));
 }
 
 /* A member that must be there, of that kind. */
@@ -118,8 +111,7 @@ int jobs_run(int argc, char **argv, const struct job *jobs, size_t n) {
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN); /* a server that died is an error that is told */
-    progress = argc == 2 && strcmp(argv[1], "--progress") == 0;
-    if (argc > 1 && !progress)
+    if (argc > 1)
         job_fail(argv[1], "a script asks this program, see bench/run");
     while (getline(&line, &room, stdin) > 0) {
         json_t *asked = json_loads(line, 0, &error);

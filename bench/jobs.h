@@ -17,12 +17,8 @@ struct job {
 
 /* Does the jobs of the standard input until it ends, and dies with the process that asks. Beside
  * the jobs given there are "policy", which reads a policy's notation, and "build", which tells
- * how the program was built. With the argument --progress it tells how far it is. Returns an
- * exit code. */
+ * how the program was built. Returns an exit code. */
 int jobs_run(int argc, char **argv, const struct job *jobs, size_t n);
-
-/* Tells how far the job in hand is: a line with "progress", 0 to 1, and "label". */
-void jobs_progress(const char *label, double part);
 
 /* Members of what is asked. These end the process if the member is not there, ... */
 uint64_t job_number(json_t *asked, const char *member); /* 0 to 2^63 - 1 */
