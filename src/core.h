@@ -26,20 +26,32 @@
 
 /* ---- 1  Begin -------------------------------------------------------------------------------- */
 
-/* The time of a request that came with this now, and the end of its window (0: the slot tells). The
- * policy's hint has it, as a rule. */
+/* Whether a now is in the window of the policy's hint, or, where the slot tells the window (then
+ * `end` receives 0), near what is known of the clock. It changes nothing: whoever goes the long way
+ * after it begins by moment_of, which finds the same. */
+static ALWAYS_INLINE bool moment_known(const struct stint_limiter *limiter,
+                                       const struct policy *policy, uint32_t traits, uint64_t now,
+                                       tick_t *end) {
+    *end = 0;
+    if (UNLIKELY((traits & TRAITS_OWN_WINDOW) != 0))
+        return LIKELY(limiter_knows_now(limiter, tick_of(now)));
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
+    if (UNLIKELY((traits & TRAIT_CALENDAR) != 0)) {
+        *end = hint_end(hint);
+        return LIKELY(!hint_foreign(*end, hint_window(hint), now));
+    }
+    *end = (tick_t)hint;
+    return LIKELY(!hint_foreign(*end, policy->window, now));
+}
+
+/* The time of a request that came with this now, and the end of its window. */
 static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter,
                                              struct policy *policy, uint32_t traits, uint64_t hash,
                                              uint64_t now) {
-    if (UNLIKELY((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)) {
-        if ((traits & TRAIT_CALENDAR) == 0 && LIKELY(limiter_knows_now(limiter, tick_of(now))))
-            return (struct moment){now, 0};
-        return stint_moment_odd(limiter, policy, traits, hash, now);
-    }
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-    if (UNLIKELY(hint_foreign(end, policy->window, now)))
-        return stint_moment_odd(limiter, policy, traits, hash, now);
-    return (struct moment){now, end};
+    tick_t end;
+    return moment_known(limiter, policy, traits, now, &end)
+               ? (struct moment){now, end}
+               : stint_moment_odd(limiter, policy, traits, hash, now);
 }
 
 /* The state of the override that is in force of a key that may have one; 0: there is none. It is
@@ -106,8 +118,8 @@ static ALWAYS_INLINE bool begin_room(const struct policy *policy, uint64_t word,
     const uint64_t reserved = (uint32_t)atomic_load_acquire(&words[1]); /* M13 */
     const uint64_t room = reserved + (reserves ? terms->capacity : word >> 32);
     terms->room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
-    return LIKELY(atomic_load_relaxed(&words[RULE_TRAITS]) == word) &&
-           LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
+    return LIKELY(atomic_load_acquire(&words[RULE_TRAITS]) == word) && /* M13 */
+           LIKELY(atomic_load_relaxed(&policy->version) == version);   /* M13 */
 }
 
 /* Decides by an override, whose limit is the capacity by now. A key that is never refused takes

@@ -149,12 +149,6 @@ uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now) {
 
 struct moment stint_moment_odd(const struct stint_limiter *limiter, struct policy *policy,
                                uint32_t traits, uint64_t hash, uint64_t now) {
-    if ((traits & TRAIT_CALENDAR) != 0) {
-        const uint64_t hint = atomic_load_relaxed(&policy->current_end); /* M16 */
-        const tick_t end = hint_end(hint);
-        if (!hint_foreign(end, hint_window(hint), now))
-            return (struct moment){now, end};
-    }
     now = stint_now_checked(limiter, now);
     return (struct moment){now, (traits & TRAITS_OWN_WINDOW) != 0
                                     ? 0

@@ -86,8 +86,7 @@ struct moment {
  * opened by one that was checked. */
 uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now);
 
-/* The moment of a request that came with this now, if no hint has its window, or if the hint tells
- * more than an end. */
+/* The moment of a request that came with this now, which is not known (moment_known). */
 struct moment stint_moment_odd(const struct stint_limiter *limiter, struct policy *policy,
                                uint32_t traits, uint64_t hash, uint64_t now);
 

@@ -212,12 +212,13 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     struct decision decision;
     struct seen seen;
     uint64_t next;
-    const struct moment moment =
-        moment_of(limiter, &limiter->policies[own.policy], (uint32_t)word, own.key.hash, now);
+    tick_t end;
 
     decision.terms.special = 0;
-    if (UNLIKELY(moment.now != now) ||
-        UNLIKELY(decision_begin_at(&decision, limiter, own.policy, &own, moment, word) != 0))
+    if (UNLIKELY(
+            !moment_known(limiter, &limiter->policies[own.policy], (uint32_t)word, now, &end)) ||
+        UNLIKELY(decision_begin_at(&decision, limiter, own.policy, &own, (struct moment){now, end},
+                                   word) != 0))
         return false;
     seen.slot = slot_of(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(seen.slot == NULL))

@@ -177,23 +177,31 @@ static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *s
                                     : decide_nowhere(decision, far, verdict);
 }
 
-/* All steps of a request by a policy that was there a moment ago, of which this is the word. A now
- * that is mistaken goes the long way. */
+/* All steps of a request by a policy that was there a moment ago, of which this is the word. If it
+ * was `looked` for the key's slot near its home: that is `slot`, or NULL. */
+static ALWAYS_INLINE bool decide_seen(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      uint64_t word, bool looked, struct slot *slot,
+                                      struct stint_verdict *verdict) {
+    const uint32_t id = request->policy, traits = (uint32_t)word;
+    struct decision decision;
+    tick_t end;
+
+    decision.terms.special = 0;
+    if (UNLIKELY(!request_suits(request, traits)) ||
+        UNLIKELY(!moment_known(limiter, &limiter->policies[id], traits, now, &end)) ||
+        UNLIKELY(decision_begin_at(&decision, limiter, id, request, (struct moment){now, end},
+                                   word) != 0))
+        return decide_again(limiter, request, now, verdict);
+    if (!looked)
+        slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    return decide_begun(&decision, slot, request, now, verdict);
+}
+
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
-    const uint64_t hash = request->key.hash;
-    const struct moment moment =
-        moment_of(limiter, &limiter->policies[request->policy], (uint32_t)word, hash, now);
-    struct decision decision;
-
-    decision.terms.special = 0;
-    if (UNLIKELY(moment.now != now) || UNLIKELY(!request_suits(request, (uint32_t)word)) ||
-        UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request, moment, word) !=
-                 0))
-        return decide_again(limiter, request, now, verdict);
-    return decide_begun(&decision, slot_near(&limiter->table, hash, decision.tag), request, now,
-                        verdict);
+    return decide_seen(limiter, request, now, word, false, NULL, verdict);
 }
 
 /* The request of a take. `tokens`: its cost, and above that the request's own limit. */
@@ -236,26 +244,6 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_again(limiter, request, now, verdict);
 }
 
-/* Any request by a plain policy of this word, in the window of its hint. */
-static ALWAYS_INLINE bool decide_plain(struct stint_limiter *limiter,
-                                       const struct stint_request *request, uint64_t now,
-                                       uint64_t word, bool looked, struct slot *slot,
-                                       struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[request->policy];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
-    struct decision decision;
-
-    if (UNLIKELY(request->burst != 0) || UNLIKELY(hint_foreign(end, policy->window, now)))
-        return decide_again(limiter, request, now, verdict);
-    decision.terms.special = 0;
-    if (UNLIKELY(decision_begin_at(&decision, limiter, request->policy, request,
-                                   (struct moment){now, end}, WORD_EXACT(word, PLAIN)) != 0))
-        return decide_again(limiter, request, now, verdict);
-    if (!looked)
-        slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    return decide_begun(&decision, slot, request, now, verdict);
-}
-
 /* Tokens by a policy of whose exact word take_by_word has no steps, and what take_seen leaves. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
@@ -278,12 +266,12 @@ static ALWAYS_INLINE bool take_seen(struct stint_limiter *limiter, uint32_t poli
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     return LIKELY((uint32_t)word == PLAIN)
-               ? decide_plain(limiter, &request, now, word, true, slot, verdict)
+               ? decide_seen(limiter, &request, now, WORD_EXACT(word, PLAIN), true, slot, verdict)
                : take_other(limiter, policy_id, key, 1, now, verdict);
 }
 
-/* Tokens by any policy. What is plain stands here, so that a take saves its registers once. (The
- * policy may change after its word was read: what begins then tells.) */
+/* Tokens by any policy. Exact words have their steps here, so that a take saves its registers once.
+ * (A policy may change after its word was read. Then the request is one of before.) */
 static ALWAYS_INLINE bool take_by_word(struct stint_limiter *limiter, uint32_t policy_id,
                                        uint64_t key, uint64_t tokens, uint64_t now,
                                        struct stint_verdict *verdict) {
@@ -291,7 +279,7 @@ static ALWAYS_INLINE bool take_by_word(struct stint_limiter *limiter, uint32_t p
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     if ((uint32_t)word == PLAIN)
-        return decide_plain(limiter, &request, now, word, false, NULL, verdict);
+        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN), verdict);
     if ((uint32_t)word == EXACT_BUCKET)
         return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
     if ((uint32_t)word == EXACT_OVERRIDES)
@@ -333,8 +321,9 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     const struct stint_request own = OWN(request);
-    return (uint32_t)word == PLAIN ? decide_plain(limiter, &own, now, word, false, NULL, verdict)
-                                   : decide_as(limiter, &own, now, word, verdict);
+    return (uint32_t)word == PLAIN
+               ? decide_near(limiter, &own, now, WORD_EXACT(word, PLAIN), verdict)
+               : decide_as(limiter, &own, now, word, verdict);
 }
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,

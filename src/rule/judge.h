@@ -332,7 +332,7 @@ static inline uint64_t two_counts_total(uint64_t count, uint64_t left, uint64_t 
 /* What a request does to a count. */
 struct charge {
     uint64_t count;   /* afterwards */
-    uint64_t used;    /* what that amounts to: the verdict's */
+    uint64_t used;    /* what that amounts to: the verdict's, but of a bucket */
     uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits */
     uint32_t granted; /* tokens taken */
     bool fits;
@@ -370,7 +370,8 @@ static NOINLINE __attribute__((unused)) struct taking judge_odd(uint64_t asked, 
 
 /* Whether a request does not fit into a count which amounts to `used` tokens. A bucket is judged by
  * its ns, so that its tokens, a multiplication later, are not waited for. (room - cost) * unit does
- * not overflow: what a bucket has room for comes back in a year (check.c). */
+ * not overflow: what a bucket has room for comes back in a year (check.c); of a key that is never
+ * refused the room is INT64_MAX / unit. */
 static ALWAYS_INLINE bool is_over(const struct terms *terms, uint64_t count, uint64_t used) {
     return (terms->traits & RULE_BUCKET) != 0
                ? never_fits(terms) || count > (terms->room - terms->cost) * terms->unit

@@ -95,7 +95,7 @@ enum stint_test_instant {
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
     /* Groups: group.c */                                                                          \
     X(GROUPS_SIZES, "a group of more requests than are left is not refused")                       \
-    /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \
+    /* Set-up, and tables that others write: policy.c, policies.h, apply.c, message.c */           \
     X(POLICY_LENGTH, "divided by a length of 0, of a policy whose id is free")                     \
     X(READ_CALENDAR, "a calendar that there is not is read from a table")                          \
     X(COUNT_GONE, "what a table counts falls with the id of a policy that is gone")                \

@@ -702,6 +702,27 @@ TEST(test_nows_near_the_clock) {
         check_near(texts[i / 4], offs[i % 4] * (int64_t)SECOND);
 }
 
+/* A now far from the clock, but in its window, of which nobody has asked before. */
+TEST(test_mistaken_now_opens_a_window) {
+    static const char *const texts[] = {"9/h",         "9/h smooth",    "9/h in-flight",
+                                        "9/h near=9%", "9/h overrides", "9/h capacity=12",
+                                        "9/h shadow",  "8/h stripes=4", "9/h jitter=9%"};
+    for (unsigned i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct bed bed = open_bed(texts[i], 100, T0 - T0 % HOUR + HOUR / 2);
+        struct stint_verdict verdict;
+        for (int times = 0; times < 2; times++) {
+            stint_take(bed.limiter, bed.id, 1, 1, test_time, &verdict);
+            test_time += HOUR;
+            stint_take(bed.limiter, bed.id, 1, 1, test_time - HOUR / 3, &verdict);
+            if ((verdict.flags & STINT_MISTAKEN_NOW) == 0 ||
+                verdict.window - verdict.reset_after != test_time)
+                fail_msg("\"%s\": flags %#" PRIx32, texts[i], verdict.flags);
+        }
+        assert_int_equal(get_policy_stats(bed.limiter, bed.id).mistaken_nows, 2);
+        stint_close(bed.limiter);
+    }
+}
+
 /* Nows that are early do not climb, each by 60 s from the one before, after an idle hour either. */
 TEST(test_nows_do_not_climb) {
     static const char *const texts[] = {"9/10s", "9/10s burst=9", "9/10s start=first"};

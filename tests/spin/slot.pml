@@ -792,7 +792,7 @@ bucket_again: /* core.h */
         :: else -> fills = 0; goto refuse
         fi
     }
-bucket_cas: /* take_bucket, slot_charge */
+bucket_cas: /* core.h, slot_charge */
     atomic {
         if
         :: slot[i].tag != TAG || slot[i].state != state -> START_OVER
