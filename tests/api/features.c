@@ -36,6 +36,9 @@ static const struct feature features[] = {
      "1970-01-01+1ns: take = used 1 until 1970-01-01+30ms; "
      "1970-01-01+30ms-1ns: take = no first wait 1ns; "
      "1970-01-01+30ms: take = used 1 until 1970-01-01+130ms"},
+    {"a time of 0, to a clock that says so", SAME, "3/m",
+     "1970-01-01: take = used 1 until 1970-01-01+1m; 1970-01-01+1ns: take = used 2; "
+     "1970-01-01: take 2 = no first wait 1m"},
     {"the earliest start there is", SAME, "1/d start=1677-09-21T00:12:43.15Z",
      "take = used 1 until 12m+43s+150ms"},
     {"the latest start there is", SAME, "1/d start=2262-04-11T23:47:16.85Z",
