@@ -83,7 +83,7 @@ static struct bed open_bed(const char *kind, uint64_t max_entries, uint64_t at) 
     bed.limiter = open_limiter(max_entries, STINT_FULL_REFUSE);
     bed.id = add_made(bed.limiter, &bed.policy);
     bed.capacity = capacity_of(&bed.policy);
-    if (at > INT64_MAX)
+    if (at > INT64_MAX && bed.policy.window != 0)
         bed.shift = (at - T0) / bed.policy.window * bed.policy.window;
     return bed;
 }
