@@ -22,6 +22,7 @@
 #include "random.h"
 #include "slot.h"
 #include "sys/testing.h"
+#include "wrapped.h"
 
 __attribute__((constructor)) static void begin(void) {
     NOTHING_HOLDS();
@@ -31,11 +32,8 @@ enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
 
 /* ---- A lock that says that somebody has it: time just passes --------------------------------- */
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     (void)clock, (void)flags, (void)until, (void)rest;
     return 0;
 }
@@ -44,13 +42,8 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 
 static bool fences;
 
-void *__real_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset);
-void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset);
-
-void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset) {
+WRAPPED(void *, mmap64, void *address, size_t length, int protection, int flags, int file,
+        off_t offset) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (fences && address == NULL &&
         (flags & MAP_NORESERVE) != 0) /* a table's, before it is mapped there */

@@ -11,6 +11,7 @@
 #include "kinds.h"
 #include "limiter/counters.h"
 #include "random.h"
+#include "wrapped.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -21,11 +22,8 @@
 
 static unsigned pauses;
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     (void)clock, (void)flags, (void)until, (void)rest;
     pauses++;
     return 0;

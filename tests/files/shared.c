@@ -17,18 +17,14 @@
 
 #include "children.h"
 #include "directory.h"
+#include "wrapped.h"
 
 /* ---- Waiting for who is stopped: time just passes where a test says so ----------------------- */
 
 static bool time_passes;
 
-int __real_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     return time_passes ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 

@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "limiter/limiter.h"
+#include "wrapped.h"
 
 enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
@@ -20,13 +21,10 @@ enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABEL
 
 static int64_t slept_ns;
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
 /* Set-up waits for a lock, but not for ever. Here nobody will ever give it back, so the time just
  * passes. */
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     struct timespec at;
     (void)flags, (void)rest;
     (void)clock_gettime(clock, &at);

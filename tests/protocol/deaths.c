@@ -14,6 +14,7 @@
 
 #include "dying.h"
 #include "random.h"
+#include "wrapped.h"
 
 enum { LIMIT = 5, COST = 2, MAX_KEYS = 40 };
 
@@ -426,13 +427,8 @@ TEST(test_fork_at_each_step) {
 
 static bool wait_less; /* whoever is waited for will not move */
 
-int __real_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     return wait_less ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 
@@ -444,17 +440,12 @@ static void stop_at_step(const void *word) {
 
 /* What a maker of a table asks the system for are steps, too (the linker puts these in the place of
  * the C library's). */
-ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
-int __real_madvise(void *address, size_t length, int advice);
-int __wrap_madvise(void *address, size_t length, int advice);
-
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+WRAPPED(ssize_t, getrandom, void *bytes, size_t length, unsigned flags) {
     STEP(bytes);
     return __real_getrandom(bytes, length, flags);
 }
 
-int __wrap_madvise(void *address, size_t length, int advice) {
+WRAPPED(int, madvise, void *address, size_t length, int advice) {
     STEP(address);
     return __real_madvise(address, length, advice);
 }

@@ -30,6 +30,7 @@
 #include "sys/testing.h"
 
 #include "world.h"
+#include "wrapped.h"
 
 enum {
     ROUNDS_MAX = 6,
@@ -228,18 +229,11 @@ static unsigned who(void) {
     return self == NULL ? SOMEBODY : SOMEBODY + 1 + self->number;
 }
 
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
 static unsigned *process_owner(void) {
     return &of_process[world->place == IN_PRIVATE || self == NULL ? ACTORS_MAX + 1 : self->number];
 }
 
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_lock, pthread_mutex_t *mutex) {
     process_mutex = mutex;
     for (; *process_owner() != NOBODY; schedule_wait())
         must(running, "a process's lock was not given back");
@@ -247,7 +241,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
     return 0;
 }
 
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_trylock, pthread_mutex_t *mutex) {
     (void)mutex;
     if (set_up->owner != NOBODY && set_up->owner != OF_DEAD)
         return set_up->owner == BROKEN ? ENOTRECOVERABLE : EBUSY;
@@ -256,13 +250,13 @@ int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     return set_up->inconsistent ? EOWNERDEAD : 0;
 }
 
-int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_consistent, pthread_mutex_t *mutex) {
     (void)mutex;
     set_up->inconsistent = false;
     return 0;
 }
 
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_unlock, pthread_mutex_t *mutex) {
     if (mutex == process_mutex) {
         must(*process_owner() == who(), "a process's lock is given back by another");
         *process_owner() = NOBODY;
@@ -273,8 +267,8 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
     return 0;
 }
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     (void)clock, (void)flags, (void)until, (void)rest;
     const unsigned owner = set_up->owner;
     /* A millisecond, in which a sweep of the table takes more than a step. */
