@@ -374,24 +374,6 @@ TEST(test_policy_change) {
     stint_close(limiter);
 }
 
-/* A policy without a name gets its rate for one. */
-TEST(test_policy_default_name) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "", 100, MINUTE, 0, 0);
-    struct stint_policy got = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-    assert_string_equal(got.name, "100/minute");
-    assert_int_equal(policy_found(limiter, "100/minute"), id);
-    struct stint_policy again = make_policy("", 100, MINUTE, 0, 0);
-    assert_int_equal(policy_added(limiter, &again), id); /* it is that one */
-
-    /* Of any rate: fuzz target `policy`. */
-    id = add_policy(limiter, "", 1500, SECOND + 10 * MS, 0, 0);
-    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-    assert_string_equal(got.name, "1500/1010 milliseconds");
-    stint_close(limiter);
-}
-
 /* Names that are alike, found by two handles of one table, whoever added them. */
 TEST(test_many_names) {
     struct stint_options options = good_options();

@@ -427,29 +427,6 @@ TEST_IN_DIRECTORY(test_to_and_fro) {
     }
 }
 
-/* Who took the last token too late takes it back from the count that it was added to, and not from
- * that of the same window after the policy was replaced and came back. */
-TEST(test_late_add) {
-    struct stint_limiter *limiter = open_few(2, NULL);
-    apply(limiter, "2/h name=x", 0, NULL);
-    const uint64_t key = number_key(limiter, 1).hash, tag = table_tag(&limiter->table, key, 0);
-    assert_true(take(limiter, 0, key) && take(limiter, 0, key));
-    struct slot *slot = slot_near(&limiter->table, key, tag);
-    const uint64_t added = slot->state++;
-    apply(limiter, "2/m name=x", 0, NULL);
-    apply(limiter, "2/h name=x", 0, NULL);
-    test_time += 20 * MS;
-    assert_true(take(limiter, 0, key) && take(limiter, 0, key));
-    /* As it is: the key has the same slot, until the same end. */
-    slot = slot_near(&limiter->table, key, tag);
-    assert_true(state_same_window(slot->state, added));
-    stint_slot_take_back(limiter, slot, tag, end_of(state_id(added), tick_of(test_time)), added);
-    assert_int_equal(used_of(limiter, 0, key), 2);
-    assert_false(take(limiter, 0, key));
-    test_time = T0;
-    stint_close(limiter);
-}
-
 /* As many as there can be, and of all ids that there are one leads on. */
 TEST(test_many) {
     struct stint_limiter *limiter = open_few(STINT_POLICIES_MAX, NULL);

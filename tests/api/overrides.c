@@ -221,6 +221,11 @@ static const struct feature features[] = {
      "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; take peek = of 1; "
      "1m: take = no of 0 until 2m overridden banned wait 59m; prune 1/m ban=10m name=p; "
      "take peek = of 1; prune 1/m ban=1h name=p; take = no of 0 overridden banned wait 59m"},
+    {"ban: one that is void is no strikes: the span begins anew", SAME,
+     "1/m ban=1h after=3 within=2h name=p",
+     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
+     "2m: take 2 = no until 3m first banned never; change 1/m ban=1m after=3 within=2h; "
+     "4m: take 2 = no until 5m first never"},
     {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
      "From that instant on the old id leads to the new policy, in every call",
      "table 100 admit 6; 1/m ban=1h name=p",

@@ -567,6 +567,15 @@ static void fill(void) {
                          f.now, NULL);
 }
 
+/* kept N [by POLICY]: of each of the first N keys of `fill` its token. */
+static void kept(void) {
+    const uint32_t keys = count_of(word());
+    const uint32_t id = is("by") ? policy_named(word()) : 0;
+    for (uint64_t key = 1; key <= keys; key++)
+        if (used_of(f.limiter, id, stint_key_of(f.limiter, &key, sizeof key)) != 1)
+            wrong("key %" PRIu64 " has another count", key);
+}
+
 /* The value is the place of a count in its struct, and above that its size. */
 #define COUNT(type, field)                                                                         \
     { #field, offsetof(struct type, field) | sizeof(((struct type *)0)->field) << 16 }
@@ -800,6 +809,7 @@ static const struct {
              {"dry", apply},
              {"add", add},
              {"remove", remove_policy},
+             {"kept", kept},
              {"clock", clock_to},
              {"fill", fill},
              {"fields", fields},

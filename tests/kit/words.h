@@ -26,6 +26,7 @@
  *     add NOTATION [= ERROR], remove POLICY [= ERROR]
  *     clock TIME                       what it says, also back
  *     fill N [by POLICY]               new keys take a token each
+ *     kept N [by POLICY]               of each of the first N of these its token
  *     counts [by POLICY] = FIELD N ... of stint_policy_stats
  *     table = FIELD N ...              of stint_stats
  *     fields = [q N [w N] r N t N] [retry N]          of the last verdict, in both styles

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds,
- * threads that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that
- * name a window. (Few keys in small scripts: features.c. All kinds at random, against a naive
- * twin: twin.c.) Linked with the library built for tests (src/sys/testing.h). */
+ * What clocks do to windows, and what is promised for it: steps in both directions, threads that
+ * sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that name a window.
+ * (Few keys in small scripts: features.c. All kinds at random, against a naive twin: twin.c.) Linked
+ * with the library built for tests (src/sys/testing.h). */
 #include "fixture.h"
 
 #include "limiter/counters.h"
@@ -379,55 +379,6 @@ TEST(test_readings_beside_one_ahead) {
     }
 }
 
-/* ---- Leap seconds --------------------------------------------------------------------------- */
-
-/* Of windows in a row: what was granted in each, and for how long nothing was, by a clock that is
- * right. */
-struct stretch {
-    uint64_t start; /* of the first window */
-    uint32_t granted[1 << 17];
-    uint64_t last_granted, longest_pause;
-};
-
-static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t real) {
-    for (;;) {
-        struct stint_verdict v = ask_bed(bed, 1, 1, 0);
-        uint64_t window = (v.window - stretch->start) / bed->policy.window - 1;
-        assert_true(window < sizeof stretch->granted / sizeof stretch->granted[0]);
-        if (!v.allowed)
-            return;
-        stretch->granted[window]++;
-        if (real - stretch->last_granted > stretch->longest_pause)
-            stretch->longest_pause = real - stretch->last_granted;
-        stretch->last_granted = real;
-    }
-}
-
-/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens
- * once, also those that the clock shows twice: A and B. Who has used up the last window of the
- * second waits until the clock is there again: one second and a window. */
-TEST(test_leap_second_repeated) {
-    static const struct {
-        const char *kind;
-        uint64_t pause; /* the longest that may be */
-    } cases[] = {{"7/s", 2 * SECOND}, {"2/10ms", SECOND + 10 * MS}, {"40/10s", 11 * SECOND}};
-    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        static struct stretch stretch;
-        uint64_t midnight = T0 + DAY, before = 10 * SECOND, after = 10 * SECOND;
-        struct bed bed = open_bed(cases[i].kind, 100, midnight - before);
-        stretch = (struct stretch){.start = midnight - before, .last_granted = midnight - before};
-        for (uint64_t real = midnight - before; real < midnight + SECOND + after; real += 5 * MS) {
-            test_time = real < midnight ? real : real - SECOND;
-            take_at(&bed, &stretch, real);
-        }
-        for (uint64_t window = 0; window < (before + after) / bed.policy.window; window++)
-            assert_int_equal(stretch.granted[window], bed.policy.limit);
-        assert_true(stretch.longest_pause == cases[i].pause);
-        assert_int_equal(get_stats(bed.limiter).clock_steps, 0);
-        stint_close(bed.limiter);
-    }
-}
-
 /* ---- Threads that sleep --------------------------------------------------------------------- */
 
 /* A thread decides, and sleeps at each of its steps in turn while the clock moves on, or back, and
@@ -753,22 +704,4 @@ TEST(test_untouched) {
                 assert_true(ask_bed(&bed, key, 0, STINT_PEEK).used <= bed.before[key].used);
         stint_close(bed.limiter);
     }
-}
-
-/* A ban that is void, as it was made shorter, is no strikes: the span begins anew. */
-TEST(test_void_ban_counts_no_strikes) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_policy policy = parsed("1/minute ban=1h after=3 within=2h name=p");
-    const uint32_t id = add_made(limiter, &policy);
-    struct stint_verdict v = {.flags = 0};
-    test_time = T0;
-    for (int i = 0; i < 3; i++, test_time += MINUTE)
-        v = ask(limiter, id, 1, 2, 0);
-    assert_true((v.flags & STINT_BANNED) != 0);
-    policy = parsed("1/minute ban=1m after=3 within=2h name=p");
-    change_made(limiter, id, &policy);
-    test_time += MINUTE;
-    v = ask(limiter, id, 1, 2, 0);
-    assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
-    stint_close(limiter);
 }
