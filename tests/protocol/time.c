@@ -3,8 +3,8 @@
  *
  * What clocks do to windows, and what is promised for it: steps in both directions, threads that
  * sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that name a window.
- * (Few keys in small scripts: features.c. All kinds at random, against a naive twin: twin.c.) Linked
- * with the library built for tests (src/sys/testing.h). */
+ * (Few keys in small scripts, and leap seconds: features.c. All kinds at random, against a naive
+ * twin: twin.c.) Linked with the library built for tests (src/sys/testing.h). */
 #include "fixture.h"
 
 #include "limiter/counters.h"
