@@ -185,10 +185,6 @@ static void decided(struct actor *actor, const struct asked *asked,
     must(actor->readings <= most * (actor->switches + 1),
          "D: the clock is read %" PRIu64 " times for %u requests, interrupted %" PRIu64 " times",
          actor->readings, count, actor->switches);
-    if (actor->switches == 0 && pairs->most_readings < actor->readings)
-        pairs->most_readings = actor->readings;
-    if (actor->switches == 0 && pairs->most_steps < actor->steps)
-        pairs->most_steps = actor->steps;
     if (verdicts == NULL) {
         for (unsigned i = 0; i < count; i++)
             ledger_untold(&asked[i]);
@@ -931,7 +927,6 @@ int actor_open(struct actor *actor, enum function function) {
     call_end(actor);
     actor->limiter = limiter;
     actor->reads = function == F_READER;
-    pairs->openings++;
     if (result == 0 && !actor->reads)
         readers_outlived(actor);
     if (result == 0)

@@ -135,15 +135,13 @@ struct pairs {
     uint64_t features[FEATURES_END][FEATURES_END]; /* by one request, with its policy */
     uint64_t groups[FEATURES_END][FEATURES_END];   /* by two requests of a group */
     uint64_t events[FEATURES_END][EVENTS_END];
-    uint64_t worlds, calls, steps, switches, deaths, processes, openings, waits;
-    uint64_t most_readings, most_steps; /* of a decision that nobody interrupted */
 };
 extern struct pairs *pairs;
 
 extern const char *const function_names[];
 
-/* Prints the tables. Returns how many cells are empty that stint.h does not rule out. */
-unsigned pairs_print(void);
+/* Names those that never met, and that stint.h does not rule out. Returns how many. */
+unsigned pairs_never_met(void);
 
 /* Whether two features go together in one request and its policy, as stint.h says. */
 bool features_fit(unsigned one, unsigned other);
