@@ -941,6 +941,22 @@ static const struct feature features[] = {
     {"... let through", SAME, FLOOD("admit", "5000", "4999", "10000", "15000")},
     {"... in a small table", SAME, FLOOD("refuse", "64", "63", "128", "19936")},
     {"... in one of two keys", SAME, FLOOD("admit", "2", "1", "4", "19998")},
+    {"metrics without policies", "stint_metrics", "",
+     "metrics = no {; metrics = stint_table_placed_total 0; "
+     "metrics = # UNIT stint_table_memory_bytes bytes; metrics = # EOF"},
+    {"metrics: windows in seconds, to hundredths; of a month none", SAME,
+     "1/10ms name=a; 1/50ms name=b; 1/100ms name=c; 1/990ms name=d; 1/s name=e; "
+     "1/61230ms name=f; 1/31622399990ms name=g; 1/366d name=h; 3/month name=m",
+     "metrics = stint_policy_window_seconds{policy=\"a\"} 0.01; "
+     "metrics = stint_policy_window_seconds{policy=\"b\"} 0.05; "
+     "metrics = stint_policy_window_seconds{policy=\"c\"} 0.10; "
+     "metrics = stint_policy_window_seconds{policy=\"d\"} 0.99; "
+     "metrics = stint_policy_window_seconds{policy=\"e\"} 1; "
+     "metrics = stint_policy_window_seconds{policy=\"f\"} 61.23; "
+     "metrics = stint_policy_window_seconds{policy=\"g\"} 31622399.99; "
+     "metrics = stint_policy_window_seconds{policy=\"h\"} 31622400; "
+     "metrics = stint_policy_limit{policy=\"m\"} 3; "
+     "metrics = no stint_policy_window_seconds{policy=\"m\"}"},
     {"a policy without a name is named by its rate", "one without is named by its rate", "100/m",
      "add 100/m; add 1500/1010ms; table = policies 2; "
      "metrics = stint_policy_limit{policy=\"100/minute\"} 100; "
