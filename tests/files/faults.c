@@ -340,7 +340,6 @@ static void check_each_call(void (*check)(enum operation operation, unsigned at)
         assert_int_equal(told->result, 0);
         for (unsigned at = 1; at <= calls; at++)
             check(operation, at);
-        print_message("%s: %u calls\n", names[operation], calls);
         if (operation != CREATE)
             assert_int_equal(unlink(path), 0);
     }
@@ -372,7 +371,6 @@ static void call_fails(enum operation operation, unsigned at) {
 
 TEST_IN_DIRECTORY(test_each_call_fails) {
     check_each_call(call_fails);
-    print_message("%u failed, %u went on\n", failed, went_on);
     assert_true(failed > 100 && went_on > 0);
 }
 
@@ -499,8 +497,6 @@ static void fork_here(void) {
     watched = true;
 }
 
-static unsigned forks;
-
 static void call_forks(enum operation operation, unsigned at) {
     fault = (struct fault){.at = at, .forks = true};
     forked_in = operation;
@@ -512,12 +508,10 @@ static void call_forks(enum operation operation, unsigned at) {
     assert_int_equal(entries_of_directory(), 1);
     if (operation == CREATE)
         assert_int_equal(unlink(path), 0);
-    forks++;
 }
 
 TEST_IN_DIRECTORY(test_each_call_forks) {
     check_each_call(call_forks);
-    print_message("%u forks\n", forks);
 }
 
 /* ---- Decisions make none --------------------------------------------------------------------- */
