@@ -368,8 +368,8 @@ TEST(test_policy_change) {
     stint_close(limiter);
 }
 
-/* Tables of many sizes, filled with names that are alike, by two handles; of 4,096 policies, too, in
- * well under a second. */
+/* Tables of many sizes, filled with names that are alike, by two handles; of 4,096 policies, too,
+ * in well under a second. */
 TEST(test_policy_table) {
     static const uint32_t sizes[] = {0, 1, 2, 65, 3000, STINT_POLICIES_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

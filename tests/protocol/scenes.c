@@ -665,7 +665,7 @@ static void play_pair(const char *rule, const char *table, uint64_t a, uint64_t 
     if ((a >= SET_UP && b >= SET_UP) || /* one waits for the other */
         (!rules_keys &&
          (is_of_overrides(table) || is_of_overrides(calls[a]) || is_of_overrides(calls[b]))))
-        return 0;
+        return;
     FORM(before, "add p 3%s; add second 3/100ms; add brief 10/10ms; turn 2; %s; turn %d", rule,
          table, next ? 12 : 2);
     for (unsigned i = 0; i < 2; i++) {
