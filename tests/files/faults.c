@@ -5,10 +5,9 @@
  * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */
 #include "children.h"
-#include "fixture.h"
+#include "directory.h"
 #include "kinds.h"
 #include "random.h"
-#include "small_file_system.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -17,8 +16,10 @@
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -109,6 +110,35 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
         options.flags = operation == READ ? STINT_READ_ONLY : 0;
         return stint_attach(&options, limiter);
     }
+}
+
+/* ---- A small file system of a child's own ---------------------------------------------------- */
+
+enum { NO_MOUNT = 77 };
+
+/* Mounts one with these options of tmpfs. Returns false if that is not allowed here. */
+static bool small_file_system_mount_at(const char *place, const char *options) {
+    return (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", place, "tmpfs", 0, options) == 0;
+}
+
+static bool small_file_system_mount(const char *options) {
+    return small_file_system_mount_at(directory, options);
+}
+
+/* Runs in a child what returns 0, NO_MOUNT, or what CHECK says. */
+static void small_file_system_test(int (*use)(void)) {
+    pid_t child = forked();
+    if (child == 0)
+        _exit(use());
+    const int status = status_of(child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_MOUNT) {
+        print_message("skipped: no file system can be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* ---- Without /proc --------------------------------------------------------------------------- */

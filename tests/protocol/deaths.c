@@ -10,13 +10,55 @@
 #include "fixture.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/prctl.h>
 
-#include "dying.h"
+#include "children.h"
 #include "random.h"
+#include "sys/testing.h"
 #include "wrapped.h"
 
 enum { LIMIT = 5, COST = 2, MAX_KEYS = 40 };
+
+/* ---- A process that dies before its step of some number -------------------------------------- */
+
+static uint64_t steps_left;
+
+static void die_at_step(const void *word) {
+    (void)word;
+    if (steps_left-- == 0)
+        (void)raise(SIGKILL);
+}
+
+/* Each store of set-up is a step, too. */
+static void die_at_set_up(enum stint_test_instant instant) {
+    if (instant == INSTANT_SET_UP)
+        die_at_step(NULL);
+}
+
+/* Forks one that dies before the step of that number from here on. Returns 0 in it: it ends with
+ * _exit. */
+static pid_t forked_to_die(uint64_t step) {
+    pid_t child = forked();
+    if (child == 0) {
+        steps_left = step;
+        stint_test_step = die_at_step;
+        stint_test_hook = die_at_set_up;
+    }
+    return child;
+}
+
+/* Whether it died; else it came to its end, and was content. */
+static bool has_died(pid_t child) {
+    const int status = status_of(child);
+    if (WIFSIGNALED(status))
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+    else
+        assert_int_equal(status, 0);
+    return WIFSIGNALED(status);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
 
 static void *memory;
 static size_t size;
@@ -68,7 +110,7 @@ TEST(test_left_claims_of_overrides) {
             uint64_t until = 0;
             uint32_t limit = 0;
             scene_begin(&scene, false);
-            const pid_t child = forked_to_die(step, false);
+            const pid_t child = forked_to_die(step);
             if (child == 0)
                 _exit(stint_override(scene.limiter, scene.ruled, scene.key, 9, T0 + MINUTE) != 0);
             died = has_died(child);
@@ -502,7 +544,7 @@ TEST(test_death_in_making) {
     for (uint64_t step = 0; dies; step++) {
         test_time = T0;
         memset(memory, 0, size);
-        pid_t child = forked_to_die(step, false);
+        pid_t child = forked_to_die(step);
         if (child == 0) {
             make_and_take();
             _exit(0);

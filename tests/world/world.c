@@ -585,11 +585,6 @@ static void round_end(struct random *random) {
     quiet_check(&world->actors[0]);
 }
 
-static bool entry_skip(void *context, const struct stint_entry *entry) {
-    (void)context, (void)entry;
-    return true;
-}
-
 /* Nobody decides for 1 to 2,700 days. */
 static void days_pass(struct random *random) {
     static const uint64_t most[] = {3, 40, 400, 2700};
