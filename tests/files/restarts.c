@@ -37,6 +37,23 @@ static const struct feature features[] = {
      "take 2 = used 2 until 1m; as two; back 2 of 1m; 1m: take 3 = used 3 until 2m; as one; "
      "take = no first wait 2m; back 3 of 1m = 0; back 3 of 2m; take 3 = used 3"},
 
+#define WRONG_CLOCK(name, off, minute, day) \
+    {name, SAME, "file 1000 refuse; 10/m; 10/d name=day", \
+     "take 4 by day = used 4 until 1d; close; clock " off "; open; " \
+     "take 3 of b = used 3 until " minute "; " day "close; clock 0; open; " \
+     "take 0 peek by day = used 4 until 1d; take 10 of b = used 10 until 1m; " \
+     "take 10 of b by day = used 10 until 1d"}
+    {"opened by a clock that is hours ahead: whom nobody asked for keeps his count",
+     "Those that a wrong clock has left far ahead count for nothing.",
+     "file 1000 refuse; 10/m; 10/d name=day",
+     "take 4 by day = used 4 until 1d; close; clock 2h; open; take 3 of b = used 3 until 2h+1m; "
+     "close; clock 0; open; take 0 peek by day = used 4; take 10 of b = used 10 until 1m"},
+    WRONG_CLOCK("... by hours behind", "-2h", "-2h+1m", "take 3 of b by day = used 3 until 0; "),
+    WRONG_CLOCK("... by days", "-2d", "-2d+1m", "take 3 of b by day = used 3 until -1d; "),
+    WRONG_CLOCK("... by a year", "-400d", "-400d+1m", "take 3 of b by day = used 3 until -399d; "),
+    WRONG_CLOCK("... a year ahead", "366d", "366d+1m", "take 3 of b by day = used 3 until 367d; "),
+    WRONG_CLOCK("... and more", "400d", "400d+1m", "take 3 of b by day = used 3 until 401d; "),
+
     /* ---- Ids ---- */
 
     {"ids are free when somebody opens the table alone",

@@ -673,48 +673,6 @@ TEST_IN_DIRECTORY(test_stripes_without_lanes) {
     stint_close(limiter);
 }
 
-/* ---- A wrong clock --------------------------------------------------------------------------- */
-
-/* Of keys `from`, from + 1 and so on. */
-static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from, unsigned n,
-                         uint32_t tokens) {
-    for (uint64_t number = from; number < from + n; number++)
-        take_granted(limiter, policy, number_key(limiter, number).hash, tokens);
-}
-
-static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from,
-                                unsigned n, uint32_t tokens) {
-    for (uint64_t number = from; number < from + n; number++)
-        assert_int_equal(used_of(limiter, policy, number_key(limiter, number)), tokens);
-}
-
-/* A machine that starts with a wrong time takes no count from keys that are not asked for
- * meanwhile. Keys that it gave windows far ahead begin anew. */
-TEST_IN_DIRECTORY(test_opened_by_a_wrong_clock) {
-    static const int64_t off[] = {
-        -400 * (int64_t)DAY, -2 * (int64_t)DAY, -2 * (int64_t)HOUR, 2 * HOUR, 366 * DAY, 400 * DAY};
-    for (unsigned i = 0; i < sizeof off / sizeof off[0]; i++) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_shared(1000);
-        const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-        const uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-        take_of_each(limiter, day, 0, 5, 4);
-        stint_close(limiter);
-        test_time = T0 + (uint64_t)off[i];
-        limiter = open_shared(1000);
-        take_of_each(limiter, minute, 10, 5, 3);
-        take_of_each(limiter, day, 10, 5, off[i] == 2 * HOUR ? 0 : 3);
-        stint_close(limiter);
-        test_time = T0;
-        limiter = open_shared(1000);
-        assert_used_of_each(limiter, day, 0, 5, 4);
-        take_of_each(limiter, minute, 10, 5, 10);
-        take_of_each(limiter, day, 10, 5, 10);
-        stint_close(limiter);
-        assert_int_equal(unlink(path), 0);
-    }
-}
-
 /* ---- The lock for set-up --------------------------------------------------------------------- */
 
 /* Somebody died who held the lock. (At each step of set-up: protocol/deaths.c.) */
