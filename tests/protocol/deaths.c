@@ -99,33 +99,6 @@ static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_
     return granted;
 }
 
-/* ---- A claim of an override that its process has left ---------------------------------------- */
-
-TEST(test_left_claims_of_overrides) {
-    static const uint64_t days[] = {0, 1, 576, 700, 1600};
-    for (size_t i = 0; i < sizeof days / sizeof *days; i++) {
-        bool died = true;
-        for (uint64_t step = 0; died; step++) {
-            struct scene scene;
-            uint64_t until = 0;
-            uint32_t limit = 0;
-            scene_begin(&scene, false);
-            const pid_t child = forked_to_die(step);
-            if (child == 0)
-                _exit(stint_override(scene.limiter, scene.ruled, scene.key, 9, T0 + MINUTE) != 0);
-            died = has_died(child);
-            test_time += days[i] * DAY;
-            const uint64_t end = test_time + HOUR;
-            assert_int_equal(stint_override(scene.limiter, scene.ruled, scene.key, 1, end), 0);
-            assert_int_equal(
-                stint_override_get(scene.limiter, scene.ruled, scene.key, &limit, &until), 0);
-            assert_int_equal(limit, 1);
-            assert_int_equal(until, end);
-            stint_close(scene.limiter);
-        }
-    }
-}
-
 /* ---- What may be under way when a process is forked ------------------------------------------ */
 
 /* What an act was granted of the plain policy, less what it gave back. */

@@ -442,6 +442,22 @@ enum { FORM_MAX = 300 };
 /* A text that is made of others. */
 #define FORM(text, ...) assert_true(snprintf(text, FORM_MAX, __VA_ARGS__) < FORM_MAX)
 
+/* A claim of an override that its process has left is the next one's, whenever that comes. */
+TEST(test_left_claims_of_overrides) {
+    static const uint64_t days[] = {0, 1, 576, 700, 1600};
+    for (size_t i = 0; i < sizeof days / sizeof *days; i++) {
+        const uint64_t ticks = days[i] * 8640000;
+        char after[FORM_MAX];
+        FORM(after,
+             "turn %" PRIu64 "; override ruled key 1 %" PRIu64 "; turn %" PRIu64
+             "; take ruled key look cost 0 quiet = capacity 1; turn %" PRIu64
+             "; take ruled key look cost 0 quiet = capacity 2",
+             ticks, ticks + 360000, ticks + 359999, ticks + 360000);
+        (void)play(&(struct scene){"a claim that was left", .dies = true,
+                                   .a = "override ruled key 9 6000", .after = after});
+    }
+}
+
 /* B: what never fits takes nothing on the way to its refusal. Whoever takes one of the key's last 4
  * tokens meanwhile, at whichever step, gets it. */
 static void check_refuses_nobody(const char *policy, const char *request) {
