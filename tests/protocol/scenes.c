@@ -237,6 +237,12 @@ static const struct scene scenes[] = {
     {"a first refusal in a group, in the shadow", .stops = 1,
      .before = "add p 1/100s shadow; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key"},
+    {"a first refusal of a shadow that is lifted, and given back", .stops = 1, .of_policies = true,
+     .before = "add s 1/100s shadow; add o 1/1000s", .a = "all s key cost 2 + o key",
+     .b = "change s 9/100s; take o key", .after = "take s other"},
+    {"a first refusal of a shadow that is given back", .stops = 1,
+     .before = "add s 2/100s shadow stripes=2; add o 1/1000s", .a = "all s key + o key",
+     .b = "take s key cost 2; take o key"},
     {"a first refusal in a group", .stops = 1,
      .before = "add p 5/100s; take long key cost 9; take p key", .a = "all long key + p key",
      .b = "take long key", .after = "take p key look = counted"},
@@ -441,6 +447,26 @@ enum { FORM_MAX = 300 };
 
 /* A text that is made of others. */
 #define FORM(text, ...) assert_true(snprintf(text, FORM_MAX, __VA_ARGS__) < FORM_MAX)
+
+/* A part of a group tells its look, if another is refused after all: at any step somebody takes the
+ * last token of the other's key. */
+TEST(test_looks_of_a_refused_group) {
+    static const char *const policies[] = {
+        "20/100s near=30%",    "20/100s stripes=2", "20/100s smooth",      "20/100s burst=20",
+        "15/100s capacity=20", "20/100s in-flight", "20/100s start=first", "20/100s overrides"};
+    static const char *const groups[] = {
+        "all p key cost 2 + o key = else yes used 5 granted 0 capacity 20 plain",
+        "all o key + p key cost 2 = + else yes used 5 granted 0 capacity 20 plain"};
+    for (unsigned i = 0; i < 2 * sizeof policies / sizeof policies[0]; i++) {
+        char before[FORM_MAX];
+        FORM(before, "add p %s; add o 2/100s; take p key cost 5 = yes; take o key = yes",
+             policies[i / 2]);
+        (void)play(&(struct scene){
+            policies[i / 2], .stops = 1, .before = before, .a = groups[i % 2], .b = "take o key",
+            .after = i / 2 == 3 || i / 2 == 4 ? "take p key look cost 0"
+                                              : "take p key look cost 0 = counted"});
+    }
+}
 
 /* A claim of an override that its process has left is the next one's, whenever that comes. */
 TEST(test_left_claims_of_overrides) {
