@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The stint authors
  *
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
- * collide, what a decision costs, files that may not grow, small stacks. (Full tables: features.c,
+ * collide, files that may not grow, small stacks. (Full tables: features.c,
  * full.c. Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of
  * their types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
@@ -11,15 +11,11 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "children.h"
 #include "directory.h"
-#include "random.h"
 
 /* ---- Chosen keys ---------------------------------------------------------------------------- */
 
@@ -110,93 +106,6 @@ TEST(test_chosen_keys) {
     for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
         check_chosen((enum stint_on_full)on_full, 0);                        /* first of a page */
         check_chosen((enum stint_on_full)on_full, page_lines - PROBE_LINES); /* last of a page */
-    }
-}
-
-/* ---- What a decision costs ------------------------------------------------------------------ */
-
-enum { COSTED = 3 }; /* decisions that are stepped through */
-
-static void decide_costed(struct stint_limiter *limiter, const uint64_t *keys) {
-    for (unsigned i = 0; i < COSTED; i++)
-        stint_take(limiter, 0, keys[i], 1, T0, NULL);
-}
-
-/* Instructions of one decision, by single steps through a child. 0: not to be had here. */
-static uint64_t instructions_of(struct stint_limiter *limiter, uint64_t keys[2][COSTED]) {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-            _exit(1);
-        decide_costed(limiter, keys[0]); /* so that no symbol is looked up below */
-        raise(SIGSTOP);
-        decide_costed(limiter, keys[1]);
-        raise(SIGSTOP);
-        raise(SIGSTOP);
-        _exit(0);
-    }
-    assert_true(child > 0);
-    uint64_t counts[2] = {0}; /* with and without the decisions */
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    for (unsigned part = 0; part < 2 && WIFSTOPPED(status); part++)
-        for (;; counts[part]++) {
-            if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 ||
-                waitpid(child, &status, 0) != child || !WIFSTOPPED(status) ||
-                WSTOPSIG(status) == SIGSTOP)
-                break;
-        }
-    if (WIFEXITED(status))
-        return 0;
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    return (counts[0] - counts[1]) / COSTED;
-}
-
-/* D: a decision on a key that finds no room costs the same in a large table as in a small one,
- * and as much whoever's the keys are. How much that is, beside one on a key that is there, is
- * printed: the search of 24 lines, that of one. */
-TEST(test_flood_costs) {
-#ifdef STINT_THREAD_SANITIZER
-    print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
-    skip();
-#endif
-    static const char *const names[] = {"admit", "refuse", "replace"};
-    static const uint64_t sizes[] = {1000, 30000};
-    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
-        uint64_t present[2], flooded[2];
-        for (unsigned size = 0; size < 2; size++) {
-            struct random random = {sizes[size]};
-            uint64_t keys[2][COSTED];
-            test_time = T0;
-            struct stint_limiter *limiter = open_limiter(sizes[size], (enum stint_on_full)on_full);
-            add_policy(limiter, "p", 1000000, MINUTE, 0, 0);
-            for (unsigned k = 0; k < COSTED; k++) {
-                keys[0][k] = keys[1][k] = random_next(&random);
-                stint_take(limiter, 0, keys[0][k], 1000, T0, NULL);
-            }
-            present[size] = instructions_of(limiter, keys);
-            if (present[size] == 0) {
-                print_message("skipped: no process can be traced here\n");
-                stint_close(limiter);
-                skip();
-            }
-            for (unsigned full = 0; full < 1000;) { /* so many in a row have found no room */
-                struct stint_verdict v;
-                stint_take(limiter, 0, random_next(&random), 1, T0, &v);
-                full = v.flags != 0 ? full + 1 : 0;
-            }
-            for (unsigned k = 0; k < 2 * COSTED; k++)
-                keys[k / COSTED][k % COSTED] = random_next(&random);
-            flooded[size] = instructions_of(limiter, keys);
-            stint_close(limiter);
-        }
-        print_message("%s: %" PRIu64 " instructions of a key that is there, %" PRIu64
-                      " of one that finds no room (%.1f times), %" PRIu64 " in a larger table\n",
-                      names[on_full], present[0], flooded[0],
-                      (double)flooded[0] / (double)present[0], flooded[1]);
-        assert_true(flooded[1] <= flooded[0] + flooded[0] / 10);
     }
 }
 

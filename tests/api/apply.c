@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * All policies from one text: what is changed, replaced and removed, and ids that are free again.
- * (Who holds the id of a policy that was: features.c.) */
+ * All policies from one text: what is changed, replaced and removed. (Who holds the id of a policy
+ * that was: features.c. Ids that are free again: restarts.c.) */
 #include "children.h"
 #include "directory.h"
 #include "limiter/limiter.h"
@@ -221,19 +221,6 @@ static struct stint_limiter *open_few(uint32_t max_policies, const char *name) {
     return open_with(&options);
 }
 
-TEST_IN_DIRECTORY(test_no_room_in_a_file) {
-    struct stint_limiter *limiter = open_few(2, path);
-    apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
-    struct stint_policy more = make_policy("more", 1, MINUTE, 0, 0);
-    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
-    assert_reason("taken. All are in use: stint_resize");
-    assert_int_equal(stint_policy_remove(limiter, 1), 0);
-    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
-    assert_reason("1 of 2 are of removed and replaced policies");
-    assert_reason("end all that have (`stint status` tells), and then start one");
-    stint_close(limiter);
-}
-
 /* ---- A policy that was removed --------------------------------------------------------------- */
 
 static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t key) {
@@ -305,86 +292,6 @@ TEST_IN_DIRECTORY(test_reader_sees_free_ids) {
     stint_close(reader);
 }
 
-/* A handle that only reads applies nothing, tells what would be done, and is led to the policies of
- * now as all are. */
-TEST_IN_DIRECTORY(test_reader) {
-    static const char dry[] = "4/m name=a\n3/h name=c overrides";
-    struct stint_limiter *writer = open_few(8, path), *reader = NULL;
-    apply(writer, "3/m name=a\n3/m name=b", 0, NULL);
-    struct stint_options options = fixture_options(0, STINT_FULL_REFUSE);
-    options.path = path;
-    options.flags = STINT_READ_ONLY;
-    assert_int_equal(stint_attach(&options, &reader), 0);
-    for (uint32_t flags = 0; flags < 4 * STINT_DRY_RUN; flags += STINT_DRY_RUN) {
-        if ((flags & STINT_DRY_RUN) != 0) { /* the same as who may write is told */
-            char expected[sizeof told_text];
-            apply(writer, dry, flags, NULL);
-            memcpy(expected, told_text, sizeof expected);
-            apply(reader, dry, flags, expected);
-            continue;
-        }
-        told_text[0] = '\0';
-        assert_int_equal(stint_policies_apply(reader, dry, flags, NULL, tell, NULL), -EROFS);
-        assert_reason("STINT_READ_ONLY");
-        assert_string_equal(told_text, "");
-    }
-    assert_int_equal(stint_policy_remove(reader, 0), -EROFS);
-    assert_int_equal(get_stats(writer).policies, 2);
-    /* What it has for ids stays good. */
-    assert_true(take(writer, 0, 7) && take(writer, 1, 7));
-    apply(writer, "5/h name=a start=first", 0, NULL);
-    apply(writer, "6/month name=a", 0, NULL);
-    assert_true(take(writer, 0, 7) && take(writer, 2, 7));
-    assert_int_equal(policy_found(reader, "a"), 3);
-    for (uint32_t id = 0; id < 4; id++) {
-        const struct stint_request look = {
-            .key = {7}, .policy = id, .cost = 1, .flags = STINT_PEEK};
-        struct stint_verdict expected, got, gots[2];
-        stint_decide(writer, &look, STINT_NOW, &expected);
-        stint_decide(reader, &look, STINT_NOW, &got);
-        assert_verdict(&got, &expected, __LINE__);
-        assert_int_equal(got.capacity, id == 1 ? 3 : 6);
-        assert_int_equal(got.used, id == 1 ? 1 : 2);
-        struct stint_policy policy = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_get(reader, id, &policy), 0);
-        assert_string_equal(policy.name, id == 1 ? "b" : "a");
-        assert_int_equal(get_policy_stats(reader, id).allowed, id == 1 ? 1 : 2);
-        /* All else is refused by whatever id, and comes to an end. */
-        const struct stint_request pair[2] = {{.key = {7}, .policy = id, .cost = 1}, look};
-        assert_false(take(reader, id, 7));
-        assert_false(stint_decide_all(reader, pair, 2, STINT_NOW, gots));
-        assert_int_equal(gots[0].flags & STINT_BAD_REQUEST, STINT_BAD_REQUEST);
-        assert_int_equal(stint_decide_batch(reader, pair, 2, STINT_NOW, gots), 1);
-        assert_int_equal(stint_refund(reader, 7, &expected, 1), 0);
-        stint_reset(reader, id, 7);
-        assert_int_equal(used_of(writer, id, 7), id == 1 ? 1 : 2);
-    }
-    unsigned counts[8] = {0};
-    assert_int_equal(stint_each(reader, count_entries, counts), 0);
-    assert_int_equal(counts[0] + counts[2], 0);
-    assert_true(counts[1] == 1 && counts[3] == 1);
-    /* One that is gone is unknown to it, too. */
-    assert_int_equal(stint_policy_remove(writer, 0), 0);
-    assert_int_equal(ask(reader, 0, 7, 1, STINT_PEEK).flags, STINT_UNKNOWN_POLICY);
-    assert_int_equal(ask(reader, 3, 7, 1, STINT_PEEK).flags, STINT_UNKNOWN_POLICY);
-    assert_false(take(reader, 3, 7));
-    assert_int_equal(policy_found(reader, "a"), -ENOENT);
-    assert_int_equal(get_stats(reader).policies, 1);
-    stint_close(reader);
-    /* One that comes now finds the table whole. */
-    assert_int_equal(stint_attach(&options, &reader), 0);
-    assert_int_equal(policy_found(reader, "b"), 1);
-    /* Ids are free once no server has the table: a reader does not keep them. It asks by name. */
-    stint_close(writer);
-    writer = open_few(8, path);
-    apply(writer, "9/m name=c", 0, NULL);
-    assert_int_equal(policy_found(writer, "c"), 0);
-    assert_int_equal(policy_found(reader, "c"), 0);
-    assert_int_equal(policy_found(reader, "b"), 1);
-    stint_close(reader);
-    stint_close(writer);
-}
-
 /* A slot that its sweeper has left, or that was claimed behind him, is nobody's. */
 TEST(test_each) {
     static const char *const texts[] = {"9/minute name=x", "9/minute name=x stripes=4",
@@ -411,112 +318,6 @@ TEST(test_each) {
         free(kept);
         stint_close(limiter);
     }
-}
-
-/* ---- Ids that are free again ----------------------------------------------------------------- */
-
-TEST_IN_DIRECTORY(test_free_ids) {
-    struct stint_limiter *one = open_few(4, path), *two = open_few(4, path);
-    apply(one, "3/366d name=a\n3/m name=b\n3/m name=c", 0, NULL);
-    for (uint64_t key = 0; key < 20; key++)
-        assert_true(take(one, 0, number_key(one, key).hash));
-    apply(one, "3/h name=b\n3/m name=c", STINT_PRUNE, NULL);
-    assert_int_equal(policy_found(two, "b"), 3);
-    assert_int_equal(policy_found(two, "a"), -ENOENT);
-    struct stint_policy more = make_policy("d", 5, HOUR, 0, 0);
-    assert_int_equal(policy_added(two, &more), -ENOSPC);
-    /* Not as long as anybody has it open. */
-    stint_close(one);
-    one = open_few(4, path);
-    assert_int_equal(policy_added(one, &more), -ENOSPC);
-    assert_true(take(two, 1, 7) && take(two, 3, 7));
-    stint_close(one);
-    stint_close(two);
-    one = open_few(4, path);
-    assert_int_equal(used_of(one, 3, 7), 2);
-    assert_unknown(one, 0, 7);
-    assert_unknown(one, 1, 7);
-    assert_int_equal(policy_found(one, "b"), 3);
-    two = open_few(4, path);
-    assert_int_equal(policy_found(two, "b"), 3);
-    assert_int_equal(policy_added(one, &more), 0);
-    assert_int_equal(policy_found(two, "d"), 0);
-    assert_int_equal(policy_found(one, "d"), 0);
-    assert_int_equal(get_policy_stats(one, 0).allowed, 0);
-    for (uint64_t key = 0; key < 20; key++)
-        assert_int_equal(used_of(one, 0, number_key(one, key)), 0);
-    apply(two, "3/m name=e", 0, NULL);
-    assert_int_equal(policy_found(one, "e"), 1);
-    assert_int_equal(policy_found(one, "c"), 2);
-    assert_int_equal(policy_added(one, &more), 0);
-    strcpy(more.name, "f");
-    assert_int_equal(policy_added(one, &more), -ENOSPC);
-    stint_close(one);
-    stint_close(two);
-}
-
-/* What the table has counted stays, though the policy and its id are gone; in a larger table, too.
- */
-TEST_IN_DIRECTORY(test_counted_by_free_ids) {
-    struct stint_limiter *limiter = open_few(4, path);
-    const uint32_t id = add_policy(limiter, "a", 1, HOUR, 0, 0);
-    add_policy(limiter, "b", 1, HOUR, 0, 0);
-    uint64_t untracked = 0;
-
-    for (uint64_t key = 1; untracked < 5; key++) {
-        struct stint_verdict verdict;
-        (void)stint_take(limiter, id, key, 1, STINT_NOW, &verdict);
-        untracked += (verdict.flags & STINT_UNTRACKED) != 0;
-    }
-    for (int opened = 0; opened < 4; opened++) {
-        assert_int_equal(get_stats(limiter).untracked, untracked);
-        if (opened == 0)
-            assert_int_equal(stint_policy_remove(limiter, id), 0);
-        assert_int_equal(get_stats(limiter).untracked, untracked);
-        stint_close(limiter);
-        if (opened == 2) {
-            struct stint_options options = STINT_OPTIONS_INIT;
-            options.max_policies = 8;
-            options.clock = test_clock;
-            assert_int_equal(stint_resize(path, &options), 0);
-        }
-        limiter = open_few(opened < 2 ? 4 : 8, path);
-        if (opened == 0) /* the id, and its counters, are another's */
-            assert_int_equal(add_policy(limiter, "c", 1, HOUR, 0, 0), id);
-    }
-    assert_int_equal(get_policy_stats(limiter, id).untracked, 0);
-    stint_close(limiter);
-}
-
-/* Free ids are none of a policy's, in any call; nor are replaced ones, in the metrics. */
-TEST_IN_DIRECTORY(test_holes) {
-    struct stint_limiter *limiter = open_few(4, path);
-    apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);
-    assert_int_equal(stint_policy_remove(limiter, 0), 0);
-    stint_close(limiter);
-    limiter = open_few(4, path);
-    assert_unknown(limiter, 0, 7);
-    /* A clock that was far ahead, and the hints that it left. */
-    test_time += 10 * DAY;
-    assert_true(take(limiter, 1, 7));
-    test_time = T0;
-    stint_close(limiter);
-    limiter = open_few(4, path);
-    assert_true(take(limiter, 1, 7));
-    char text[20000];
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
-    assert_non_null(strstr(text, "policy=\"b\""));
-    assert_null(strstr(text, "policy=\"a\""));
-    assert_null(strstr(text, "policy=\"\""));
-    assert_int_equal(get_stats(limiter).policies, 1);
-    apply(limiter, "3/h name=b", 0, NULL);
-    assert_true(take(limiter, 1, 7));
-    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
-    const char *window = strstr(text, "stint_policy_window_seconds{policy=\"b\"} 3600\n");
-    assert_non_null(window);
-    assert_null(strstr(window + 1, "stint_policy_window_seconds{"));
-    assert_non_null(strstr(text, "stint_decisions_total{policy=\"b\",outcome=\"allowed\"} 1\n"));
-    stint_close(limiter);
 }
 
 /* ---- Slots that are free at once ------------------------------------------------------------- */
@@ -624,29 +425,6 @@ TEST_IN_DIRECTORY(test_to_and_fro) {
         (void)unlink(path);
         test_time = T0;
     }
-}
-
-/* Who took the last token too late takes it back from the count that it was added to, and not from
- * that of the same window after the policy was replaced and came back. */
-TEST(test_late_add) {
-    struct stint_limiter *limiter = open_few(2, NULL);
-    apply(limiter, "2/h name=x", 0, NULL);
-    const uint64_t key = number_key(limiter, 1).hash, tag = table_tag(&limiter->table, key, 0);
-    assert_true(take(limiter, 0, key) && take(limiter, 0, key));
-    struct slot *slot = slot_near(&limiter->table, key, tag);
-    const uint64_t added = slot->state++;
-    apply(limiter, "2/m name=x", 0, NULL);
-    apply(limiter, "2/h name=x", 0, NULL);
-    test_time += 20 * MS;
-    assert_true(take(limiter, 0, key) && take(limiter, 0, key));
-    /* As it is: the key has the same slot, until the same end. */
-    slot = slot_near(&limiter->table, key, tag);
-    assert_true(state_same_window(slot->state, added));
-    stint_slot_take_back(limiter, slot, tag, end_of(state_id(added), tick_of(test_time)), added);
-    assert_int_equal(used_of(limiter, 0, key), 2);
-    assert_false(take(limiter, 0, key));
-    test_time = T0;
-    stint_close(limiter);
 }
 
 /* As many as there can be, and of all ids that there are one leads on. */

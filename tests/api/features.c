@@ -36,6 +36,18 @@ static const struct feature features[] = {
      "1970-01-01+1ns: take = used 1 until 1970-01-01+30ms; "
      "1970-01-01+30ms-1ns: take = no first wait 1ns; "
      "1970-01-01+30ms: take = used 1 until 1970-01-01+130ms"},
+    {"a time of 0, to a clock that says so", SAME, "3/m",
+     "1970-01-01: take = used 1 until 1970-01-01+1m; 1970-01-01+1ns: take = used 2; "
+     "1970-01-01: take 2 = no first wait 1m"},
+    /* lloyd/node-toobusy#39, gilestrolab/ethoscope#16 */
+    {"a leap second is shown twice: no window has its limit twice, nor is it held up for longer",
+     SAME, "2/10ms; 7/s name=s; 40/10s name=t",
+     "1d-1s: take 2 = used 2 until 1d-990ms; 1d-10s: take 40 by t = used 40 until 1d; "
+     "1d-1s: take 7 by s = used 7 until 1d; 1d-10ms: take 2 = used 2 until 1d; clock 1d-1s; "
+     "take = no first wait 1s; take by s = no first wait 1s; take by t = no first wait 1s; "
+     "1d-1ns: take = no wait 1ns; take by s = no wait 1ns; 1d: take 2 = used 2 until 1d+10ms; "
+     "take 7 by s = used 7 until 1d+1s; take 40 by t = used 40 until 1d+10s; "
+     "table = clock_steps 0"},
     {"the earliest start there is", SAME, "1/d start=1677-09-21T00:12:43.15Z",
      "take = used 1 until 12m+43s+150ms"},
     {"the latest start there is", SAME, "1/d start=2262-04-11T23:47:16.85Z",
@@ -911,6 +923,44 @@ static const struct feature features[] = {
      "fields = q 10 w 60 r 0 t 60 retry 60; take 10 by f = used 10 until 1m; "
      "take by f = no first wait 66s; fields = q 10 w 60 r 0 t 60 retry 66; "
      "61s: take by f = no until 2m first wait 5s; fields = q 10 w 60 r 0 t 5 retry 5"},
+
+    /* ---- Floods, and names ---- */
+
+    /* SandeepVashishtha/Eventra#12797, jvdmr/mod_evasive#63, kent8192/reinhardt-web#368,
+     * luisgamas/uxnan#101, xuqingfeng/caddy-rate-limit#23: memory that grew with each address */
+#define FLOOD(on_full, entries, others, live, untracked) \
+    "table " entries " " on_full "; 50/m", \
+    "take 9 = used 9 until 1m; fill " others "; " \
+    "table = live " entries " placed " entries " untracked 0; fill 20000; kept " others "; " \
+    "take 0 peek = used 9; table = live " live " placed " live " untracked " untracked \
+    " replaced 0; counts = untracked " untracked "; 1m: table = live 0; fill " others "; " \
+    "table = live " others " untracked " untracked
+    {"a flood of new keys takes no count from live ones, refused",
+     "A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.",
+     FLOOD("refuse", "5000", "4999", "10000", "15000")},
+    {"... let through", SAME, FLOOD("admit", "5000", "4999", "10000", "15000")},
+    {"... in a small table", SAME, FLOOD("refuse", "64", "63", "128", "19936")},
+    {"... in one of two keys", SAME, FLOOD("admit", "2", "1", "4", "19998")},
+    {"metrics without policies", "stint_metrics", "",
+     "metrics = no {; metrics = stint_table_placed_total 0; "
+     "metrics = # UNIT stint_table_memory_bytes bytes; metrics = # EOF"},
+    {"metrics: windows in seconds, to hundredths; of a month none", SAME,
+     "1/10ms name=a; 1/50ms name=b; 1/100ms name=c; 1/990ms name=d; 1/s name=e; "
+     "1/61230ms name=f; 1/31622399990ms name=g; 1/366d name=h; 3/month name=m",
+     "metrics = stint_policy_window_seconds{policy=\"a\"} 0.01; "
+     "metrics = stint_policy_window_seconds{policy=\"b\"} 0.05; "
+     "metrics = stint_policy_window_seconds{policy=\"c\"} 0.10; "
+     "metrics = stint_policy_window_seconds{policy=\"d\"} 0.99; "
+     "metrics = stint_policy_window_seconds{policy=\"e\"} 1; "
+     "metrics = stint_policy_window_seconds{policy=\"f\"} 61.23; "
+     "metrics = stint_policy_window_seconds{policy=\"g\"} 31622399.99; "
+     "metrics = stint_policy_window_seconds{policy=\"h\"} 31622400; "
+     "metrics = stint_policy_limit{policy=\"m\"} 3; "
+     "metrics = no stint_policy_window_seconds{policy=\"m\"}"},
+    {"a policy without a name is named by its rate", "one without is named by its rate", "100/m",
+     "add 100/m; add 1500/1010ms; table = policies 2; "
+     "metrics = stint_policy_limit{policy=\"100/minute\"} 100; "
+     "metrics = stint_policy_limit{policy=\"1500/1010 milliseconds\"} 1500"},
 };
 /* clang-format on */
 

@@ -12,6 +12,7 @@
 #include "fixture.h"
 
 #include "limiter/counters.h"
+#include "random.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 
@@ -122,64 +123,116 @@ static void interrupt(uint64_t max_entries, uint64_t held, uint64_t key, uint64_
                   held, bed.count);
 }
 
-TEST(test_every_instruction) {
-    if (emulated("trap flag"))
-        skip();
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
-    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
+static struct sigaction before_steps;
+
+static int steps_set_up(void **state) {
+    const struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO};
+    (void)state;
+    return sigaction(SIGTRAP, &action, &before_steps);
+}
+
+static int steps_tear_down(void **state) {
+    (void)state;
+    return sigaction(SIGTRAP, &before_steps, NULL);
+}
+
+#define TEST_STEPPED(name)                                                                         \
+    static void name##_stepped(void);                                                              \
+    TEST_WITH(name, steps_set_up, steps_tear_down) {                                               \
+        if (emulated("trap flag"))                                                                 \
+            skip();                                                                                \
+        name##_stepped();                                                                          \
+    }                                                                                              \
+    static void name##_stepped(void)
+
+TEST_STEPPED(test_every_instruction) {
     interrupt(2, 3, KEY, OTHER); /* one line, and its last slot */
     interrupt(2, 3, KEY, KEY);
     interrupt(2, 3, 0, OTHER); /* a key that is there */
     interrupt(2, 3, 0, 0);
     interrupt(2, 4, KEY, OTHER); /* a full table */
     interrupt(4, 3, KEY, KEY);
-    sigaction(SIGTRAP, &old, NULL);
 }
 
-/* ---- What a policy's options cost ------------------------------------------------------------ */
+/* ---- What decisions cost --------------------------------------------------------------------- */
 
-/* Instructions of a take of a key that has a slot. */
-static unsigned long take_length(const char *text, uint32_t cost) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    const uint32_t id = add_text(limiter, text);
-    const stint_key key = number_key(limiter, KEY);
-    struct stint_verdict verdict;
-
-    test_time = T0;
+/* Instructions of a take. */
+static unsigned long length_of(struct stint_limiter *limiter, uint64_t key, uint32_t cost,
+                               struct stint_verdict *verdict) {
     bed.copies = bed.fired = false;
     bed.at = ULONG_MAX;
-    for (int i = 0; i < 3; i++) {
-        bed.count = 0;
-        steps_begin();
-        stint_take(limiter, id, key, cost, T0, &verdict);
-        steps_end();
-        assert_true(verdict.allowed || cost == 1);
-    }
-    stint_close(limiter);
-    print_message("%s, %u tokens, %s: %lu instructions\n", text, cost,
-                  verdict.allowed ? "allowed" : "refused", bed.count);
+    bed.count = 0;
+    steps_begin();
+    stint_take(limiter, 0, key, cost, T0, verdict);
+    steps_end();
     return bed.count;
 }
 
+/* Those of a take of a key that has a slot. */
+static unsigned long take_length(const char *text, uint32_t cost) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const stint_key key = number_key(limiter, KEY);
+    struct stint_verdict verdict;
+    unsigned long length = 0;
+    test_time = T0;
+    add_text(limiter, text);
+    for (int i = 0; i < 3; i++) {
+        length = length_of(limiter, key.hash, cost, &verdict);
+        assert_true(verdict.allowed || cost == 1);
+    }
+    stint_close(limiter);
+    print_message("%s, %s: %lu instructions\n", text, verdict.allowed ? "allowed" : "refused",
+                  length);
+    return length;
+}
+
 /* No option of a policy sends its requests the long way, which takes 2.5 times as many. */
-TEST(test_options) {
-    static const char *const options[] = {"ban=1h", "near=50%", "shadow", "jitter=10%",
-                                          "overrides"};
-    if (emulated("trap flag"))
-        skip();
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
-    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
-    for (size_t kind = 0; kind < 2; kind++) {
-        const char *const text = kind == 0 ? "99/m burst=99" : "99/m";
-        const unsigned long plain = take_length(text, 2);
-        for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-            char with[64];
-            snprintf(with, sizeof with, "%s %s", text, options[i]);
-            assert_true(take_length(with, 2) < 2 * plain);
-        }
+TEST_STEPPED(test_options) {
+    static const char *const options[] = {"near=50%", "shadow", "jitter=10%", "overrides",
+                                          "ban=1h"};
+    const unsigned long bucket = take_length("99/m burst=99", 2), window = take_length("99/m", 2);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "99/m burst=99 %s", options[i]);
+        assert_true(take_length(text, 2) < 2 * bucket);
+        snprintf(text, sizeof text, "99/m %s", options[i]);
+        assert_true(take_length(text, 2) < 2 * window);
     }
     assert_true(take_length("1/m overrides", 1) < 2 * take_length("1/m", 1)); /* refused */
-    sigaction(SIGTRAP, &old, NULL);
+}
+
+/* D: a decision on a key that finds no room costs the same in a large table as in a small one. How
+ * much that is, beside one on a key that is there, is printed: the search of 24 lines, of one. */
+TEST_STEPPED(test_flood_costs) {
+    static const char *const names[] = {"admit", "refuse", "replace"};
+    static const uint64_t sizes[] = {4000, 60000};
+    enum { COSTED = 8 };
+    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
+        unsigned long there[2] = {0}, flooded[2] = {0};
+        for (unsigned size = 0; size < 2; size++) {
+            struct random random = {sizes[size]};
+            struct stint_limiter *limiter = open_limiter(sizes[size], (enum stint_on_full)on_full);
+            struct stint_verdict v;
+            test_time = T0;
+            add_policy(limiter, "p", 1000000, MINUTE, 0, 0);
+            for (unsigned k = 0; k < COSTED; k++) {
+                const uint64_t key = random_next(&random);
+                stint_take(limiter, 0, key, 1000, T0, NULL);
+                there[size] += length_of(limiter, key, 1, &v);
+            }
+            for (unsigned full = 0; full < 1000;) { /* so many in a row have found no room */
+                stint_take(limiter, 0, random_next(&random), 1, T0, &v);
+                full = v.flags != 0 ? full + 1 : 0;
+            }
+            for (unsigned k = 0; k < COSTED; k++)
+                flooded[size] += length_of(limiter, random_next(&random), 1, &v);
+            stint_close(limiter);
+        }
+        print_message("%s: %lu instructions of a key that is there, %lu of one that finds no room, "
+                      "%lu in a larger table\n",
+                      names[on_full], there[0] / COSTED, flooded[0] / COSTED, flooded[1] / COSTED);
+        assert_true(flooded[1] <= flooded[0] + flooded[0] / 10);
+    }
 }
 
 /* ---- The first decision of a thread ---------------------------------------------------------- */
@@ -257,11 +310,7 @@ static void interrupt_threads(void *memory, size_t size) {
     print_message("%lu instructions\n", bed.at - 1);
 }
 
-TEST(test_every_instruction_of_first) {
-    if (emulated("trap flag"))
-        skip();
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
-    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
+TEST_STEPPED(test_every_instruction_of_first) {
     interrupt_threads(NULL, 0);
 
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -270,5 +319,4 @@ TEST(test_every_instruction_of_first) {
     void *memory = shared_memory(size);
     interrupt_threads(memory, size);
     assert_int_equal(munmap(memory, size), 0);
-    sigaction(SIGTRAP, &old, NULL);
 }

@@ -48,50 +48,6 @@ TEST(test_cut) {
     stint_close(limiter);
 }
 
-/* Without policies there is a table all the same, and an end. */
-TEST(test_no_policies) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    char *text = whole(limiter);
-    static const char end[] = "\n# EOF\n";
-    assert_string_equal(text + strlen(text) - strlen(end), end);
-    assert_null(strstr(text, "{"));
-    assert_non_null(strstr(text, "\nstint_table_placed_total 0\n"));
-    assert_non_null(strstr(text, "\n# UNIT stint_table_memory_bytes bytes\n"));
-    free(text);
-    stint_close(limiter);
-}
-
-TEST(test_windows_are_exact) {
-    static const struct {
-        uint64_t window;
-        const char *seconds;
-    } windows[] = {
-        {10 * MS, "0.01"},
-        {50 * MS, "0.05"},
-        {100 * MS, "0.10"},
-        {990 * MS, "0.99"},
-        {SECOND, "1"},
-        {61 * SECOND + 230 * MS, "61.23"},
-        {366 * DAY - 10 * MS, "31622399.99"},
-        {366 * DAY, "31622400"},
-    };
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
-        char name[STINT_NAME_SIZE], line[200];
-        snprintf(name, sizeof name, "w%zu", i);
-        add_policy(limiter, name, 1, windows[i].window, 0, 0);
-        snprintf(line, sizeof line, "\nstint_policy_window_seconds{policy=\"%s\"} %s\n", name,
-                 windows[i].seconds);
-        assert_line(limiter, line);
-    }
-    add_text(limiter, "3/month name=quota"); /* which has none */
-    assert_line(limiter, "\nstint_policy_limit{policy=\"quota\"} 3\n");
-    char *text = whole(limiter);
-    assert_null(strstr(text, "stint_policy_window_seconds{policy=\"quota\"}"));
-    free(text);
-    stint_close(limiter);
-}
-
 /* Labels are in every sample, after those that it has; in no comment. */
 TEST(test_labels) {
     static const char *const labels[] = {"table", "a \"b\"\n\\", "_2", "\xc3\xa9", NULL};

@@ -221,6 +221,11 @@ static const struct feature features[] = {
      "take = no of 0 overridden banned wait 1h; prune 1/m ban=58m name=p; take peek = of 1; "
      "1m: take = no of 0 until 2m overridden banned wait 59m; prune 1/m ban=10m name=p; "
      "take peek = of 1; prune 1/m ban=1h name=p; take = no of 0 overridden banned wait 59m"},
+    {"ban: one that is void is no strikes: the span begins anew", SAME,
+     "1/m ban=1h after=3 within=2h name=p",
+     "take 2 = no until 1m first never; 1m: take 2 = no until 2m first never; "
+     "2m: take 2 = no until 3m first banned never; change 1/m ban=1m after=3 within=2h; "
+     "4m: take 2 = no until 5m first never"},
     {"overrides and bans follow a policy that is replaced, and are gone with one that is removed",
      "From that instant on the old id leads to the new policy, in every call",
      "table 100 admit 6; 1/m ban=1h name=p",
@@ -283,10 +288,6 @@ static const struct feature features[] = {
 
 TEST_FEATURES(features)
 
-static struct stint_policy overridable(const char *name, uint32_t limit) {
-    return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
-}
-
 static void assert_error(int error, int expected, const char *reason) {
     assert_int_equal(error, -expected);
     assert_reason(reason);
@@ -335,86 +336,69 @@ static bool soonest_ban(const struct stint_policy *policy, uint64_t begin) {
 /* The shortest ban that a policy may have can come, and the next shorter one cannot. */
 TEST(test_bans_that_can_come) {
     static const struct {
-        uint32_t flags, calendar;
-        int64_t start;
+        const char *policy;
         uint32_t after;
         uint64_t longer_than;
     } cases[] = {
-        {0, 0, 0, 2, 0},
-        {0, 0, 0, 3, MINUTE},
-        {0, 0, 0, 12, 10 * MINUTE},
-        {0, 0, 7 * SECOND, 4, 2 * MINUTE},
-        {STINT_SMOOTH, 0, 0, 3, MINUTE},
-        {STINT_COUNT_REFUSED, 0, 0, 3, MINUTE},
-        {STINT_START_PER_KEY, 0, 0, 3, MINUTE},
-        {STINT_START_FIRST, 0, 0, 3, MINUTE},
-        {0, STINT_CALENDAR_MONTH, 0, 2, 0},
-        {0, STINT_CALENDAR_MONTH, 0, 3, 28 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 4, 59 * DAY},
-        {0, STINT_CALENDAR_MONTH, 14 * DAY, 5, 89 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 6, 120 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 7, 150 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 8, 181 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 9, 212 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 10, 242 * DAY},
-        {0, STINT_CALENDAR_MONTH, 27 * DAY, 11, 273 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 12, 303 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 13, 334 * DAY},
-        {0, STINT_CALENDAR_MONTH, 0, 14, 365 * DAY},
-        {0, STINT_CALENDAR_YEAR, 0, 3, 365 * DAY},
-        {0, STINT_CALENDAR_YEAR, 40 * DAY, 3, 365 * DAY},
+        {"1/m", 2, 0},
+        {"1/m", 3, MINUTE},
+        {"1/m", 12, 10 * MINUTE},
+        {"1/m start=1970-01-01T00:00:07Z", 4, 2 * MINUTE},
+        {"1/m smooth", 3, MINUTE},
+        {"1/m count-refused", 3, MINUTE},
+        {"1/m start=per-key", 3, MINUTE},
+        {"1/m start=first", 3, MINUTE},
+        {"1/month", 2, 0},
+        {"1/month", 3, 28 * DAY},
+        {"1/month", 4, 59 * DAY},
+        {"1/month start=1970-01-15", 5, 89 * DAY},
+        {"1/month", 6, 120 * DAY},
+        {"1/month", 7, 150 * DAY},
+        {"1/month", 8, 181 * DAY},
+        {"1/month", 9, 212 * DAY},
+        {"1/month", 10, 242 * DAY},
+        {"1/month start=1970-01-28", 11, 273 * DAY},
+        {"1/month", 12, 303 * DAY},
+        {"1/month", 13, 334 * DAY},
+        {"1/month", 14, 365 * DAY},
+        {"1/year", 3, 365 * DAY},
+        {"1/year start=1970-02-10", 3, 365 * DAY},
+        /* None that would take longer than the longest. */
+        {"1/366d", STINT_BAN_AFTER_MAX, 366 * DAY},
+        {"1/month", STINT_BAN_AFTER_MAX, 366 * DAY},
+        {"1/year", STINT_BAN_AFTER_MAX, 366 * DAY},
     };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct stint_policy made = overridable("p", 1);
-        made.flags |= cases[i].flags;
-        made.calendar = cases[i].calendar;
-        made.window = made.calendar != 0 ? 0 : MINUTE;
-        made.start = cases[i].start;
+        struct stint_policy made = parsed(cases[i].policy);
+        made.flags |= STINT_OVERRIDES;
         made.ban_after = cases[i].after;
         made.ban = cases[i].longer_than + 10 * MS;
-        bool banned = false; /* by windows of some year, from some month on */
+        bool banned = made.ban > STINT_WINDOW_MAX; /* by windows of some year, from some month on */
         for (uint64_t month = 0; month < (made.calendar != 0 ? 48 : 1) && !banned; month++)
             banned = soonest_ban(&made, T0 + month * 30 * DAY);
         assert_true(banned);
         made.ban -= 10 * MS;
-        if (made.ban != 0) {
-            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        if (made.ban != 0)
             assert_error(policy_added(limiter, &made), EINVAL, "policy.ban must be longer");
-            stint_close(limiter);
-        }
-    }
-    /* None can come that would take longer than the longest. */
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    for (uint32_t calendar = 0; calendar <= STINT_CALENDAR_YEAR; calendar++) {
-        struct stint_policy made = overridable("p", 1);
-        made.calendar = calendar;
-        made.window = calendar != 0 ? 0 : 366 * DAY;
-        made.ban = 366 * DAY;
-        made.ban_after = STINT_BAN_AFTER_MAX;
-        assert_error(policy_added(limiter, &made), EINVAL, "policy.ban must be longer");
     }
     stint_close(limiter);
 }
 
 /* ---- Other tables ---------------------------------------------------------------------------- */
 
-/* They survive in a file; the filter forgets who has no slot for one any more. */
+/* In a file the filter forgets who has no slot for one any more. Of a companion nothing may be
+ * other than it was made. */
 TEST_IN_DIRECTORY(test_file) {
     struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
     options.path = path;
     struct stint_limiter *limiter = open_with(&options);
-    const char *const text = "1/minute ban=1h name=p";
-    uint32_t id = add_text(limiter, text),
-             gone = add_text(limiter, "1/minute overrides name=going");
-
-    test_time = T0;
+    const uint32_t id = add_text(limiter, "1/minute ban=1h name=p"),
+                   gone = add_text(limiter, "1/minute overrides name=going");
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(stint_override(limiter, i < 20 ? id : gone, number_key(limiter, i), 5,
                                         i < 10 ? T0 + HOUR : T0 + MINUTE),
                          0);
-    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 2, 0).flags,
-                     STINT_FIRST_REFUSAL | STINT_BANNED);
-    assert_false(stint_take(limiter, id, number_key(limiter, 201), 2, STINT_NOW, NULL));
     for (size_t i = 0; i < 4; i++) /* a filter with all keys in one word says so of too many */
         assert_int_not_equal(limiter->table.shards->filter[i], 0);
     assert_int_equal(stint_policy_remove(limiter, gone), 0);
@@ -425,23 +409,9 @@ TEST_IN_DIRECTORY(test_file) {
     limiter = open_with(&options);
     for (size_t i = 0; i < 4; i++)
         bits += (uint64_t)__builtin_popcountll(limiter->table.shards->filter[i]);
-    assert_in_range(bits, 1, 22);
-    assert_int_equal(add_text(limiter, text), id);
+    assert_in_range(bits, 1, 20);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, 0).capacity, i < 10 ? 5 : 1);
-    test_time -= 90 * SECOND; /* before the end of those that were over */
-    for (uint64_t i = 0; i < 100; i++)
-        assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, STINT_PEEK).capacity,
-                         i < 20 ? 5 : 1);
-    test_time += 90 * SECOND;
-    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 1, 0).flags,
-                     STINT_OVERRIDDEN | STINT_BANNED);
-    assert_int_equal(get_stats(limiter).overrides, 10);
-    assert_int_equal(get_stats(limiter).banned, 2);
-
-    /* Of a companion nothing may be other than it was made, from no rule. */
-    stint_close(limiter);
-    limiter = open_with(&options);
     const struct rule rule = policy_rule(&limiter->policies[1]), none = {.stripes = 1};
     uint64_t words[2][RULE_WORDS] = {{0}};
     rule_pack(&rule, words[0]);
@@ -545,81 +515,6 @@ TEST(test_refused_group) {
         }
         assert_true(refused != 0);
     }
-}
-
-static void take_other(void) {
-    uint32_t id;
-    assert_int_equal(stint_policy_find(meanwhile.limiter, "o", &id), 0);
-    (void)ask(meanwhile.limiter, id, 1, 1, 0);
-}
-
-/* Asks for two of the key's tokens, and for the last one by another policy, before these or after.
- * Somebody takes that one at a step. Returns whether both were allowed. If not, the part that fits
- * tells its look. */
-static bool take_two(const char *text, size_t part, uint64_t step) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    const uint32_t id = add_text(limiter, text), other = add_text(limiter, "2/minute name=o");
-    struct stint_request group[2];
-    struct stint_verdict v[2];
-
-    group[part] = (struct stint_request)STINT_REQUEST(id, 1, 2);
-    group[1 - part] = (struct stint_request)STINT_REQUEST(other, 1, 1);
-    assert_true(ask(limiter, id, 1, 5, 0).allowed);
-    assert_true(ask(limiter, other, 1, 1, 0).allowed);
-    meanwhile_begin(limiter, take_other, step);
-    const bool all = stint_decide_all(limiter, group, 2, T0, v);
-    stint_test_step = NULL;
-    if (!all && (!v[part].allowed || v[part].flags != 0 || v[part].granted != 0 ||
-                 v[part].used != 5 || v[part].remaining != 15))
-        fail_msg("%s, step %" PRIu64 ": %u used, flags %#x", text, step, v[part].used,
-                 v[part].flags);
-    assert_int_equal(used_of(limiter, id, 1), all ? 7 : 5);
-    const struct stint_policy_stats stats = get_policy_stats(limiter, id);
-    assert_int_equal(stats.refunded, all ? 0 : 2 * (stats.allowed - 1));
-    stint_close(limiter);
-    return all;
-}
-
-TEST(test_used_without_a_refused_group) {
-    static const char *const texts[] = {"20/minute near=30%",    "20/minute stripes=2",
-                                        "20/minute smooth",      "20/minute burst=20",
-                                        "15/minute capacity=20", "20/minute in-flight",
-                                        "20/minute start=first", "20/minute overrides"};
-    test_time = T0;
-    for (size_t i = 0; i < 2 * sizeof texts / sizeof texts[0]; i++) {
-        uint64_t refused = 0;
-        for (EACH_STEP(step))
-            refused += !take_two(texts[i / 2], i & 1, step);
-        assert_true(refused != 0);
-    }
-}
-
-/* The shadow that let a part through is gone, and another has taken the last token of the other
- * part. */
-static void unshadow(void) {
-    change_text(meanwhile.limiter, 0, "9/hour name=s");
-    (void)ask(meanwhile.limiter, 1, 1, 1, 0);
-}
-
-TEST(test_first_refusal_of_a_shadow_given_back) {
-    unsigned first_refusals = 0;
-    for (EACH_STEP(step)) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        const uint32_t id = add_text(limiter, "1/hour shadow name=s");
-        const struct stint_request group[] = {STINT_REQUEST(id, 1, 2),
-                                              STINT_REQUEST(add_text(limiter, "1/day"), 1, 1)};
-        struct stint_verdict v[2];
-        meanwhile_begin(limiter, unshadow, step);
-        const bool all = stint_decide_all(limiter, group, 2, T0, v);
-        stint_test_step = NULL;
-        const uint32_t marks = v[0].flags & (STINT_FIRST_REFUSAL | STINT_SHADOWED);
-        if (v[0].allowed && marks == STINT_FIRST_REFUSAL)
-            fail_msg("step %" PRIu64 ": flags %#x", step, (unsigned)v[0].flags);
-        first_refusals += !all && v[0].allowed && (v[0].flags & STINT_FIRST_REFUSAL) != 0;
-        stint_close(limiter);
-    }
-    assert_true(first_refusals != 0);
 }
 
 static bool note_label(void *context, const struct stint_entry *entry) {

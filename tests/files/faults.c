@@ -5,19 +5,23 @@
  * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */
 #include "children.h"
-#include "fixture.h"
+#include "directory.h"
+#include "kinds.h"
 #include "random.h"
-#include "small_file_system.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -108,6 +112,35 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
     }
 }
 
+/* ---- A small file system of a child's own ---------------------------------------------------- */
+
+enum { NO_MOUNT = 77 };
+
+/* Mounts one with these options of tmpfs. Returns false if that is not allowed here. */
+static bool small_file_system_mount_at(const char *place, const char *options) {
+    return (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", place, "tmpfs", 0, options) == 0;
+}
+
+static bool small_file_system_mount(const char *options) {
+    return small_file_system_mount_at(directory, options);
+}
+
+/* Runs in a child what returns 0, NO_MOUNT, or what CHECK says. */
+static void small_file_system_test(int (*use)(void)) {
+    pid_t child = forked();
+    if (child == 0)
+        _exit(use());
+    const int status = status_of(child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_MOUNT) {
+        print_message("skipped: no file system can be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* ---- Without /proc --------------------------------------------------------------------------- */
 
 /* A file without a name gets one by /proc alone: without, no table is made, one stays as it is. */
@@ -176,7 +209,7 @@ struct fault {
 static struct told {
     struct held held; /* after an operation without a fault */
     int result;
-    unsigned calls;
+    unsigned calls, any; /* but those that are spared; and with these */
     long call;           /* that met the fault */
     bool on_disk, early; /* what a new file has; it had its name before that */
 } * told;
@@ -217,6 +250,7 @@ static void call_trapped(int number, siginfo_t *about, void *context) {
         registers[REG_RAX] = 0;
         return;
     }
+    told->any += watched;
     bool meets = watched && !call_spared(call) && ++told->calls >= fault.at && fault.at != 0;
     if (meets && told->calls == fault.at)
         told->call = call;
@@ -336,7 +370,6 @@ static void check_each_call(void (*check)(enum operation operation, unsigned at)
         assert_int_equal(told->result, 0);
         for (unsigned at = 1; at <= calls; at++)
             check(operation, at);
-        print_message("%s: %u calls\n", names[operation], calls);
         if (operation != CREATE)
             assert_int_equal(unlink(path), 0);
     }
@@ -368,7 +401,6 @@ static void call_fails(enum operation operation, unsigned at) {
 
 TEST_IN_DIRECTORY(test_each_call_fails) {
     check_each_call(call_fails);
-    print_message("%u failed, %u went on\n", failed, went_on);
     assert_true(failed > 100 && went_on > 0);
 }
 
@@ -495,8 +527,6 @@ static void fork_here(void) {
     watched = true;
 }
 
-static unsigned forks;
-
 static void call_forks(enum operation operation, unsigned at) {
     fault = (struct fault){.at = at, .forks = true};
     forked_in = operation;
@@ -508,12 +538,86 @@ static void call_forks(enum operation operation, unsigned at) {
     assert_int_equal(entries_of_directory(), 1);
     if (operation == CREATE)
         assert_int_equal(unlink(path), 0);
-    forks++;
 }
 
 TEST_IN_DIRECTORY(test_each_call_forks) {
     check_each_call(call_forks);
-    print_message("%u forks\n", forks);
+}
+
+/* ---- Decisions make none --------------------------------------------------------------------- */
+
+/* All that decides: on new keys and old ones, in a full table, across windows, by its own clock. */
+static bool decide(struct stint_limiter *limiter) {
+    uint64_t start = stint_now(limiter);
+    unsigned allowed = 0, refused = 0, all_allowed = 0, all_refused = 0;
+
+    for (uint32_t i = 0; i < 30000; i++) {
+        struct stint_request requests[20];
+        struct stint_verdict verdicts[20];
+        const struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = i}};
+        char name[40] = "a name that is longer than 16 bytes ";
+        uint32_t number = i % 1500;
+        memcpy(name, &number, sizeof number);
+        stint_key key = stint_key_of(limiter, name, number % sizeof name);
+        key = stint_key_join(limiter, key, &number, sizeof number);
+        uint64_t now = i % 2 == 0 ? STINT_NOW : start + i / 3000 * MINUTE / 10;
+        stint_prefetch(limiter, key);
+        uint32_t policy = i % KINDS;
+        bool fits = stint_take(limiter, policy, key, 1 + i % 3, now, &verdicts[0]);
+        fits ? allowed++ : refused++;
+        if (fits && i % 5 == 0)
+            stint_refund(limiter, key, &verdicts[0], 1);
+        for (uint32_t n = 0; n < 20; n++)
+            requests[n] = (struct stint_request){.key = {key.hash + n % 7},
+                                                 .policy = n % KINDS,
+                                                 .cost = n % 4,
+                                                 .limit = n % 5,
+                                                 .flags = STINT_PEEK * (n % 16)};
+        requests[3].key = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
+        stint_decide_batch(limiter, requests, 20, now, verdicts);
+        stint_decide(limiter, &requests[i % 20], now, NULL);
+        for (uint32_t n = 0; n < 2; n++) /* by the second: the key is there, its window is known */
+            stint_take(limiter, policy, key, 1, STINT_NOW, NULL);
+        for (uint32_t n = 0; n < 4; n++)
+            requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};
+        stint_decide_all(limiter, requests, 4, now, NULL) ? all_allowed++ : all_refused++;
+        if (i % 7 == 0)
+            stint_reset(limiter, policy, key);
+    }
+    return allowed && refused && all_allowed && all_refused;
+}
+
+/* Promise E. */
+static void decisions_child(uint32_t flags, enum stint_on_full on_full) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter = NULL;
+    options.max_entries = 500;
+    options.flags = flags;
+    options.on_full = on_full;
+    EXPECT(stint_open(&options, &limiter) == 0);
+    add_kinds(limiter, KINDS);
+    told->any = 0;
+    EXPECT(trap_calls());
+    watched = true;
+    const bool decided = decide(limiter);
+    const unsigned made = told->any;
+    (void)syscall(SYS_getpid); /* is seen */
+    watched = false;
+    EXPECT(decided && made == 0 && told->any == 1);
+    _exit(GOOD);
+}
+
+TEST(test_no_system_call) {
+    if (emulated("seccomp"))
+        skip();
+    told = shared_memory(sizeof *told);
+    for (int i = 0; i < 4; i++) {
+        pid_t child = forked();
+        if (child == 0)
+            decisions_child(i == 3 ? STINT_PREFAULT : 0, (enum stint_on_full)(i % 3));
+        assert_good(child);
+    }
+    munmap(told, sizeof *told);
 }
 
 #endif

@@ -62,6 +62,8 @@ static void handle_sigbus(bool on) {
 #define TEST_HANDLED(name)                                                                         \
     static void name##_handled(void);                                                              \
     TEST_IN_DIRECTORY(name) {                                                                      \
+        if (emulated("a signal for a page that is gone"))                                          \
+            return;                                                                                \
         handle_sigbus(true);                                                                       \
         name##_handled();                                                                          \
     }                                                                                              \
@@ -422,8 +424,6 @@ static bool run_call(const struct call *call, struct bytes whole, size_t at) {
 }
 
 TEST_HANDLED(test_each_step) {
-    if (emulated("a signal for a page that is gone"))
-        return;
     const struct stint_options options = lost_options();
     size_t runs = 0;
     limiter = open_with(&options);
@@ -494,8 +494,6 @@ static void assert_forks_live(bool decide) {
 /* Threads decide, by handles to write and to read, while the file is cut off. Then it is closed and
  * opened again, as a whole. */
 TEST_HANDLED(test_threads) {
-    if (emulated("a signal for a page that is gone"))
-        return;
     struct stint_options options = lost_options(), reader = shared_options(0);
     reader.flags = STINT_READ_ONLY;
     options.on_full = reader.on_full = STINT_FULL_REFUSE;
@@ -600,8 +598,6 @@ static bool run_opening(unsigned which, struct bytes whole, size_t at) {
 }
 
 TEST_HANDLED(test_opening) {
-    if (emulated("a signal for a page that is gone"))
-        return;
     const struct stint_options options = lost_options();
     size_t runs = 0;
     limiter = open_with(&options);
@@ -624,8 +620,6 @@ TEST_HANDLED(test_opening) {
 /* ---- What is not a table's ------------------------------------------------------------------- */
 
 TEST_HANDLED(test_faults_of_others) {
-    if (emulated("a signal for a page that is gone"))
-        return;
     const struct stint_options options = lost_options();
     siginfo_t fault = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
     char other[sizeof path + 8];

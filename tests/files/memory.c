@@ -7,6 +7,7 @@
 #include "table/labels.h"
 
 #include "fixture.h"
+#include "wrapped.h"
 
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -42,32 +43,9 @@ static bool refuses(enum call call) {
     return true;
 }
 
-/* The linker's names. Meson asks for 64-bit file offsets, with which mmap is mmap64. */
-void *__real_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset);
-void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset);
-int __real_munmap(void *address, size_t length);
-int __wrap_munmap(void *address, size_t length);
-int __real_madvise(void *address, size_t length, int advice);
-int __wrap_madvise(void *address, size_t length, int advice);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *block);
-void __wrap_free(void *block);
-ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
-int __real_flock(int file, int operation);
-int __wrap_flock(int file, int operation);
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
-                    off_t offset) {
+/* Meson asks for 64-bit file offsets, with which mmap is mmap64. */
+WRAPPED(void *, mmap64, void *address, size_t length, int protection, int flags, int file,
+        off_t offset) {
     if (refuses(MMAP))
         return MAP_FAILED;
     void *mapping = __real_mmap64(address, length, protection, flags, file, offset);
@@ -76,7 +54,7 @@ void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int
     return mapping;
 }
 
-int __wrap_munmap(void *address, size_t length) {
+WRAPPED(int, munmap, void *address, size_t length) {
     /* As a kernel with that page size: qemu-user takes smaller pages. */
     if ((size_t)address % (size_t)sysconf(_SC_PAGESIZE) != 0) {
         errno = EINVAL;
@@ -88,44 +66,44 @@ int __wrap_munmap(void *address, size_t length) {
     return result;
 }
 
-int __wrap_madvise(void *address, size_t length, int advice) {
+WRAPPED(int, madvise, void *address, size_t length, int advice) {
     return refuses(MADVISE) ? -1 : __real_madvise(address, length, advice);
 }
 
-void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+WRAPPED(void *, aligned_alloc, size_t alignment, size_t size) {
     if (refuses(ALIGNED_ALLOC))
         return NULL;
     system_calls.allocated++;
     return __real_aligned_alloc(alignment, size);
 }
 
-void *__wrap_malloc(size_t size) {
+WRAPPED(void *, malloc, size_t size) {
     if (refuses(MALLOC))
         return NULL;
     system_calls.allocated++;
     return __real_malloc(size);
 }
 
-void *__wrap_calloc(size_t n, size_t size) {
+WRAPPED(void *, calloc, size_t n, size_t size) {
     if (refuses(CALLOC))
         return NULL;
     system_calls.allocated++;
     return __real_calloc(n, size);
 }
 
-void *__wrap_realloc(void *block, size_t size) {
+WRAPPED(void *, realloc, void *block, size_t size) {
     if (refuses(REALLOC))
         return NULL;
     system_calls.allocated += block == NULL;
     return __real_realloc(block, size);
 }
 
-void __wrap_free(void *block) {
+WRAPPED(void, free, void *block) {
     system_calls.allocated -= block != NULL;
     __real_free(block);
 }
 
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+WRAPPED(ssize_t, getrandom, void *bytes, size_t length, unsigned flags) {
     if (refuses(GETRANDOM))
         return -1;
     if (system_calls.interrupted_random && system_calls.calls[GETRANDOM] % 2 == 1) {
@@ -137,7 +115,7 @@ ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
     return __real_getrandom(bytes, length, flags);
 }
 
-int __wrap_flock(int file, int operation) {
+WRAPPED(int, flock, int file, int operation) {
     return refuses(FLOCK) ? -1 : __real_flock(file, operation);
 }
 
@@ -146,12 +124,9 @@ static struct {
     unsigned calls;
 } pauses;
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
 /* Signals cut the first two short. */
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     assert_int_equal(clock, CLOCK_MONOTONIC);
     assert_int_equal(flags, TIMER_ABSTIME);
     assert_null(rest);

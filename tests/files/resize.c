@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The stint authors
  *
  * stint_resize: whatever the shapes are, the new table answers as the old one would have. What
- * cannot be done is refused, and changes nothing. (Whoever is killed in it: faults.c. Damaged
- * tables: fuzz_resize.c.) */
+ * cannot be done is refused, and changes nothing. (Case by case: restarts.c. Whoever is killed in
+ * it: faults.c. Damaged tables: fuzz_table.c.) */
 #include "table/labels.h" /* before cmocka, which defines fail() as well */
 
 #include "children.h"
@@ -11,6 +11,7 @@
 #include "kinds.h"
 #include "limiter/counters.h"
 #include "random.h"
+#include "wrapped.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -21,11 +22,8 @@
 
 static unsigned pauses;
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     (void)clock, (void)flags, (void)until, (void)rest;
     pauses++;
     return 0;
@@ -358,134 +356,20 @@ TEST_IN_DIRECTORY(test_as_it_was) {
     stint_close(limiter);
 }
 
-/* Late callers join the window that is there, and open none that was over (watermark). */
-TEST_IN_DIRECTORY(test_late_callers) {
-    test_time = T0;
-    struct stint_options options = shaped(6200, 0, 10), given = sized(8000, 2, 0);
+/* What was about to be replaced was not. */
+TEST_IN_DIRECTORY(test_about_to_be_replaced) {
+    struct stint_options options = shaped(800, 0, 6), given = sized(1600, 0, 0);
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_verdict verdict;
-    uint32_t id = add_policy(limiter, "p", 5, HOUR, 0, 0);
-    (void)ask(limiter, id, 7, 5, 0);
+    const uint32_t id = add_policy(limiter, "p", 5, DAY, 0, 0);
+    (void)ask(limiter, id, 1, 4, 0);
+    limiter->records[id].alias = (3 + 1) | ALIAS_WAKES;
     stint_close(limiter);
-    test_time = T0 + HOUR + MINUTE;
-    resize(&given);
-    given.path = path;
-    given.max_policies = 10;
-    limiter = open_with(&given);
-    const struct stint_request late = {.key = {7}, .policy = id, .cost = 5};
-    assert_true(stint_decide(limiter, &late, T0 + HOUR - SECOND, &verdict));
-    assert_int_equal(verdict.window, T0 + 2 * HOUR);
-    stint_close(limiter);
-}
-
-static void assert_unknown(struct stint_limiter *limiter, uint32_t id) {
-    assert_int_equal(ask(limiter, id, 7, 1, 0).flags, STINT_UNKNOWN_POLICY);
-}
-
-/* Policies that were replaced or removed: the others keep their ids, what is gone is gone, and its
- * ids are free in the new table. */
-TEST_IN_DIRECTORY(test_policies_gone) {
-    test_time = T0;
-    struct stint_options options = shaped(800, 0, 6), given = sized(1600, 0, 5);
-    struct stint_limiter *limiter = open_with(&options);
-    const char *const texts[] = {
-        "3/h name=a\n4/h name=b\n5/h name=c start=first\n6/h name=d stripes=4",
-        "9/day name=a\n4/h name=b\n5/month name=c"};
-    for (size_t i = 0; i < 2; i++) {
-        const uint32_t flags = i == 0 ? 0 : STINT_PRUNE;
-        assert_int_equal(stint_policies_apply(limiter, texts[i], flags, NULL, NULL, NULL), 0);
-        for (uint32_t id = 0; id < (i == 0 ? 4 : 3); id++)
-            for (uint64_t key = 0; key < 20; key++)
-                assert_true(ask(limiter, id, number_key(limiter, key), 1 + id, 0).allowed);
-        stint_limiter_count_rare(limiter, i == 0 ? 0 : 5, RARE_NOW_MISTAKEN);
-    }
-    assert_int_equal(policy_found(limiter, "a"), 4);
-    assert_int_equal(policy_found(limiter, "c"), 5);
-    stint_close(limiter);
-    struct bytes before = file_read(path);
-    assert_refused(&given, EINVAL, "options.max_policies must be at least 6");
-    assert_file(before);
-    free(before.start);
-    given.max_policies = 0;
     resize(&given);
     options.max_entries = 1600;
     limiter = open_with(&options);
-    assert_int_equal(get_stats(limiter).policies, 3);
-    assert_int_equal(policy_found(limiter, "a"), 4);
-    assert_int_equal(policy_found(limiter, "b"), 1);
-    assert_int_equal(policy_found(limiter, "c"), 5);
-    assert_int_equal(policy_found(limiter, "d"), -ENOENT);
-    assert_unknown(limiter, 0);
-    assert_unknown(limiter, 2);
-    assert_unknown(limiter, 3);
-    assert_int_equal(get_stats(limiter).live, 60);
-    for (uint64_t key = 0; key < 20; key++) {
-        assert_int_equal(used_of(limiter, 4, number_key(limiter, key)), 1);
-        assert_int_equal(used_of(limiter, 1, number_key(limiter, key)), 4);
-        assert_int_equal(used_of(limiter, 5, number_key(limiter, key)), 3);
-    }
-    assert_int_equal(get_policy_stats(limiter, 5).allowed, 20);
-    assert_int_equal(get_policy_stats(limiter, 1).allowed, 40);
-    assert_int_equal(get_policy_stats(limiter, 5).mistaken_nows, 1);
-    /* The free ids are given to others, who begin with nothing. */
-    assert_int_equal(
-        stint_policies_apply(limiter, "7/h name=e\n7/h name=f\n7/h name=g", 0, NULL, NULL, NULL),
-        0);
-    assert_int_equal(policy_found(limiter, "e"), 0);
-    assert_int_equal(policy_found(limiter, "f"), 2);
-    assert_int_equal(policy_found(limiter, "g"), 3);
-    assert_int_equal(get_policy_stats(limiter, 0).allowed, 0);
-    assert_int_equal(get_policy_stats(limiter, 0).mistaken_nows, 0);
-    assert_int_equal(used_of(limiter, 0, number_key(limiter, 1)), 0);
-    /* Free ids behind all others need no room. What was about to be replaced was not. */
-    assert_int_equal(stint_policy_remove(limiter, 5), 0);
-    limiter->records[1].alias = (3 + 1) | ALIAS_WAKES;
+    assert_int_equal(limiter->records[id].alias, 0);
+    assert_int_equal(used_of(limiter, id, 1), 4);
     stint_close(limiter);
-    given.max_policies = 5;
-    resize(&given);
-    options.max_policies = 5;
-    limiter = open_with(&options);
-    assert_int_equal(get_stats(limiter).policies, 5);
-    assert_int_equal(limiter->records[1].alias, 0);
-    assert_int_equal(used_of(limiter, 1, number_key(limiter, 1)), 4);
-    assert_int_equal(used_of(limiter, 4, number_key(limiter, 1)), 1);
-    struct stint_policy more = make_policy("too many", 5, HOUR, 0, 0);
-    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
-    stint_close(limiter);
-}
-
-/* A day's keys do not fit into a table of an hour's: that is said before anything is done. */
-TEST_IN_DIRECTORY(test_too_small) {
-    enum { MANY = 20000 };
-    test_time = T0;
-    struct stint_options options = shaped(40000, 0, 4), small = sized(800, 0, 0);
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t day = add_policy(limiter, "day", 5, DAY, 0, 0);
-    for (uint64_t i = 0; i < MANY; i++)
-        assert_true(ask(limiter, day, number_key(limiter, i), 1, 0).allowed);
-    stint_close(limiter);
-
-    struct bytes before = file_read(path);
-    assert_refused(&small, ENOSPC, "20000 live keys");
-    assert_file(before);
-    struct stint_options tight = sized(MANY * 3 / 4, 0, 0);
-    resize(&tight); /* 67% full */
-    tight.path = path;
-    tight.max_policies = 4;
-    limiter = open_with(&tight);
-    assert_int_equal(get_stats(limiter).live, MANY);
-    for (uint64_t i = 0; i < MANY; i++)
-        assert_int_equal(used_of(limiter, day, number_key(limiter, i)), 1);
-    stint_close(limiter);
-    /* What is over does not have to fit. */
-    test_time = T0 + DAY;
-    resize(&small);
-    small.path = path;
-    small.max_policies = 4;
-    limiter = open_with(&small);
-    assert_int_equal(get_stats(limiter).used, 0);
-    stint_close(limiter);
-    free(before.start);
 }
 
 /* What nobody counts in is left behind; of two slots of a key, as a step of the clock may leave
@@ -522,28 +406,6 @@ TEST_IN_DIRECTORY(test_odd_slots) {
     stint_close(limiter);
     given = sized(0, 0, 0);
     assert_refused(&given, EPROTO, "belongs there");
-}
-
-/* When the clock is behind, as that of a machine that has just started, nothing is lost by it. */
-TEST_IN_DIRECTORY(test_clock_behind) {
-    test_time = T0;
-    struct stint_options options = shaped(800, 0, 4), given = sized(1600, 0, 0);
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_policy(limiter, "p", 5, HOUR, 0, 0);
-    for (uint64_t i = 0; i < KEYS; i++)
-        (void)ask(limiter, id, number_key(limiter, i), 1 + (uint32_t)i % 5, 0);
-    stint_close(limiter);
-    /* So far that what is live cannot be told from what is over. */
-    test_time = T0 - 600 * DAY;
-    assert_refused(&given, EINVAL, "clock is months behind");
-    test_time = T0 - 400 * DAY;
-    resize(&given);
-    test_time = T0 + MINUTE;
-    options.max_entries = 1600;
-    limiter = open_with(&options);
-    for (uint64_t i = 0; i < KEYS; i++)
-        assert_int_equal(used_of(limiter, id, number_key(limiter, i)), 1 + i % 5);
-    stint_close(limiter);
 }
 
 /* Gives a key a second place in its set, with 7 refusals, as two threads do that name it at one

@@ -17,18 +17,14 @@
 
 #include "children.h"
 #include "directory.h"
+#include "wrapped.h"
 
 /* ---- Waiting for who is stopped: time just passes where a test says so ----------------------- */
 
 static bool time_passes;
 
-int __real_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     return time_passes ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 
@@ -63,46 +59,6 @@ static void take_granted(struct stint_limiter *limiter, uint32_t policy, uint64_
 }
 
 /* ---- Sharing --------------------------------------------------------------------------------- */
-
-TEST_IN_DIRECTORY(test_policies_by_name) {
-    struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
-    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
-    uint32_t hour = add_policy(two, "hour", 100, HOUR, 0, STINT_START_PER_KEY);
-    assert_int_equal(add_policy(two, "minute", 10, MINUTE, 0, 0), minute);
-    assert_int_equal(add_policy(one, "hour", 100, HOUR, 0, STINT_START_PER_KEY), hour);
-    assert_int_equal(get_stats(one).policies, 2);
-
-    static const struct {
-        const char *text, *reason;
-    } others[] = {
-        {"11/minute", "another limit"},
-        {"10/hour", "another window"},
-        {"10/minute start=1970-01-01T00:00:01Z", "another start"},
-        {"10/minute shadow", "another flags"},
-        {"10/minute capacity=20", "another capacity"},
-        {"10/minute reserve=5", "another max_reserved"},
-        {"10/minute stripes=2", "another stripes"},
-        {"10/minute near=80%", "another near_limit"},
-        {"10/minute jitter=10%", "another jitter"},
-    };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct stint_policy other = parsed(others[i].text);
-        strcpy(other.name, "minute");
-        assert_int_equal(policy_added(two, &other), -EEXIST);
-        assert_reason("named minute exists with ");
-        assert_reason(others[i].reason);
-    }
-    /* What says the same in other words is that one. */
-    assert_int_equal(add_text(two, "10/minute name=minute capacity=10"), minute);
-
-    stint_key key = stint_key_of(one, "client", 6);
-    take_granted(one, minute, key.hash, 10);
-    change_limit(two, minute, 11);
-    take_granted(one, minute, key.hash, 1);
-    assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
-    stint_close(one);
-    stint_close(two);
-}
 
 /* Who removes the file takes nothing from those who have it. */
 TEST_IN_DIRECTORY(test_removed_file) {
@@ -181,57 +137,40 @@ static struct stint_options reader_options(void) {
     return options;
 }
 
-static void write_file(void *bytes, size_t size) {
-    file_write(path, (struct bytes){bytes, size});
-}
-
-static void assert_still(void *bytes, size_t size) {
-    assert_file((struct bytes){bytes, size});
-}
-
 /* The bytes of its table; it is closed. */
-static unsigned char *bytes_of(struct stint_limiter *limiter, size_t *size) {
+static struct bytes bytes_of(struct stint_limiter *limiter) {
     stint_close(limiter);
-    const struct bytes bytes = file_read(path);
-    *size = bytes.size;
-    return bytes.start;
+    return file_read(path);
 }
 
-/* A whole table of 100 keys with one policy, as bytes. */
-static unsigned char *whole_table(size_t *size) {
+/* A whole table of 100 keys with one policy. */
+static struct bytes whole_table(void) {
     struct stint_limiter *limiter = open_shared(100);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     take_granted(limiter, minute, 1, 3);
-    return bytes_of(limiter, size);
+    return bytes_of(limiter);
 }
 
 TEST_IN_DIRECTORY(test_not_a_table) {
     struct stint_options options = shared_options(100), reader = reader_options();
-    size_t size;
-    unsigned char *table = whole_table(&size);
-
-    static char text[] = "# not a table\n";
-    unsigned char *zeros = calloc(1, size);
+    const struct bytes table = whole_table();
+    const size_t cuts[] = {1, 64, 1000, sizeof(struct header), 8192, table.size - 1};
+    static unsigned char text[] = "# not a table\n";
+    unsigned char *zeros = calloc(1, table.size);
     const struct {
-        void *bytes;
-        size_t size;
+        struct bytes bytes;
         const char *reason;
-    } files[] = {
-        {text, sizeof text, "no table of stint"},
-        {text, 0, "it has 0 bytes"},
-        {zeros, size, "does not begin as one"},
-        {table, 1, "cut off"},
-        {table, 64, "cut off"},
-        {table, 1000, "cut off"},
-        {table, sizeof(struct header), "cut off"},
-        {table, 8192, "cut off"},
-        {table, size - 1, "cut off"},
-    };
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        write_file(files[i].bytes, files[i].size);
-        assert_refused(&options, EPROTO, files[i].reason);
-        assert_refused(&reader, EPROTO, files[i].reason);
-        assert_still(files[i].bytes, files[i].size);
+    } files[] = {{{text, sizeof text}, "no table of stint"},
+                 {{text, 0}, "it has 0 bytes"},
+                 {{zeros, table.size}, "does not begin as one"}};
+    enum { FILES = sizeof files / sizeof *files, CUTS = sizeof cuts / sizeof *cuts };
+    for (size_t i = 0; i < FILES + CUTS; i++) {
+        const struct bytes bytes =
+            i < FILES ? files[i].bytes : (struct bytes){table.start, cuts[i - FILES]};
+        file_write(path, bytes);
+        assert_refused(&options, EPROTO, i < FILES ? files[i].reason : "cut off");
+        assert_refused(&reader, EPROTO, i < FILES ? files[i].reason : "cut off");
+        assert_file(bytes);
     }
     free(zeros);
 
@@ -249,8 +188,8 @@ TEST_IN_DIRECTORY(test_not_a_table) {
     assert_refused(&options, EINVAL, "options.path");
     options.path = "/no/such/directory/table";
     assert_refused(&options, ENOENT, "/no/such/directory/table");
-    write_file(table, size);
-    free(table);
+    file_write(path, table);
+    free(table.start);
     stint_close(open_shared(100)); /* that one is good */
 }
 
@@ -261,200 +200,186 @@ struct damage {
     const char *reason; /* NULL: nobody minds */
 };
 
-/* Whoever opens it with these options is told the reasons. */
-static void assert_told(const struct stint_options *options, unsigned char *table, size_t size,
-                        const struct damage *damages, size_t count) {
+/* Whoever opens it is told the reasons. */
+enum { SERVER = 1, READER = 2 };
+static void assert_damages(struct bytes table, const struct damage *damages, size_t count,
+                           unsigned who) {
+    const struct stint_options options = shared_options(100), reader = reader_options();
     for (const struct damage *damage = damages; damage < damages + count; damage++) {
-        table[damage->at] ^= damage->flip;
-        write_file(table, size);
+        table.start[damage->at] ^= damage->flip;
+        file_write(path, table);
         if (damage->reason == NULL) {
             stint_close(open_shared(100));
         } else {
-            assert_refused(options, EPROTO, damage->reason);
-            assert_still(table, size);
+            if ((who & SERVER) != 0)
+                assert_refused(&options, EPROTO, damage->reason);
+            if ((who & READER) != 0) /* which looks for a while */
+                assert_refused(&reader, EPROTO, damage->reason);
+            assert_file(table);
         }
-        table[damage->at] ^= damage->flip;
+        table.start[damage->at] ^= damage->flip;
     }
 }
+#define ASSERT_DAMAGES(table, rows, who)                                                           \
+    assert_damages(table, rows, sizeof rows / sizeof *rows, who)
 
-/* So are its server, and who only reads. */
-static void assert_damages(unsigned char *table, size_t size, const struct damage *damages,
-                           size_t count) {
-    const struct stint_options options = shared_options(100), reader = reader_options();
-    assert_told(&options, table, size, damages, count);
-    assert_told(&reader, table, size, damages, count);
-}
+/* Where a field of the open table `limiter` stands in its file. */
+#define AT(field)      ((size_t)((const char *)&(field) - (const char *)limiter->header))
+#define HEADER(name)   offsetof(struct header, name)
+/* The rule of a policy that is in use: its word of so many. */
+#define RULE(id, word) AT(limiter->policies[id].rules[limiter->policies[id].version % 2][word])
 
 /* Every field that is checked, spoilt in turn. */
 TEST_IN_DIRECTORY(test_damaged_table) {
-    struct stint_options options = shared_options(100), reader = reader_options();
-    size_t size;
-    unsigned char *table = whole_table(&size);
+    const struct stint_options options = shared_options(100);
+    struct bytes table = whole_table();
     struct stint_limiter *limiter = open_shared(100);
-    size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
-    size_t record = (size_t)((char *)limiter->records - (char *)limiter->header);
-    size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
-    size_t reach = (size_t)((char *)reach_words(&limiter->table) - (char *)limiter->header);
-    const uint64_t now = limiter->policies[0].version % 2;
-    const size_t rule = policy + offsetof(struct policy, rules[now]);
-    stint_close(limiter);
-
+    const struct policy *policy = limiter->policies;
+    const struct policy_record *record = limiter->records;
+    const struct shard *shard = limiter->table.shards;
+    const uint64_t now = policy->version % 2;
+    const size_t traits = RULE(0, 0);
     /* Of the shape. (A server is told that it is not his: test_other_options.) */
     const struct damage read[] = {
-        {offsetof(struct header, shards), 0x02, "shape is none"},
-        {offsetof(struct header, shards) + 3, 0x01, "shape is none"},
-        {offsetof(struct header, max_entries) + 6, 0x01, "shape is none"},
-        {offsetof(struct header, max_entries) + 3, 0x01, "sizes"},
-        {offsetof(struct header, max_policies) + 3, 0x01, "shape is none"},
-        {offsetof(struct header, max_policies), 0x01, "sizes"},
-        {offsetof(struct header, labels_count), 0x04, "sizes"},
-        {offsetof(struct header, labels_count) + 7, 0x04, "shape is none"},
+        {HEADER(shards), 0x02, "shape is none"},
+        {HEADER(shards) + 3, 0x01, "shape is none"},
+        {HEADER(max_entries) + 6, 0x01, "shape is none"},
+        {HEADER(max_entries) + 3, 0x01, "sizes"},
+        {HEADER(max_policies) + 3, 0x01, "shape is none"},
+        {HEADER(max_policies), 0x01, "sizes"},
+        {HEADER(labels_count), 0x04, "sizes"},
+        {HEADER(labels_count) + 7, 0x04, "shape is none"},
     };
-    assert_told(&reader, table, size, read, sizeof read / sizeof *read);
     const struct damage damages[] = {
-        {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
-        {offsetof(struct header, layout), 0x40,
+        {HEADER(magic) + 3, 0x20, "does not begin as one"},
+        {HEADER(layout), 0x40,
          "has another version's layout, 70, and this version of stint reads layout 6"},
-        {offsetof(struct header, lanes), 0x01, "sizes"},
-        {offsetof(struct header, size) + 6, 0x01, "sizes"},
-        {offsetof(struct header, policy_count) + 4, 0x01, "policies"},
-        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
-        {policy + offsetof(struct policy, start) + 7, 0x40, "policy 0"},
-        {rule + 3, 0x80, "policy 0"},  /* limit */
-        {rule + 15, 0x7f, "policy 0"}, /* jitter */
-        {rule + 18, 0x70, "policy 0"}, /* stripes */
-        {policy + offsetof(struct policy, reciprocal), 0x01, "policy 0"},
-        {policy + offsetof(struct policy, fade), 0x01, "policy 0"},
-        {record + offsetof(struct policy_record, calendar), STINT_CALENDAR_MONTH, "policy 0"},
-        {record + offsetof(struct policy_record, offset), 0x01, "policy 0"},
-        {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
-        {record, 0x80, "policy 0"},
-        {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
-        {reach, 0xff, NULL}, /* searches end where a key may be */
-        {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
-        {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
-        {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},
-        {record + offsetof(struct policy_record, bans[now]), 0x01, "policy 0"},
-        {shard + offsetof(struct shard, filter), 0x01, NULL}, /* a key may have an override */
-        {offsetof(struct header, features), 0x02, "features"},
-        {offsetof(struct header, features) + 7, 0x80, "features"},
-        {offsetof(struct header, labels), 0x40, "sizes"},
-        {offsetof(struct header, labels_count), 0x01, "labels"},
+        {HEADER(lanes), 0x01, "sizes"},
+        {HEADER(size) + 6, 0x01, "sizes"},
+        {HEADER(policy_count) + 4, 0x01, "policies"},
+        {AT(policy->length) + 7, 0x80, "policy 0"},
+        {AT(policy->start) + 7, 0x40, "policy 0"},
+        {traits + 3, 0x80, "policy 0"},  /* limit */
+        {traits + 15, 0x7f, "policy 0"}, /* jitter */
+        {traits + 18, 0x70, "policy 0"}, /* stripes */
+        {AT(policy->reciprocal), 0x01, "policy 0"},
+        {AT(policy->fade), 0x01, "policy 0"},
+        {AT(record->calendar), STINT_CALENDAR_MONTH, "policy 0"},
+        {AT(record->offset), 0x01, "policy 0"},
+        {AT(record->name) + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
+        {AT(record->name), 0x80, "policy 0"},
+        {AT(shard->reach) + 4, 0x01, "shard 0"},
+        {AT(*reach_words(&limiter->table)), 0xff, NULL}, /* searches end where a key may be */
+        {AT(record->flags), RECORD_COMPANION, "policy 0"},
+        {AT(record->companion), 0x01, "policy 0"},
+        {AT(record->companion), 0x02, "policy 0"},
+        {AT(record->bans[now]), 0x01, "policy 0"},
+        {AT(shard->filter), 0x01, NULL}, /* a key may have an override */
+        {HEADER(features), 0x02, "features"},
+        {HEADER(features) + 7, 0x80, "features"},
+        {HEADER(labels), 0x40, "sizes"},
+        {HEADER(labels_count), 0x01, "labels"},
     };
-    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
     /* Whatever this version does not know, in the words for it; and in the word of known flags. */
     const struct {
         size_t at, bytes;
         unsigned char known;
         const char *reason;
     } later[] = {
-        {record + offsetof(struct policy_record, flags), 4, RECORD_UNNAMED | RECORD_COMPANION,
-         "policy 0 of the table"},
-        {record + offsetof(struct policy_record, calendar), 4,
-         STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, reserved), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, rate_changed), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, rate_before), 8, 0, "policy 0 of the table has"},
-        {record + offsetof(struct policy_record, bucket), sizeof(uint64_t[2][2]), 0,
+        {AT(record->flags), 4, RECORD_UNNAMED | RECORD_COMPANION, "policy 0 of the table"},
+        {AT(record->calendar), 4, STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR,
          "policy 0 of the table has"},
+        {AT(record->reserved), 8, 0, "policy 0 of the table has"},
+        {AT(record->rate_changed), 8, 0, "policy 0 of the table has"},
+        {AT(record->rate_before), 8, 0, "policy 0 of the table has"},
+        {AT(record->bucket), sizeof(uint64_t[2][2]), 0, "policy 0 of the table has"},
     };
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    stint_close(limiter);
+    ASSERT_DAMAGES(table, read, READER);
+    ASSERT_DAMAGES(table, damages, SERVER | READER);
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         for (size_t bit = 0; bit < 8 * later[i].bytes; bit++) {
-            const unsigned char flip = (unsigned char)(1 << bit % 8);
-            if (bit < 8 && (later[i].known & flip) != 0)
+            const struct damage one = {later[i].at + bit / 8, (unsigned char)(1 << bit % 8),
+                                       later[i].reason};
+            if (bit < 8 && (later[i].known & one.flip) != 0)
                 continue;
-            table[later[i].at + bit / 8] ^= flip;
-            write_file(table, size);
-            assert_refused(&options, EPROTO, later[i].reason);
+            assert_damages(table, &one, 1, SERVER);
             assert_reason("use the version that made the table");
-            assert_still(table, size);
-            table[later[i].at + bit / 8] ^= flip;
         }
-    }
     for (size_t i = 0; i < 4; i++) { /* the other byte order */
-        unsigned char byte = table[i];
-        table[i] = table[7 - i];
-        table[7 - i] = byte;
+        const unsigned char byte = table.start[i];
+        table.start[i] = table.start[7 - i];
+        table.start[7 - i] = byte;
     }
-    write_file(table, size);
+    file_write(path, table);
     assert_refused(&options, EPROTO, "byte order");
-    free(table);
+    free(table.start);
 }
 
-/* Likewise of the hidden policy that a policy with overrides has. */
+/* Of the hidden policy that a policy with overrides has. */
 TEST_IN_DIRECTORY(test_damaged_companion) {
     struct stint_limiter *limiter = open_shared(100);
     const uint32_t id = add_policy(limiter, "o", 10, MINUTE, 0, STINT_OVERRIDES);
-    const uint32_t companion = limiter_companion(limiter, id);
-    assert_int_equal(companion, 1);
-    const struct policy *policy = &limiter->policies[companion];
-    const struct policy_record *record = &limiter->records[companion];
-    const char *begin = (const char *)limiter->header;
-    const uint64_t now = policy->version % 2;
-    const size_t rule = (size_t)((const char *)&policy->rules[now] - begin);
-    const size_t leads = (size_t)((const char *)&record->companion - begin);
+    assert_int_equal(limiter_companion(limiter, id), 1);
+    const struct policy *policy = &limiter->policies[1];
+    const size_t leads = AT(limiter->records[1].companion);
     const struct damage damages[] = {
-        {(size_t)(record->name - begin), 0x41, "policy 1"},
-        {(size_t)((const char *)&policy->length - begin), 0x01, "policy 1"},
-        {(size_t)((const char *)&policy->start - begin), 0x01, "policy 1"},
-        {(size_t)((const char *)&policy->window - begin), 0x01, "policy 1"},
-        {(size_t)((const char *)&policy->reciprocal - begin), 0x01, "policy 1"},
-        {(size_t)((const char *)&policy->fade - begin), 0x01, "policy 1"},
-        {rule + RULE_TRAITS * sizeof(uint64_t) + 3, 0x40, "policy 1"},
+        {AT(limiter->records[1].name), 0x41, "policy 1"},
+        {AT(policy->length), 0x01, "policy 1"},
+        {AT(policy->start), 0x01, "policy 1"},
+        {AT(policy->window), 0x01, "policy 1"},
+        {AT(policy->reciprocal), 0x01, "policy 1"},
+        {AT(policy->fade), 0x01, "policy 1"},
+        {RULE(1, RULE_TRAITS) + 3, 0x40, "policy 1"},
         /* Whose it is: that of policy 0, which 1 says. */
         {leads, 0x01, "policy 0"}, /* of none */
         {leads, 0x03, "policy 0"}, /* its own */
         {leads, 0x40, "policy 0"}, /* there are 64 */
         {leads + 3, 0x80, "policy 0"},
     };
-    size_t size;
-    unsigned char *table = bytes_of(limiter, &size);
-    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
-    write_file(table, size);
-    free(table);
+    struct bytes table = bytes_of(limiter);
+    ASSERT_DAMAGES(table, damages, SERVER | READER);
+    file_write(path, table);
+    free(table.start);
     limiter = open_shared(100);
     assert_int_equal(stint_policy_remove(limiter, id), 0);
-    table = bytes_of(limiter, &size);
-    static const unsigned char flips[] = {0x01, 0x03, 0x40};
-    for (size_t i = 0; i < sizeof flips; i++)
-        assert_damages(table, size, &(struct damage){leads, flips[i], "policy 1"}, 1);
-    free(table);
+    table = bytes_of(limiter);
+    const struct damage gone[] = {
+        {leads, 0x01, "policy 1"}, {leads, 0x03, "policy 1"}, {leads, 0x40, "policy 1"}};
+    ASSERT_DAMAGES(table, gone, SERVER | READER);
+    free(table.start);
 }
 
-/* Likewise of a token bucket. */
+/* Of a token bucket. */
 TEST_IN_DIRECTORY(test_damaged_bucket) {
     struct stint_limiter *limiter = open_shared(100);
     const uint32_t id = add_text(limiter, "600/minute burst=20 name=b");
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    const char *begin = (const char *)limiter->header;
     const uint64_t now = policy->version % 2;
-    const size_t rule = (size_t)((const char *)&policy->rules[now] - begin);
-    const size_t length = (size_t)((const char *)&policy->length - begin);
-    const size_t window = (size_t)((const char *)&policy->window - begin);
+    const size_t rule = RULE(id, 0), length = AT(policy->length), window = AT(policy->window);
     const struct damage damages[] = {
         {length, 0x01, NULL}, /* it may have been longer */
         {length + 7, 0x80, "policy 0"},
         {length + 6, 0x01, "policy 0"},
         {window, 0x80, "policy 0"},
         {window + 7, 0x80, "policy 0"},
-        {rule, 0x01, "policy 0"},                                                 /* limit */
-        {rule + sizeof(uint32_t), 0x01, "policy 0"},                              /* burst */
-        {rule + RULE_TRAITS * sizeof(uint64_t) + 1, 0x20, "policy 0"},            /* a bucket */
-        {(size_t)((const char *)&record->bucket[now][0] - begin), 1, "policy 0"}, /* unit */
-        {(size_t)((const char *)&record->bucket[now][1] - begin), 1, "policy 0"},
-        {(size_t)((const char *)&record->bucket_window[now] - begin), 0x80, "policy 0"},
-        {(size_t)((const char *)&record->bucket_window[!now] - begin), 0x01, NULL}, /* not in use */
+        {rule, 0x01, "policy 0"},                      /* limit */
+        {rule + sizeof(uint32_t), 0x01, "policy 0"},   /* burst */
+        {RULE(id, RULE_TRAITS) + 1, 0x20, "policy 0"}, /* a bucket */
+        {AT(record->bucket[now][0]), 1, "policy 0"},   /* unit */
+        {AT(record->bucket[now][1]), 1, "policy 0"},
+        {AT(record->bucket_window[now]), 0x80, "policy 0"},
+        {AT(record->bucket_window[!now]), 0x01, NULL}, /* not in use */
     };
-    size_t size;
-    unsigned char *table = bytes_of(limiter, &size);
-    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
+    struct bytes table = bytes_of(limiter);
+    ASSERT_DAMAGES(table, damages, SERVER | READER);
     /* One of no tokens, in no time. */
-    memset(table + length, 0, sizeof(uint64_t));
-    memset(table + window, 0, sizeof(uint64_t));
-    const struct damage burst = {rule + sizeof(uint32_t), 20, "policy 0"};
-    assert_damages(table, size, &burst, 1);
-    free(table);
+    memset(table.start + length, 0, sizeof(uint64_t));
+    memset(table.start + window, 0, sizeof(uint64_t));
+    const struct damage burst[] = {{rule + sizeof(uint32_t), 20, "policy 0"}};
+    ASSERT_DAMAGES(table, burst, SERVER | READER);
+    free(table.start);
 }
 
 /* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
@@ -746,48 +671,6 @@ TEST_IN_DIRECTORY(test_stripes_without_lanes) {
     assert_in_range(get_stats(limiter).used, USERS / 2, USERS);
     assert_int_equal(used_of(limiter, striped, 1), USERS);
     stint_close(limiter);
-}
-
-/* ---- A wrong clock --------------------------------------------------------------------------- */
-
-/* Of keys `from`, from + 1 and so on. */
-static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from, unsigned n,
-                         uint32_t tokens) {
-    for (uint64_t number = from; number < from + n; number++)
-        take_granted(limiter, policy, number_key(limiter, number).hash, tokens);
-}
-
-static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from,
-                                unsigned n, uint32_t tokens) {
-    for (uint64_t number = from; number < from + n; number++)
-        assert_int_equal(used_of(limiter, policy, number_key(limiter, number)), tokens);
-}
-
-/* A machine that starts with a wrong time takes no count from keys that are not asked for
- * meanwhile. Keys that it gave windows far ahead begin anew. */
-TEST_IN_DIRECTORY(test_opened_by_a_wrong_clock) {
-    static const int64_t off[] = {
-        -400 * (int64_t)DAY, -2 * (int64_t)DAY, -2 * (int64_t)HOUR, 2 * HOUR, 366 * DAY, 400 * DAY};
-    for (unsigned i = 0; i < sizeof off / sizeof off[0]; i++) {
-        test_time = T0;
-        struct stint_limiter *limiter = open_shared(1000);
-        const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-        const uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-        take_of_each(limiter, day, 0, 5, 4);
-        stint_close(limiter);
-        test_time = T0 + (uint64_t)off[i];
-        limiter = open_shared(1000);
-        take_of_each(limiter, minute, 10, 5, 3);
-        take_of_each(limiter, day, 10, 5, off[i] == 2 * HOUR ? 0 : 3);
-        stint_close(limiter);
-        test_time = T0;
-        limiter = open_shared(1000);
-        assert_used_of_each(limiter, day, 0, 5, 4);
-        take_of_each(limiter, minute, 10, 5, 10);
-        take_of_each(limiter, day, 10, 5, 10);
-        stint_close(limiter);
-        assert_int_equal(unlink(path), 0);
-    }
 }
 
 /* ---- The lock for set-up --------------------------------------------------------------------- */

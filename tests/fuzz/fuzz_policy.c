@@ -162,25 +162,22 @@ static uint64_t told_after(const struct stint_verdict *verdict) {
     return waits && (barred || sooner) ? verdict->retry_after : verdict->reset_after;
 }
 
-static void check_headers(const struct response *response) {
-    char *text = whole_text(write_headers, response);
-    const char *at = text;
-
+static void expect_draft(const char **at, const struct response *response) {
     size_t told = 0; /* those that the table has counted */
     for (size_t i = 0; i < response->n; i++) {
         if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0)
             continue;
-        expect_text(&at, told++ == 0 ? "RateLimit-Policy: " : ", ");
-        expect_quoted(&at, response->told[i]);
-        expect_text(&at, ";q=");
-        expect_number(&at);
+        expect_text(at, told++ == 0 ? "RateLimit-Policy: " : ", ");
+        expect_quoted(at, response->told[i]);
+        expect_text(at, ";q=");
+        expect_number(at);
         if (response->in_flight[i])
-            expect_text(&at, ";qu=\"concurrent-requests\"");
+            expect_text(at, ";qu=\"concurrent-requests\"");
         if (response->calendar[i] || response->in_flight[i])
             continue;
-        expect_text(&at, ";w=");
+        expect_text(at, ";w=");
         /* Of what a key can hold: several windows bring it. */
-        const uint64_t seconds = expect_number(&at), window = seconds_up(response->windows[i]);
+        const uint64_t seconds = expect_number(at), window = seconds_up(response->windows[i]);
         assert(response->bucket[i] ||
                (response->several[i] ? seconds >= window : seconds == window));
     }
@@ -188,41 +185,61 @@ static void check_headers(const struct response *response) {
     for (size_t i = 0; i < response->n; i++) {
         if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0)
             continue;
-        expect_text(&at, told++ == 0 ? "\r\nRateLimit: " : ", ");
-        expect_quoted(&at, response->told[i]);
-        expect_text(&at, ";r=");
-        assert(expect_number(&at) == response->verdicts[i].remaining);
+        expect_text(at, told++ == 0 ? "\r\nRateLimit: " : ", ");
+        expect_quoted(at, response->told[i]);
+        expect_text(at, ";r=");
+        assert(expect_number(at) == response->verdicts[i].remaining);
         if (response->in_flight[i])
             continue;
-        expect_text(&at, ";t=");
-        const uint64_t seconds = expect_number(&at);
+        expect_text(at, ";t=");
+        const uint64_t seconds = expect_number(at);
         const uint64_t most = seconds_up(told_after(&response->verdicts[i]));
         assert(response->bucket[i] ? seconds <= most : seconds == most);
     }
     if (told != 0)
-        expect_text(&at, "\r\n");
-    expect_retry_after(at, response);
-    free(text);
+        expect_text(at, "\r\n");
 }
 
-static void check_headers_legacy(const struct response *response) {
-    char *text = whole_text(write_headers, response);
-    const char *at = text;
-
-    bool told = false;
-    for (size_t i = 0; i < response->n; i++)
-        told |= (response->verdicts[i].flags & STINT_UNTRACKED) == 0 && !response->in_flight[i];
-    if (told) {
-        static const char *const trio[] = {"Limit: ", "Remaining: ", "Reset: "};
-        for (size_t i = 0; i < 3; i++) {
-            expect_text(&at, "X-RateLimit-");
-            expect_text(&at, trio[i]);
-            expect_number(&at);
-            expect_text(&at, "\r\n");
-        }
+/* Of the tightest of those that have a reset to tell. */
+static void expect_legacy(const char **at, const struct response *response) {
+    struct stint_verdict told[POLICIES];
+    bool bucket[POLICIES];
+    size_t count = 0;
+    for (size_t i = 0; i < response->n; i++) {
+        if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0 || response->in_flight[i])
+            continue;
+        bucket[count] = response->bucket[i];
+        told[count++] = response->verdicts[i];
     }
-    expect_retry_after(at, response);
-    free(text);
+    if (count == 0)
+        return;
+    const size_t tightest = stint_tightest(told, count);
+    const struct stint_verdict *verdict = &told[tightest];
+    expect_text(at, "X-RateLimit-Limit: ");
+    expect_number(at);
+    expect_text(at, "\r\nX-RateLimit-Remaining: ");
+    assert(expect_number(at) == verdict->remaining);
+    expect_text(at, "\r\nX-RateLimit-Reset: ");
+    const uint64_t seconds = expect_number(at);
+    const uint64_t most = seconds_up(verdict->window - verdict->reset_after + told_after(verdict));
+    assert(bucket[tightest] || seconds == most);
+    expect_text(at, "\r\n");
+}
+
+static void check_headers(struct response *response) {
+    static const uint32_t styles[] = {0, STINT_HEADERS_DRAFT, STINT_HEADERS_LEGACY,
+                                      STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY};
+    for (size_t i = 0; i < sizeof styles / sizeof styles[0]; i++) {
+        response->style = styles[i];
+        char *text = whole_text(write_headers, response);
+        const char *at = text;
+        if ((styles[i] & STINT_HEADERS_DRAFT) != 0)
+            expect_draft(&at, response);
+        if ((styles[i] & STINT_HEADERS_LEGACY) != 0)
+            expect_legacy(&at, response);
+        expect_retry_after(at, response);
+        free(text);
+    }
 }
 
 static void know(struct response *response, size_t n, const struct stint_policy *policy) {
@@ -399,10 +416,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         rate.name[0] = '\0';
         response.told[0] = rate_name(&rate);
     }
-    response.style = STINT_HEADERS_DRAFT;
     check_headers(&response);
-    response.style = STINT_HEADERS_LEGACY;
-    check_headers_legacy(&response);
     check_metrics(&response);
     stint_close(response.limiter);
     return 0;

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The stint authors
  *
  * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
- * memory or as a file, and cut off perhaps; opened, attached to, or only read. It is refused and
- * left as it is, or all that can be done with it is safe: nothing beyond its memory is touched,
- * every call returns, and a reader changes nothing. What is decided by nonsense may be
- * nonsense. */
+ * memory or as a file, and cut off perhaps; opened, attached to, only read, or resized first. It is
+ * refused and left as it is, or all that can be done with it is safe: nothing beyond its memory is
+ * touched, every call returns, a reader changes nothing, and what is told for others has no byte
+ * that is a command to them. What is decided by nonsense may be nonsense. */
 #include "fuzz.h"
 
 #include <time.h>
@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "limiter/limiter.h"
+#include "wrapped.h"
 
 enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
@@ -20,13 +21,10 @@ enum { MAX_POLICIES = 13, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABEL
 
 static int64_t slept_ns;
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
 /* Set-up waits for a lock, but not for ever. Here nobody will ever give it back, so the time just
  * passes. */
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     struct timespec at;
     (void)flags, (void)rest;
     (void)clock_gettime(clock, &at);
@@ -158,6 +156,9 @@ static void patch(struct input *input, const struct whole *whole, char *table) {
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
+/* The shape that a file is given first; or NULL. */
+static const struct stint_options *resizes;
+
 /* What a refused table may not have changed: all but its lock, which was taken and given back. */
 static void check_untouched(const char *table, const char *before, size_t size) {
     size_t lock = offsetof(struct header, lock), after = lock + sizeof(pthread_mutex_t);
@@ -168,7 +169,8 @@ static void check_untouched(const char *table, const char *before, size_t size) 
 }
 
 static void check_refused(int error, bool file) {
-    assert(error == -EPROTO || error == -EBUSY || (error == -EINVAL && !file));
+    assert(error == -EPROTO || error == -EBUSY || (error == -EINVAL && !file) ||
+           (resizes != NULL && (error == -EINVAL || error == -ENOSPC)));
     assert(stint_reason()[0] != '\0');
 }
 
@@ -220,13 +222,16 @@ static struct stint_limiter *open_file(struct stint_options *options, bool attac
     assert(written);
 
     options->path = path;
-    int error;
-    if (attach) { /* the shape is the file's */
+    int error = resizes != NULL ? stint_resize(path, resizes) : 0;
+    if (error == 0 && attach) { /* the shape is the file's */
         struct stint_options shapeless = *options;
         shapeless.max_entries = 0;
         shapeless.shards = shapeless.max_policies = shapeless.labels = 0;
+        if (resizes != NULL) /* it may have been damaged */
+            shapeless.secret = NULL;
         error = stint_attach(&shapeless, &limiter);
-    } else {
+        assert(error == 0 || resizes == NULL);
+    } else if (error == 0) {
         error = stint_open(options, &limiter);
     }
     check_slept();
@@ -254,6 +259,26 @@ static void check_read_only(int fd, const char *table, size_t size) {
 }
 
 /* ---- Use ------------------------------------------------------------------------------------- */
+
+static void check_printable(const char *text, const char *besides) {
+    for (; *text != '\0'; text++)
+        assert((*text >= ' ' && *text <= '~') || strchr(besides, *text) != NULL);
+}
+
+/* Each line is a field, of those that there are. */
+static void check_fields(struct stint_limiter *limiter, uint32_t id) {
+    const struct stint_verdict verdict = {.policy = id, .retry_after = 7};
+    char text[STINT_HEADERS_SIZE(1)];
+    unsigned lines = 0;
+    if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &verdict, 1, text,
+                      sizeof text) <= 0)
+        return;
+    check_printable(text, "\r\n");
+    for (char *line = strtok(text, "\r\n"); line != NULL; line = strtok(NULL, "\r\n"), lines++)
+        assert(strncmp(line, "RateLimit", 9) == 0 || strncmp(line, "X-Rate", 6) == 0 ||
+               strncmp(line, "Retry-After: ", 13) == 0);
+    assert(lines >= 1 && lines <= 6);
+}
 
 /* All policies are valid: they were looked at. */
 static void check_policies(const struct stint_limiter *limiter) {
@@ -303,9 +328,11 @@ static void check_counts(struct stint_limiter *limiter) {
         struct stint_policy policy = STINT_POLICY_INIT;
         assert(stint_policy_stats_get(limiter, id, &counts) ==
                stint_policy_get(limiter, id, &policy));
+        check_fields(limiter, id);
     }
     int length = stint_metrics(limiter, NULL, metrics, size);
     assert(length > 0 && strlen(metrics) == ((size_t)length < size ? (size_t)length : size - 1));
+    check_printable(metrics, "\n");
     free(metrics);
 }
 
@@ -360,6 +387,8 @@ static void count_changes(void *context, const struct stint_change *change) {
     assert(change->kind <= STINT_POLICY_REMOVED && change->name[0] != '\0');
     assert((change->text == NULL) == (change->kind == STINT_POLICY_REMOVED));
     assert((change->was == NULL) == (change->kind == STINT_POLICY_ADDED));
+    check_printable(change->text == NULL ? "" : change->text, "");
+    check_printable(change->was == NULL ? "" : change->was, "");
     ++*(uint32_t *)context;
 }
 
@@ -487,6 +516,19 @@ static void call(struct input *input, struct stint_limiter *limiter) {
     }
 }
 
+/* A shape of that file, or as it is. */
+static struct stint_options read_shape(struct input *input) {
+    struct stint_options shape = STINT_OPTIONS_INIT;
+    const uint8_t form = (uint8_t)input_number(input, 1);
+    shape.clock = test_clock;
+    shape.max_entries = (form & 1) != 0 ? input_below(input, 4000) : 0;
+    shape.shards = (form & 2) != 0 ? 1u << input_below(input, 9) : 0;
+    shape.max_policies = (form & 4) != 0 ? (uint32_t)input_below(input, MAX_POLICIES + 1) : 0;
+    shape.labels = (form & 8) != 0 ? (uint32_t)input_below(input, 40) : 0;
+    shape.secret = (form & 16) != 0 ? test_secret() : NULL;
+    return shape;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct stint_options options;
@@ -509,6 +551,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     if (read_only)
         options.flags |= STINT_READ_ONLY;
+    const bool resized = file && (form & 192) == 128;
+    const struct stint_options shape = resized ? read_shape(&input) : options;
+    resizes = resized ? &shape : NULL;
 
     char *damaged = exact_copy(whole->bytes, whole->size);
     size_t patches = (size_t)input_below(&input, PATCHES);
@@ -516,7 +561,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         patch(&input, whole, damaged);
     char *table = NULL;
     if (file) {
-        limiter = open_file(&options, (form & 64) != 0, damaged, table_size, &fd);
+        limiter = open_file(&options, resized || (form & 64) != 0, damaged, table_size, &fd);
     } else {
         table = guarded_memory(table_size);
         memcpy(table, damaged, table_size);

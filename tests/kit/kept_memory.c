@@ -9,10 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void *__real_mmap64(void *where, size_t size, int protection, int flags, int file, off_t offset);
-void *__wrap_mmap64(void *where, size_t size, int protection, int flags, int file, off_t offset);
-int __real_munmap(void *start, size_t size);
-int __wrap_munmap(void *start, size_t size);
+#include "wrapped.h"
 
 #define MOST    8
 #define LARGEST ((size_t)1 << 20)
@@ -32,7 +29,8 @@ static void forget(const char *start, size_t size) {
     }
 }
 
-void *__wrap_mmap64(void *where, size_t size, int protection, int flags, int file, off_t offset) {
+WRAPPED(void *, mmap64, void *where, size_t size, int protection, int flags, int file,
+        off_t offset) {
     const bool plain = where == NULL && file == -1 && protection == (PROT_READ | PROT_WRITE) &&
                        (flags & MAP_PRIVATE) != 0 && size <= LARGEST;
 
@@ -55,7 +53,7 @@ void *__wrap_mmap64(void *where, size_t size, int protection, int flags, int fil
     return start;
 }
 
-int __wrap_munmap(void *start, size_t size) {
+WRAPPED(int, munmap, void *start, size_t size) {
     for (struct kept *kept = all; kept < all + MOST; kept++) {
         if (kept->start == start && kept->size == size) {
             kept->free = true;

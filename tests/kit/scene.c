@@ -125,6 +125,7 @@ enum {
     EXPECT_BACK = 4096,
     EXPECT_CAPACITY = 8192,
     EXPECT_NEVER = 16384,
+    EXPECT_PLAIN = 32768,
 };
 
 /* One request of an act, and what must come of it. */
@@ -137,6 +138,7 @@ struct part {
     uint32_t used, capacity, granted, back;
     bool either; /* `used`, or `capacity`, may be this if `a` was killed: */
     uint32_t before;
+    bool otherwise; /* all that is expected, if the group is refused */
     int64_t window;
 };
 
@@ -327,6 +329,7 @@ static bool read_expected(struct part *part, const char *word, const char **text
         {"soon", EXPECT_SOON, 0},
         {"never", EXPECT_NEVER, 0},
         {"counted", EXPECT_COUNTED, 0},
+        {"plain", EXPECT_PLAIN, 0},
         {"ruled", EXPECT_RULED, 0},
         {"first", 0, STINT_FIRST_REFUSAL},
         {"near", 0, STINT_NEAR_LIMIT},
@@ -339,7 +342,9 @@ static bool read_expected(struct part *part, const char *word, const char **text
             part->marks |= words[i].marks;
             return true;
         }
-    if (strcmp(word, "used") == 0) {
+    if (strcmp(word, "else") == 0) {
+        part->otherwise = true;
+    } else if (strcmp(word, "used") == 0) {
         part->expected |= EXPECT_USED;
         part->used = (uint32_t)next_number(text);
     } else if (strcmp(word, "capacity") == 0) {
@@ -668,6 +673,7 @@ static void expect_part(const struct act *act, const struct part *part,
         ((expected & EXPECT_SOON) == 0 || (v->reset_after != 0 && v->reset_after <= length)) &&
         ((expected & EXPECT_NEVER) == 0 || v->allowed || v->retry_after == STINT_NEVER) &&
         ((expected & EXPECT_COUNTED) == 0 || v->used == tokens_in(logged)) &&
+        ((expected & EXPECT_PLAIN) == 0 || v->flags == 0) &&
         ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
         (v->flags & part->marks) == part->marks;
     if (!as_expected)
@@ -675,7 +681,7 @@ static void expect_part(const struct act *act, const struct part *part,
 }
 
 static void answered(const struct act *act, const struct part *part, uint64_t now,
-                     const struct stint_verdict *verdict) {
+                     const struct stint_verdict *verdict, bool all) {
     struct named *named = &s.policies[part->policy];
     /* By the clock's time, of a late caller and of one behind whom it was set back. */
     const uint64_t told = verdict->window - verdict->reset_after;
@@ -691,7 +697,11 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
     named->uncapped |= (part->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE;
     if (part->limit != 0 && named->limits[named->limit_count - 1] != part->limit)
         knows_other(named, part->limit);
-    expect_part(act, part, logged);
+    if (!part->otherwise || !all)
+        expect_part(act, part, logged);
+    if (verdict->allowed && (verdict->flags & STINT_FIRST_REFUSAL) != 0 &&
+        (verdict->flags & STINT_SHADOWED) == 0)
+        breaks("C: a first refusal of what was let through");
 }
 
 /* Asks. Returns whether it was allowed. */
@@ -715,7 +725,7 @@ static bool ask(const struct act *act, uint64_t now) {
     else
         allowed = stint_take(s.limiter, requests[0].policy, requests[0].key, 1, now, verdicts);
     for (unsigned i = 0; i < act->count && !act->unasked; i++)
-        answered(act, &act->parts[i], now, &verdicts[i]);
+        answered(act, &act->parts[i], now, &verdicts[i], allowed);
     return allowed;
 }
 

@@ -46,7 +46,8 @@
  *     yes, no           allowed or not
  *     used N, capacity N, granted N, most N (granted), back N (given back)
  *     or N              used or capacity: N, and what stands before it only if `a` was killed
- *     first, near, over, untracked: the flag is set; far: NEAR_LIMIT is not
+ *     first, near, over, untracked: the flag is set; far: NEAR_LIMIT is not; plain: none is
+ *     else              what follows, if the group is refused
  *     placed            the key has a slot
  *     window TICK; fresh: it is not over by the clock; soon: it ends within its length
  *     never             where it is refused, it is told never to ask again

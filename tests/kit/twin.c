@@ -251,11 +251,12 @@ static bool once_in(uint64_t n) {
 
 /* ---- Operations ---------------------------------------------------------------------------- */
 
-/* The clock's time, asked or told; or in seconds, by which the clock decides. */
+/* The clock's time, asked or told; or one that is no time of the clock, which decides. */
 static uint64_t pick_now(void) {
+    const uint64_t mistakes[] = {test_time / SECOND, test_time / MS, test_time / 1000};
     const uint64_t way = below(3);
     m.mistaken = way == 1 && test_time % 5 == 0;
-    return way == 0 ? STINT_NOW : m.mistaken ? test_time / SECOND : test_time;
+    return way == 0 ? STINT_NOW : m.mistaken ? mistakes[test_time / 5 % 3] : test_time;
 }
 
 /* The verdict says so of a now that was mistaken, which is counted once, unless the request makes

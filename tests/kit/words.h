@@ -21,16 +21,24 @@
  *     clear [of KEY] [by POLICY] [= ERROR]
  *     rule [of KEY] [by POLICY] = N until TIME, or ERROR: what stint_override_get tells
  *     change NOTATION [= ERROR]        of the policy of that name, or the first
- *     apply NOTATION [, NOTATION ...] [= ERROR]       stint_policies_apply; `prune` removes others
+ *     apply NOTATION [, NOTATION ...] [= ERROR]       stint_policies_apply; `prune` removes others,
+ *                                      `dry` only tells
  *     add NOTATION [= ERROR], remove POLICY [= ERROR]
  *     clock TIME                       what it says, also back
  *     fill N [by POLICY]               new keys take a token each
+ *     kept N [by POLICY]               of each of the first N of these its token
  *     counts [by POLICY] = FIELD N ... of stint_policy_stats
  *     table = FIELD N ...              of stint_stats
  *     fields = [q N [w N] r N t N] [retry N]          of the last verdict, in both styles
- *     metrics = LINE                   is one of stint_metrics
+ *     metrics = LINE, or no PART       is one of stint_metrics, or stands nowhere in them
  *     entries [of KEY] = none, or ENTRY + ENTRY ...   of stint_each_of, in any order: by POLICY,
  *                                      used N, limit N, since TIME, until TIME, and its flags
+ *
+ *
+ * Of a table in a file:
+ *     close, open [= ERROR]
+ *     as one, two or reader            by this handle from now on, which is opened if it is closed
+ *     resize [N [POLICIES]] [= ERROR]  what is refused leaves the file as it is
  *
  * A POLICY is a name, or an id, also an old one. Behind an ERROR may stand words of its reason.
  *
@@ -56,7 +64,7 @@ struct feature {
     const char *name;
     const char *sentence; /* of include/stint.h or doc/promises.md, word by word; or SAME */
     /* In the notation, divided by ';'. `table N admit [P];` before them: for N entries and P
-     * policies; when it is full it may `refuse` or `replace`, too. */
+     * policies; when it is full it may `refuse` or `replace`, too. `file` for `table`: in one. */
     const char *policies;
     const char *steps;
 };

@@ -10,12 +10,55 @@
 #include "fixture.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/prctl.h>
 
-#include "dying.h"
+#include "children.h"
 #include "random.h"
+#include "sys/testing.h"
+#include "wrapped.h"
 
 enum { LIMIT = 5, COST = 2, MAX_KEYS = 40 };
+
+/* ---- A process that dies before its step of some number -------------------------------------- */
+
+static uint64_t steps_left;
+
+static void die_at_step(const void *word) {
+    (void)word;
+    if (steps_left-- == 0)
+        (void)raise(SIGKILL);
+}
+
+/* Each store of set-up is a step, too. */
+static void die_at_set_up(enum stint_test_instant instant) {
+    if (instant == INSTANT_SET_UP)
+        die_at_step(NULL);
+}
+
+/* Forks one that dies before the step of that number from here on. Returns 0 in it: it ends with
+ * _exit. */
+static pid_t forked_to_die(uint64_t step) {
+    pid_t child = forked();
+    if (child == 0) {
+        steps_left = step;
+        stint_test_step = die_at_step;
+        stint_test_hook = die_at_set_up;
+    }
+    return child;
+}
+
+/* Whether it died; else it came to its end, and was content. */
+static bool has_died(pid_t child) {
+    const int status = status_of(child);
+    if (WIFSIGNALED(status))
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+    else
+        assert_int_equal(status, 0);
+    return WIFSIGNALED(status);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
 
 static void *memory;
 static size_t size;
@@ -54,33 +97,6 @@ static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_
     while (granted < 100 && stint_take(scene->limiter, policy, key, 1, STINT_NOW, NULL))
         granted++;
     return granted;
-}
-
-/* ---- A claim of an override that its process has left ---------------------------------------- */
-
-TEST(test_left_claims_of_overrides) {
-    static const uint64_t days[] = {0, 1, 576, 700, 1600};
-    for (size_t i = 0; i < sizeof days / sizeof *days; i++) {
-        bool died = true;
-        for (uint64_t step = 0; died; step++) {
-            struct scene scene;
-            uint64_t until = 0;
-            uint32_t limit = 0;
-            scene_begin(&scene, false);
-            const pid_t child = forked_to_die(step, false);
-            if (child == 0)
-                _exit(stint_override(scene.limiter, scene.ruled, scene.key, 9, T0 + MINUTE) != 0);
-            died = has_died(child);
-            test_time += days[i] * DAY;
-            const uint64_t end = test_time + HOUR;
-            assert_int_equal(stint_override(scene.limiter, scene.ruled, scene.key, 1, end), 0);
-            assert_int_equal(
-                stint_override_get(scene.limiter, scene.ruled, scene.key, &limit, &until), 0);
-            assert_int_equal(limit, 1);
-            assert_int_equal(until, end);
-            stint_close(scene.limiter);
-        }
-    }
 }
 
 /* ---- What may be under way when a process is forked ------------------------------------------ */
@@ -417,7 +433,6 @@ TEST(test_fork_at_each_step) {
             }
         }
     alarm(0);
-    print_message("%" PRIu64 " forks\n", forks);
     assert_true(forks > 150);
     munmap(fork_told, sizeof *fork_told);
 }
@@ -426,13 +441,8 @@ TEST(test_fork_at_each_step) {
 
 static bool wait_less; /* whoever is waited for will not move */
 
-int __real_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     return wait_less ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 
@@ -444,17 +454,12 @@ static void stop_at_step(const void *word) {
 
 /* What a maker of a table asks the system for are steps, too (the linker puts these in the place of
  * the C library's). */
-ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
-int __real_madvise(void *address, size_t length, int advice);
-int __wrap_madvise(void *address, size_t length, int advice);
-
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+WRAPPED(ssize_t, getrandom, void *bytes, size_t length, unsigned flags) {
     STEP(bytes);
     return __real_getrandom(bytes, length, flags);
 }
 
-int __wrap_madvise(void *address, size_t length, int advice) {
+WRAPPED(int, madvise, void *address, size_t length, int advice) {
     STEP(address);
     return __real_madvise(address, length, advice);
 }
@@ -512,7 +517,7 @@ TEST(test_death_in_making) {
     for (uint64_t step = 0; dies; step++) {
         test_time = T0;
         memset(memory, 0, size);
-        pid_t child = forked_to_die(step, false);
+        pid_t child = forked_to_die(step);
         if (child == 0) {
             make_and_take();
             _exit(0);

@@ -33,7 +33,7 @@ BY_TEST = {
     "GROUPS_SIZES": "features",
     "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
-    "STRIKE_BAN": "time",
+    "STRIKE_BAN": "overrides",
     "KEEP_TOKENS": "reports", "reach-raise": "twin",
 }
 

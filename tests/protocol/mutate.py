@@ -42,7 +42,7 @@ ARGUED = SOURCE / "tests" / "protocol" / "mutants" / "argued.txt"
 
 SUITES = {"unit", "api", "threads"}
 # Seconds of CPU of those that take more than one, and seldom find what the others do not.
-LONG = {"instructions": 2, "set-up": 9, "deaths": 2, "time": 4, "syscalls": 2, "abuse": 2,
+LONG = {"instructions": 2, "set-up": 9, "deaths": 2, "time": 4, "abuse": 2,
         "twin": 2, "shared": 1,
         "faults": math.inf}  # has the shared library, which is not built here
 # Fewer draws, and always the same, so that a failure comes from the mutant.

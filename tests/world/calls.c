@@ -162,8 +162,6 @@ static uint64_t now_draw(struct actor *actor) {
     default:
         return STINT_NOW;
     }
-    if (now != time)
-        event_met(actor, now < time ? E_LATE : E_EARLY);
     actor->read = time;
     actor->at = now;
     if (world->latest < (now > time ? now : time))
@@ -185,10 +183,6 @@ static void decided(struct actor *actor, const struct asked *asked,
     must(actor->readings <= most * (actor->switches + 1),
          "D: the clock is read %" PRIu64 " times for %u requests, interrupted %" PRIu64 " times",
          actor->readings, count, actor->switches);
-    if (actor->switches == 0 && pairs->most_readings < actor->readings)
-        pairs->most_readings = actor->readings;
-    if (actor->switches == 0 && pairs->most_steps < actor->steps)
-        pairs->most_steps = actor->steps;
     if (verdicts == NULL) {
         for (unsigned i = 0; i < count; i++)
             ledger_untold(&asked[i]);
@@ -512,7 +506,6 @@ static void call_add(struct actor *actor) {
     call_begin(actor, F_ADD, NULL, 0);
     if (!wrongly && !other && !actor->reads && (named->moved || named->generations == 0)) {
         named_new(named, &policy);
-        actor->names |= UINT32_C(1) << name;
     }
     const int result = stint_policy_add(actor->limiter, &policy, &id);
     trace(actor, "  %c: id %u", 'a' + name, id);
@@ -539,7 +532,6 @@ static void call_change(struct actor *actor, bool checks) {
     if (!checks && !actor->reads) {
         named_moves(named);
         named_changes(named, &policy);
-        actor->names |= UINT32_C(1) << name;
     }
     const uint32_t id = id_of(actor, name);
     const int result = checks ? stint_policy_change_check(actor->limiter, id, &policy)
@@ -553,17 +545,8 @@ static void call_change(struct actor *actor, bool checks) {
             alone &= &world->actors[i] == actor || !world->actors[i].calling ||
                      world->actors[i].function < F_ADD || world->actors[i].function > F_APPLY;
         named->sober &= !alone || (policy.flags & STINT_SHADOW) == 0;
-        for (unsigned i = 0; i < world->actor_count; i++)
-            if ((world->actors[i].names >> name & 1) != 0)
-                event_met(&world->actors[i], E_CHANGED);
     }
     call_end(actor);
-}
-
-static void all_met(unsigned name, enum event event) {
-    for (unsigned i = 0; i < world->actor_count; i++)
-        if ((world->actors[i].names >> name & 1) != 0)
-            event_met(&world->actors[i], event);
 }
 
 static void call_remove(struct actor *actor) {
@@ -574,8 +557,6 @@ static void call_remove(struct actor *actor) {
     const int result = stint_policy_remove(actor->limiter, id_of(actor, name));
     trace(actor, "  %c", 'a' + name);
     check(actor, result, EINVAL, ENOENT, EROFS);
-    if (result == 0)
-        all_met(name, E_REMOVED);
     call_end(actor);
 }
 
@@ -622,8 +603,6 @@ static void apply_told(void *context, const struct stint_change *change) {
     must((change->text == NULL) == (change->kind == STINT_POLICY_REMOVED) &&
              (change->was == NULL) == (change->kind == STINT_POLICY_ADDED),
          "what is told of a change");
-    if (change->kind == STINT_POLICY_REPLACED && name < world->name_count)
-        all_met(name, E_REPLACED);
 }
 
 /* A file that was cut to nothing takes no policy away. */
@@ -931,7 +910,6 @@ int actor_open(struct actor *actor, enum function function) {
     call_end(actor);
     actor->limiter = limiter;
     actor->reads = function == F_READER;
-    pairs->openings++;
     if (result == 0 && !actor->reads)
         readers_outlived(actor);
     if (result == 0)

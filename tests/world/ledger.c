@@ -581,9 +581,8 @@ static void check_now(const struct actor *actor, const struct asked *asked,
           "a now is near the clock, and mistaken (H)");
 }
 
-static void check_flags(struct actor *actor, const struct asked *asked,
+static void check_flags(const struct actor *actor, const struct asked *asked,
                         const struct stint_verdict *v) {
-    static const enum event full[] = {E_ADMIT, E_REFUSE, E_REPLACE};
     const struct named *named = &world->names[asked->name];
     const bool none = (v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
     holds((v->flags & ~UINT32_C(0x3ff)) == 0, "unknown flags");
@@ -592,8 +591,6 @@ static void check_flags(struct actor *actor, const struct asked *asked,
     holds((v->policy == UINT32_MAX) == none, "no policy decided, or a void verdict names one");
     holds(named->mixed || actor->stale || (v->unit != 0) == (is(named, A_BURST) && !none),
           "a token of a bucket without a time, or of a window with one");
-    if ((v->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0)
-        event_met(actor, full[world->options.on_full]);
 }
 
 /* Whether a request may make no sense by what its name was made meanwhile. */

@@ -94,22 +94,13 @@ static uint32_t implied(uint32_t features) {
            (has(features, A_WITHIN) || has(features, A_BAN) ? 1 << A_OVERRIDES : 0);
 }
 
-/* Whether a policy and a request of it may have both, as the model has it. */
+/* Whether a policy may have both, as the model has it. */
 static bool together(unsigned one, unsigned other) {
-    const uint32_t both = UINT32_C(1) << one | UINT32_C(1) << other;
-    const uint32_t asks = STINT_PEEK * (both >> A_PEEK & 31);
-    uint32_t features = both & ((UINT32_C(1) << POLICY_FEATURES) - 1);
-    features |= implied(features);
+    uint32_t features = UINT32_C(1) << one | UINT32_C(1) << other;
     struct random random = {1};
+    features |= implied(features);
     const struct stint_policy policy = policy_make(&random, 0, features);
-    /* "STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the request's
-     * own". */
-    const bool charge_alone =
-        !has(both, A_CHARGE) ||
-        ((asks & ~(uint32_t)(STINT_CHARGE | STINT_PEEK)) == 0 && !has(both, A_OWN));
-    return model_valid(&policy) && (policy_features(&policy) & features) == features &&
-           charge_alone &&
-           !unfit(&policy, &(struct stint_request){.limit = has(both, A_OWN), .flags = asks});
+    return model_valid(&policy) && (policy_features(&policy) & features) == features;
 }
 
 bool features_fit(unsigned one, unsigned other) {
@@ -125,9 +116,9 @@ static uint32_t features_draw(struct random *random) {
     const unsigned tries = (unsigned)random_below(random, 6);
     uint32_t features = random_below(random, 8) == 0 ? 1 << A_BURST : 0; /* goes with few */
     for (unsigned i = 0; i < tries; i++) {
-        unsigned feature = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        unsigned feature = 1 + (unsigned)random_below(random, FEATURES_END - 1);
         bool fits = true;
-        for (unsigned other = 0; other < POLICY_FEATURES; other++)
+        for (unsigned other = 0; other < FEATURES_END; other++)
             if (has(features, other) && other != feature)
                 fits &= features_fit(feature, other);
         features |= fits ? UINT32_C(1) << feature | implied(UINT32_C(1) << feature) : 0;
@@ -138,8 +129,8 @@ static uint32_t features_draw(struct random *random) {
 struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly) {
     uint32_t features = features_draw(random);
     while (wrongly) {
-        const unsigned one = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
-        const unsigned other = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        const unsigned one = 1 + (unsigned)random_below(random, FEATURES_END - 1);
+        const unsigned other = 1 + (unsigned)random_below(random, FEATURES_END - 1);
         /* What one number cannot say at once cannot be tried. */
         const bool one_number =
             (one == A_ABOVE && other == A_BELOW) || (one == A_MONTH && other == A_YEAR);
@@ -173,7 +164,7 @@ struct stint_policy policy_vary(struct random *random, const struct stint_policy
 
 uint32_t policy_features(const struct stint_policy *policy) {
     uint32_t features = 0;
-    for (unsigned i = 1; i < POLICY_FEATURES; i++)
+    for (unsigned i = 1; i < FEATURES_END; i++)
         if ((policy->flags & flags_of(UINT32_C(1) << i)) != 0)
             features |= UINT32_C(1) << i;
     features |= policy->capacity > policy->limit ? 1 << A_ABOVE : 0;
@@ -189,10 +180,6 @@ uint32_t policy_features(const struct stint_policy *policy) {
     features |= policy->ban_within != 0 ? 1 << A_WITHIN : 0;
     features |= is_bucket(policy) ? 1 << A_BURST : 0;
     return features == 0 ? 1 << A_PLAIN : features;
-}
-
-uint32_t request_features(const struct stint_request *request) {
-    return (request->flags / STINT_PEEK & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
 }
 
 static void raise(uint64_t *most, uint64_t value) {

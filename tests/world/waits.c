@@ -92,9 +92,7 @@ void waits_check(struct actor *actor, const struct asked *asked,
             continue;
         if (!all || (asked[i].request.flags & STINT_PEEK) != 0)
             used_check(actor, &asked[i], v, !all && v->allowed);
-        if (v->allowed)
-            continue;
-        pairs->waits++;
-        wait_check(actor, &asked[i], v);
+        if (!v->allowed)
+            wait_check(actor, &asked[i], v);
     }
 }

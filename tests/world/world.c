@@ -30,6 +30,7 @@
 #include "sys/testing.h"
 
 #include "world.h"
+#include "wrapped.h"
 
 enum {
     ROUNDS_MAX = 6,
@@ -40,7 +41,12 @@ enum {
 };
 
 struct world *world;
-struct pairs *pairs;
+
+const char *const function_names[] = {
+#define FUNCTION(name, text) text,
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
 
 static struct actor *self; /* who goes on now; NULL: nobody of a world */
 static bool running;       /* threads of a round */
@@ -77,89 +83,30 @@ void trace(const struct actor *actor, const char *format, ...) {
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-void event_met(const struct actor *actor, enum event event) {
-    for (unsigned feature = 0; actor->calling && feature < FEATURES_END; feature++)
-        pairs->events[feature][event] += actor->features >> feature & 1;
-}
-
-static void all_meet(enum event event, const struct actor *but) {
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        if (&world->actors[i] != but && !world->actors[i].dead)
-            event_met(&world->actors[i], event);
-}
-
-/* Whom the call of `self` meets at this step. */
-static void meet(void) {
-    for (unsigned i = 0; i < world->actor_count; i++) {
-        const struct actor *other = &world->actors[i];
-        if (other == self || !other->calling || other->dead || other->steps == 0 ||
-            (self->met >> other->function & 1) != 0)
-            continue;
-        self->met |= UINT64_C(1) << other->function;
-        pairs->functions[self->function][other->function]++;
-        pairs->functions[other->function][self->function] += self->function != other->function;
-    }
-}
-
 static void step(const void *word) {
     (void)word;
     if (self == NULL || !self->calling)
         return;
     self->steps++;
-    pairs->steps++;
-    meet();
     if (forked && dies_in != 0 && --dies_in == 0)
         (void)raise(SIGKILL);
     if (running)
         schedule_step();
 }
 
-static void pairs_count(const struct asked *asked, unsigned count, bool group) {
-    uint32_t features[ASKED_MAX];
-    for (unsigned i = 0; i < count; i++)
-        features[i] = policy_features(&world->names[asked[i].name].policy) |
-                      request_features(&asked[i].request);
-    for (unsigned i = 0; i < count; i++)
-        for (unsigned one = 0; one < FEATURES_END; one++)
-            for (unsigned j = 0; j < count && (features[i] >> one & 1) != 0; j++)
-                for (unsigned other = 0; other < FEATURES_END && (i == j || group); other++)
-                    if ((features[j] >> other & 1) != 0 && i == j && features_fit(one, other))
-                        pairs->features[one][other]++;
-                    else if ((features[j] >> other & 1) != 0 && i != j)
-                        pairs->groups[one][other]++;
-}
-
 void call_begin(struct actor *actor, enum function function, const struct asked *asked,
                 unsigned count) {
     actor->function = function;
-    actor->features = actor->names = 0;
-    actor->met = actor->steps = actor->readings = actor->switches = 0;
+    actor->steps = actor->readings = actor->switches = 0;
     actor->at = STINT_NOW;
     actor->mistaken = false;
     actor->clock_least = actor->clock_most = world->time + (uint64_t)actor->skew;
     actor->began = ++world->stamp;
     actor->asked_count = count;
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++)
         actor->asked[i] = asked[i];
-        actor->names |= UINT32_C(1) << asked[i].name;
-        if (!asked[i].senseless)
-            actor->features |= policy_features(&world->names[asked[i].name].policy) |
-                               request_features(&asked[i].request);
-    }
-    if (function <= F_GROUPS && !actor->reads)
-        pairs_count(asked, count, function >= F_ALL);
     actor->calling = true;
-    pairs->calls++;
     trace(actor, "%s", function_names[function]);
-    if (world->reopened)
-        event_met(actor, E_ALONE);
-    if (world->idled)
-        event_met(actor, E_IDLE);
-    for (unsigned i = 0; i < world->actor_count; i++)
-        if (world->actors[i].skew != actor->skew) {
-            event_met(actor, E_SKEWED);
-            break;
-        }
     step(NULL); /* so that those meet, too, that take none */
 }
 
@@ -228,18 +175,11 @@ static unsigned who(void) {
     return self == NULL ? SOMEBODY : SOMEBODY + 1 + self->number;
 }
 
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex);
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest);
-
 static unsigned *process_owner(void) {
     return &of_process[world->place == IN_PRIVATE || self == NULL ? ACTORS_MAX + 1 : self->number];
 }
 
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_lock, pthread_mutex_t *mutex) {
     process_mutex = mutex;
     for (; *process_owner() != NOBODY; schedule_wait())
         must(running, "a process's lock was not given back");
@@ -247,7 +187,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
     return 0;
 }
 
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_trylock, pthread_mutex_t *mutex) {
     (void)mutex;
     if (set_up->owner != NOBODY && set_up->owner != OF_DEAD)
         return set_up->owner == BROKEN ? ENOTRECOVERABLE : EBUSY;
@@ -256,13 +196,13 @@ int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     return set_up->inconsistent ? EOWNERDEAD : 0;
 }
 
-int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_consistent, pthread_mutex_t *mutex) {
     (void)mutex;
     set_up->inconsistent = false;
     return 0;
 }
 
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+WRAPPED(int, pthread_mutex_unlock, pthread_mutex_t *mutex) {
     if (mutex == process_mutex) {
         must(*process_owner() == who(), "a process's lock is given back by another");
         *process_owner() = NOBODY;
@@ -273,8 +213,8 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
     return 0;
 }
 
-int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
-                           struct timespec *rest) {
+WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *until,
+        struct timespec *rest) {
     (void)clock, (void)flags, (void)until, (void)rest;
     const unsigned owner = set_up->owner;
     /* A millisecond, in which a sweep of the table takes more than a step. */
@@ -289,11 +229,8 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 static void bury(struct actor *actor) {
     actor->dead = true;
     world->died++;
-    pairs->deaths++;
     trace(actor, "dies in %s after %" PRIu64 " steps", function_names[actor->function],
           actor->steps);
-    event_met(actor, E_KILL);
-    all_meet(E_OTHER_KILL, actor);
     ledger_dead(actor);
     of_process[actor->number] = NOBODY; /* in which nobody else is */
     if (set_up->owner == SOMEBODY + 1 + actor->number)
@@ -320,20 +257,18 @@ static void switched(unsigned thread) {
         bury(&world->actors[schedule.stopped]);
     self = &world->actors[thread];
     self->switches++;
-    pairs->switches++;
     stint_thread_number = thread + 1; /* of its stripes, and its counters */
 }
 
 /* ---- What happens beside calls --------------------------------------------------------------- */
 
-static void set_time(struct actor *actor, uint64_t time, enum event event) {
+static void set_time(struct actor *actor, uint64_t time) {
     if (time > world->clear)
         return;
     trace(actor, "the clock goes from %" PRIu64 " to %" PRIu64, world->time, time);
     world->time = time;
     later(&world->latest, time);
     later(&world->latest_clock, time);
-    all_meet(event, actor);
 }
 
 /* To a window's end, or the ns before. */
@@ -347,19 +282,16 @@ static void turn_window(struct actor *actor) {
     const uint64_t end = verdict.window - (uint64_t)actor->skew;
     if (verdict.window == 0 || end < world->time)
         return;
-    for (unsigned i = 0; i < world->actor_count; i++)
-        if ((world->actors[i].names >> name & 1) != 0)
-            event_met(&world->actors[i], E_TURN);
-    set_time(actor, end - (chance(actor, 4) ? 1 : 0), E_AHEAD);
+    set_time(actor, end - (chance(actor, 4) ? 1 : 0));
 }
 
 static void step_back(struct actor *actor) {
     const uint64_t little = random_below(&actor->random, 20 * SECOND);
     if (world->steps_far && chance(actor, 4)) {
         world->far = true;
-        set_time(actor, world->time - 61 * SECOND - random_below(&actor->random, 2 * DAY), E_BACK);
+        set_time(actor, world->time - 61 * SECOND - random_below(&actor->random, 2 * DAY));
     } else if (world->steps_little && world->time - little + MINUTE > world->latest) {
-        set_time(actor, world->time - little, E_BACK);
+        set_time(actor, world->time - little);
     }
 }
 
@@ -376,10 +308,10 @@ static void turn_clock(struct actor *actor) {
         step_back(actor);
         break;
     case 4:
-        set_time(actor, world->time + random_below(&actor->random, 3 * MINUTE * 60), E_AHEAD);
+        set_time(actor, world->time + random_below(&actor->random, 3 * MINUTE * 60));
         break;
     default:
-        set_time(actor, world->time + random_below(&actor->random, 3 * STINT_TICK_NS), E_AHEAD);
+        set_time(actor, world->time + random_below(&actor->random, 3 * STINT_TICK_NS));
     }
 }
 
@@ -391,8 +323,6 @@ static void process(struct actor *from) {
     actor->random.state = random_next(&from->random);
     const uint64_t dies = chance(from, 2) ? 1 + random_below(&from->random, 3000) : 0;
     trace(from, "a process begins");
-    all_meet(E_PROCESS, from);
-    pairs->processes++;
     const pid_t child = fork();
     must(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
@@ -650,14 +580,9 @@ static void all_begin(struct random *random, bool alone) {
 
 /* Perhaps nobody had the table open since the round before. */
 static void round_end(struct random *random) {
-    world->reopened = world->idled = false;
+    world->reopened = false;
     all_begin(random, world->place != IN_PRIVATE && random_below(random, 4) == 0);
     quiet_check(&world->actors[0]);
-}
-
-static bool entry_skip(void *context, const struct stint_entry *entry) {
-    (void)context, (void)entry;
-    return true;
 }
 
 /* Nobody decides for 1 to 2,700 days. */
@@ -675,7 +600,6 @@ static void days_pass(struct random *random) {
     later(&world->latest_clock, until);
     for (unsigned i = 0; i < world->actor_count; i++)
         world->actors[i].read = 0;
-    world->idled = true;
     quiet_check(first);
 }
 
@@ -697,7 +621,6 @@ static void world_run(uint64_t seed) {
             days_pass(&random);
     }
     end_check(&world->actors[0]);
-    pairs->worlds++;
     (void)unlink(world->path);
     (void)unlink(".stint-world.resize");
 }
@@ -756,20 +679,6 @@ static double seconds_used(void) {
     return seconds;
 }
 
-static bool guard_remove(const char *name) {
-    static const char *const names[] = {
-#define NAME(guard, mistake) #guard,
-        STINT_TEST_GUARDS(NAME)
-#undef NAME
-    };
-    for (unsigned i = 0; i < GUARDS_END; i++)
-        if (strcmp(names[i], name) == 0) {
-            stint_test_removed |= GUARD_BIT(i);
-            return true;
-        }
-    return false;
-}
-
 /* The worlds of two days are not the same: none has a million. */
 static uint64_t seed_of_day(void) {
     return (uint64_t)time(NULL) / 86400 * 1000000;
@@ -786,19 +695,8 @@ static int run_all(double seconds, bool is_short, uint64_t first) {
             return 1;
         }
     }
-    printf("%" PRIu64 " worlds from seed %" PRIu64 ", %" PRIu64 " calls, %" PRIu64
-           " steps, %" PRIu64 " switches, %" PRIu64 " deaths, %" PRIu64 " processes, %" PRIu64
-           " openings, %" PRIu64
-           " waits looked at; of decisions that nobody interrupted at most %" PRIu64
-           " readings of the clock, %" PRIu64 " steps; %.1f s\n",
-           pairs->worlds, seed, pairs->calls, pairs->steps, pairs->switches, pairs->deaths,
-           pairs->processes, pairs->openings, pairs->waits, pairs->most_readings, pairs->most_steps,
-           seconds_used());
-    if (is_short)
-        return 0;
-    const unsigned empty = pairs_print();
-    printf("%u cells are empty\n", empty);
-    return empty == 0 ? 0 : 1;
+    printf("%" PRIu64 " worlds from seed %" PRIu64 ", %.1f s\n", count, seed, seconds_used());
+    return 0;
 }
 
 int main(int argc, char **argv) {
@@ -820,16 +718,14 @@ int main(int argc, char **argv) {
             seconds = strtod(value, NULL);
         else if (strcmp(argv[i - 1], "--seed") == 0 && value != NULL)
             seed = strtoull(value, NULL, 0);
-        else if (strcmp(argv[i - 1], "--without") != 0 || value == NULL || !guard_remove(value)) {
-            fprintf(stderr, "usage: world [--seconds N] [--short] [--day] [--seed N] "
-                            "[--without GUARD]\n");
+        else {
+            fprintf(stderr, "usage: world [--seconds N] [--short] [--day] [--seed N]\n");
             return 2;
         }
     }
 #ifdef STINT_THREAD_SANITIZER
     return 77; /* it does not know other stacks */
 #endif
-    pairs = shared_memory(sizeof *pairs);
     set_up = shared_memory(sizeof *set_up);
     worlds = shared_memory(2 * sizeof *worlds);
     if (seed == 0)

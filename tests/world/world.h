@@ -20,7 +20,7 @@ enum {
     TAKEN_MAX = 6,  /* verdicts that an actor remembers, to give back */
 };
 
-/* ---- What is to meet (pairs.c) --------------------------------------------------------------- */
+/* ---- What meets ------------------------------------------------------------------------------ */
 
 /* Public functions. Those that only compute are two: of texts, and of verdicts. */
 #define FUNCTIONS(X)                                                                               \
@@ -67,85 +67,34 @@ enum function {
         FUNCTIONS_END
 };
 
-#define FEATURES(X)                                                                                \
-    X(PLAIN, "none of these")                                                                      \
-    X(ABOVE, "capacity above the limit")                                                           \
-    X(BELOW, "capacity below")                                                                     \
-    X(RESERVED, "max_reserved")                                                                    \
-    X(STRIPES, "stripes")                                                                          \
-    X(REFUSED, "count-refused")                                                                    \
-    X(SMOOTH, "smooth")                                                                            \
-    X(IN_FLIGHT, "in-flight")                                                                      \
-    X(START, "start")                                                                              \
-    X(PER_KEY, "start=per-key")                                                                    \
-    X(FIRST, "start=first")                                                                        \
-    X(MONTH, "month")                                                                              \
-    X(YEAR, "year")                                                                                \
-    X(NEAR, "near")                                                                                \
-    X(JITTER, "jitter")                                                                            \
-    X(SHADOW, "shadow")                                                                            \
-    X(OVERRIDES, "overrides")                                                                      \
-    X(BAN, "ban")                                                                                  \
-    X(WITHIN, "ban_within")                                                                        \
-    X(BURST, "burst")                                                                              \
-    X(PEEK, "PEEK")                                                                                \
-    X(PARTIAL, "PARTIAL")                                                                          \
-    X(DRAIN, "DRAIN")                                                                              \
-    X(RESERVE, "RESERVE")                                                                          \
-    X(CHARGE, "CHARGE")                                                                            \
-    X(OWN, "a limit of its own")
-
+/* Of a policy. */
 enum feature {
-#define FEATURE(name, text) A_##name,
-    FEATURES(FEATURE)
-#undef FEATURE
-        FEATURES_END,
-    POLICY_FEATURES = A_PEEK,
+    A_PLAIN, /* none of these */
+    A_ABOVE,
+    A_BELOW,
+    A_RESERVED,
+    A_STRIPES,
+    A_REFUSED,
+    A_SMOOTH,
+    A_IN_FLIGHT,
+    A_START,
+    A_PER_KEY,
+    A_FIRST,
+    A_MONTH,
+    A_YEAR,
+    A_NEAR,
+    A_JITTER,
+    A_SHADOW,
+    A_OVERRIDES,
+    A_BAN,
+    A_WITHIN,
+    A_BURST,
+    FEATURES_END,
 };
-
-#define EVENTS(X)                                                                                  \
-    X(TURN, "its window ends")                                                                     \
-    X(BACK, "the clock steps back")                                                                \
-    X(AHEAD, "the clock steps ahead")                                                              \
-    X(SKEWED, "another's clock differs")                                                           \
-    X(LATE, "its now is before the clock")                                                         \
-    X(EARLY, "its now is ahead of the clock")                                                      \
-    X(IDLE, "days passed since it last counted")                                                   \
-    X(KILL, "it is killed")                                                                        \
-    X(OTHER_KILL, "another is killed")                                                             \
-    X(PROCESS, "a process begins, and ends or is killed")                                          \
-    X(ADMIT, "full: ADMIT")                                                                        \
-    X(REFUSE, "full: REFUSE")                                                                      \
-    X(REPLACE, "full: REPLACE")                                                                    \
-    X(CHANGED, "its policy is changed")                                                            \
-    X(REPLACED, "its policy is replaced")                                                          \
-    X(REMOVED, "its policy is removed")                                                            \
-    X(ALONE, "the table was opened alone since it last counted")
-
-enum event {
-#define EVENT(name, text) E_##name,
-    EVENTS(EVENT)
-#undef EVENT
-        EVENTS_END
-};
-
-/* What met, how often. Shared by all worlds. */
-struct pairs {
-    uint64_t functions[FUNCTIONS_END][FUNCTIONS_END];
-    uint64_t features[FEATURES_END][FEATURES_END]; /* by one request, with its policy */
-    uint64_t groups[FEATURES_END][FEATURES_END];   /* by two requests of a group */
-    uint64_t events[FEATURES_END][EVENTS_END];
-    uint64_t worlds, calls, steps, switches, deaths, processes, openings, waits;
-    uint64_t most_readings, most_steps; /* of a decision that nobody interrupted */
-};
-extern struct pairs *pairs;
 
 extern const char *const function_names[];
 
-/* Prints the tables. Returns how many cells are empty that stint.h does not rule out. */
-unsigned pairs_print(void);
-
-/* Whether two features go together in one request and its policy, as stint.h says. */
+/* Whether two features go together in one policy, as the model has it. */
 bool features_fit(unsigned one, unsigned other);
 
 /* ---- A world --------------------------------------------------------------------------------- */
@@ -201,9 +150,6 @@ struct actor {
     /* The call under way. */
     bool calling;
     enum function function;
-    uint32_t features; /* of its requests */
-    uint32_t names;    /* by which it decides */
-    uint64_t met;      /* functions */
     uint64_t began, steps, readings, switches;
     uint64_t at;                      /* the now that it was given; STINT_NOW */
     bool mistaken;                    /* what it gave as now is far from its clock */
@@ -227,7 +173,7 @@ struct world {
     bool far;   /* a clock was stepped by more than the allowance, or differs by more */
     bool steps_far, steps_little, deaths, processes, idles;
     uint64_t apart;        /* clocks differ by so many ns at most */
-    bool reopened, idled;  /* opened alone, or days passed, since the round before */
+    bool reopened;         /* opened alone since the round before */
     uint64_t functions;    /* that may be called: bits */
     uint64_t time, latest; /* ns; latest that any clock, or caller, said */
     uint64_t latest_clock; /* that any clock said */
@@ -273,7 +219,6 @@ struct stint_policy policy_draw(struct random *random, unsigned name, bool wrong
 struct stint_policy policy_vary(struct random *random, const struct stint_policy *policy);
 
 uint32_t policy_features(const struct stint_policy *policy);
-uint32_t request_features(const struct stint_request *request);
 
 /* Before a policy gets, or may get, these numbers: as the first or the next of its name, or as what
  * the name's last one becomes. */
@@ -294,8 +239,6 @@ void actor_find(struct actor *actor); /* the ids of all names */
 void call_begin(struct actor *actor, enum function function, const struct asked *asked,
                 unsigned count);
 void call_end(struct actor *actor);
-void event_met(const struct actor *actor, enum event event);
-
 /* ---- What must hold (ledger.c) --------------------------------------------------------------- */
 
 /* A decision's verdicts, all of its call. `whole`: they are decided as one. */
