@@ -451,6 +451,19 @@ static ALWAYS_INLINE void decision_count(const struct decision *decision, uint32
         stint_answer_count(decision->limiter, decision->policy_id, flags, allowed);
 }
 
+/* STINT_NEAR_LIMIT, if a key that has used so much is near its policy's limit; else 0. */
+static ALWAYS_INLINE uint32_t answer_near(const struct policy *policy, uint64_t used,
+                                          uint64_t capacity) {
+    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    const uint64_t near_limit =
+        atomic_load_acquire(&policy->rules[version % 2][1]) >> RULE_NEAR & 127; /* M13 */
+
+    return near_limit != 0 && /* it was taken from the policy a moment ago */
+                   used * 100 > capacity * near_limit
+               ? STINT_NEAR_LIMIT
+               : 0;
+}
+
 /* ns that a verdict tells to wait, `left` ns before the end of its window. What fits waits only if
  * it takes ahead. What is refused waits for the end of the window, as a rule; by a bucket, for its
  * tokens. */
@@ -534,7 +547,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
         decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->special & SPECIAL_TOLD);
 
     if (UNLIKELY((terms->traits & TRAIT_NEAR) != 0))
-        flags |= stint_answer_near(decision->policy, used, terms->capacity);
+        flags |= answer_near(decision->policy, used, terms->capacity);
     if (UNLIKELY((terms->special & NOW_MISTAKEN) != 0))
         stint_limiter_count_rare(decision->limiter, decision->policy_id, RARE_NOW_MISTAKEN);
     if (LIKELY((terms->special & PART_SILENT) == 0)) {

@@ -200,17 +200,6 @@ void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id,
         limiter_count(limiter, policy_id, COUNT_NEAR_LIMIT);
 }
 
-uint32_t stint_answer_near(const struct policy *policy, uint64_t used, uint64_t capacity) {
-    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
-    const uint64_t near_limit =
-        atomic_load_acquire(&policy->rules[version % 2][1]) >> RULE_NEAR & 127; /* M13 */
-
-    return near_limit != 0 && /* it was taken from the policy a moment ago */
-                   used * 100 > capacity * near_limit
-               ? STINT_NEAR_LIMIT
-               : 0;
-}
-
 /* The length of the window that is waited for, ns. */
 static uint64_t window_waited(const struct decision *decision) {
     if ((decision->terms.traits & RULE_BUCKET) != 0)

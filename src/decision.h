@@ -131,9 +131,6 @@ bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, 
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
                         bool allowed);
 
-/* STINT_NEAR_LIMIT, if a key that has used so much is near its policy's limit; else 0. */
-uint32_t stint_answer_near(const struct policy *policy, uint64_t used, uint64_t capacity);
-
 /* The wait of what does not simply wait for the end of its window, `left` ns ahead. */
 uint64_t stint_answer_wait(struct decision *decision, uint64_t left);
 
