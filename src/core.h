@@ -186,21 +186,6 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     return 0;
 }
 
-/* The same, at the moment of this now. Returns STINT_BAD_REQUEST, too. */
-static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
-                                             struct stint_limiter *limiter, uint32_t policy_id,
-                                             const struct stint_request *request, uint64_t now,
-                                             uint64_t word) {
-    const uint32_t traits = (uint32_t)word;
-
-    if (UNLIKELY(!request_suits(request, traits)))
-        return STINT_BAD_REQUEST;
-    const struct moment moment =
-        moment_of(limiter, &limiter->policies[policy_id], traits, request->key.hash, now);
-    decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
-    return decision_begin_at(decision, limiter, policy_id, request, moment, word);
-}
-
 /* ---- 2  Look --------------------------------------------------------------------------------- */
 
 /* Fits the terms of a request to a rule that was read later, by which its window begins. */

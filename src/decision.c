@@ -59,7 +59,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
         return stint_failed(EINVAL, "the limiter was attached with STINT_READ_ONLY, and answers "
                                     "only looks: request.flags must have STINT_PEEK, and not "
                                     "STINT_CHARGE");
-    /* In the order of decision_begin. */
+    /* In the order of decision_open (take.c). */
     if (request->policy < limiter->max_policies && !request_good(request))
         return request_refuse(request);
     const int error = stint_limiter_whole(limiter); /* a cut amid a change leaves a policy */

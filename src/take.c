@@ -57,14 +57,19 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
     if (UNLIKELY(!request_good(request)))
         return STINT_BAD_REQUEST;
     /* Each round but the first: the policy was changed, or replaced once more. */
-    while (id < limiter->deciding) { /* POLICY_NONE is none */
-        const uint64_t word = policy_word(&limiter->policies[id]);
-        const uint32_t why = (word & TRAIT_EXISTS) == 0
-                                 ? STINT_UNKNOWN_POLICY
-                                 : decision_begin(decision, limiter, id, request, now, word);
-        if (why != STINT_UNKNOWN_POLICY)
-            return why;
-        id = stint_limiter_policy_now(limiter, request->policy);
+    for (; id < limiter->deciding; /* POLICY_NONE is none */
+         id = stint_limiter_policy_now(limiter, request->policy)) {
+        struct policy *policy = &limiter->policies[id];
+        const uint64_t word = policy_word(policy);
+        if ((word & TRAIT_EXISTS) == 0)
+            continue;
+        if (UNLIKELY(!request_suits(request, (uint32_t)word)))
+            return STINT_BAD_REQUEST;
+        const struct moment moment =
+            moment_of(limiter, policy, (uint32_t)word, request->key.hash, now);
+        decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
+        if (LIKELY(decision_begin_at(decision, limiter, id, request, moment, word) == 0))
+            return 0;
     }
     return STINT_UNKNOWN_POLICY;
 }
