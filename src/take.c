@@ -285,7 +285,7 @@ static ALWAYS_INLINE bool take_by_word(struct stint_limiter *limiter, uint32_t p
 
     if ((uint32_t)word == PLAIN)
         return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN), verdict);
-    if ((uint32_t)word == EXACT_BUCKET)
+    if ((uint32_t)word == EXACT_BUCKET) /* begin_bucket reads its capacity */
         return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
     if ((uint32_t)word == EXACT_OVERRIDES)
         return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_OVERRIDES), verdict);
