@@ -249,7 +249,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_again(limiter, request, now, verdict);
 }
 
-/* Tokens by a policy of whose exact word take_by_word has no steps, and what take_seen leaves. */
+/* Tokens by a policy of whose exact word take_tokens has no steps, and what take_seen leaves. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                 uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, tokens);
@@ -264,9 +264,8 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
 }
 
 /* One token that fast.h has left: its slot has no room, or is in another window, or is not near. */
-static ALWAYS_INLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                    uint64_t now, struct slot *slot,
-                                    struct stint_verdict *verdict) {
+static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                               uint64_t now, struct slot *slot, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
@@ -275,11 +274,10 @@ static ALWAYS_INLINE bool take_seen(struct stint_limiter *limiter, uint32_t poli
                : take_other(limiter, policy_id, key, 1, now, verdict);
 }
 
-/* Tokens by any policy. Exact words have their steps here, so that a take saves its registers once.
- * (A policy may change after its word was read. Then the request is one of before.) */
-static ALWAYS_INLINE bool take_by_word(struct stint_limiter *limiter, uint32_t policy_id,
-                                       uint64_t key, uint64_t tokens, uint64_t now,
-                                       struct stint_verdict *verdict) {
+/* Tokens by any policy. Exact words have their steps here. (A policy may change after its word was
+ * read. Then the request is one of before.) */
+static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                 uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
@@ -319,8 +317,8 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return decide_unknown(limiter, request, now, verdict);
     if (LIKELY((request->flags | request_rest(request)) == 0)) {
         const uint64_t limit = APART(request->limit);
-        return take_by_word(limiter, request->policy, request->key.hash,
-                            limit << 32 | request->cost, now, verdict);
+        return take_tokens(limiter, request->policy, request->key.hash, limit << 32 | request->cost,
+                           now, verdict);
     }
     if (UNLIKELY(!request_good(request)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
@@ -337,35 +335,22 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, ui
     return stint_decide_any(limiter, &request, now, verdict);
 }
 
-/* Tokens at a time that is known. */
-static ALWAYS_INLINE bool take_at(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                  uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t cost,
+                uint64_t now, struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     struct hot hot;
 
+    now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(policy_id >= limiter->deciding))
-        return take_any(limiter, policy_id, key, cost, now, verdict);
+        return take_any(limiter, policy_id, key.hash, cost, now, verdict);
     if (UNLIKELY(cost != 1) || (UNLIKELY(!hot_window(policy, now, &hot)) &&
-                                !hot_without_override(limiter, policy, key, now, &hot)))
-        return take_by_word(limiter, policy_id, key, cost, now, verdict);
-    hot_near(limiter, policy_id, key, home_of(&limiter->table, key), &hot);
+                                !hot_without_override(limiter, policy, key.hash, now, &hot)))
+        return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
+    hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
     if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot))
-        return take_seen(limiter, policy_id, key, now, hot.slot, verdict);
+        return take_seen(limiter, policy_id, key.hash, now, hot.slot, verdict);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
-}
-
-/* The same now. (In a function of its own: what is decided at a given time saves no registers.) */
-static NOINLINE bool take_now(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                              uint32_t cost, struct stint_verdict *verdict) {
-    const uint64_t now = now_fetching(limiter, key, STINT_NOW);
-    return take_at(limiter, policy_id, key, cost, now, verdict);
-}
-
-bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t cost,
-                uint64_t now, struct stint_verdict *verdict) {
-    return now == STINT_NOW ? take_now(limiter, policy_id, key.hash, cost, verdict)
-                            : take_at(limiter, policy_id, key.hash, cost, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
