@@ -249,12 +249,19 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_again(limiter, request, now, verdict);
 }
 
-/* Tokens by a policy of whose exact word take_tokens has no steps, and what take_seen leaves. */
-static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
+/* Tokens by any policy. Exact words have their steps here. (A policy may change after its word was
+ * read. Then the request is one of before.) */
+static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                 uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
+    if ((uint32_t)word == PLAIN)
+        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN), verdict);
+    if ((uint32_t)word == EXACT_BUCKET) /* begin_bucket reads its capacity */
+        return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
+    if ((uint32_t)word == EXACT_OVERRIDES)
+        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_OVERRIDES), verdict);
     if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
         const struct stint_request striped = request;
         if (stripe_take(limiter, &striped, now, word, verdict))
@@ -271,23 +278,7 @@ static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id
 
     return LIKELY((uint32_t)word == PLAIN)
                ? decide_seen(limiter, &request, now, WORD_EXACT(word, PLAIN), true, slot, verdict)
-               : take_other(limiter, policy_id, key, 1, now, verdict);
-}
-
-/* Tokens by any policy. Exact words have their steps here. (A policy may change after its word was
- * read. Then the request is one of before.) */
-static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                                 uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, tokens);
-    const uint64_t word = policy_word(&limiter->policies[policy_id]);
-
-    if ((uint32_t)word == PLAIN)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN), verdict);
-    if ((uint32_t)word == EXACT_BUCKET) /* begin_bucket reads its capacity */
-        return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
-    if ((uint32_t)word == EXACT_OVERRIDES)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_OVERRIDES), verdict);
-    return take_other(limiter, policy_id, key, tokens, now, verdict);
+               : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
