@@ -4,8 +4,8 @@
  * The library for Node.js: what index.cjs calls, by Node-API 8.
  *
  * Who calls is index.cjs alone. It has checked all numbers; what is checked here are keys, which
- * only C can look into at the speed of a decision. A table is an `external`, which closes its
- * limiter when it is collected. Each thread of Node (worker_threads) has an `addon` of its own.
+ * only C can look into at the speed of a decision. A table is an `external`. Each thread of Node
+ * (worker_threads) has an `addon` of its own.
  *
  * A verdict goes through one array of doubles, `out`, which index.cjs and this file share: nothing
  * is allocated for it. Its 16 places are told once in `enum place` and once in index.cjs. */
@@ -393,10 +393,10 @@ static napi_value call_apply(napi_env env, napi_callback_info info) {
 
 /* ---- Tables ---- */
 
-static void table_free(napi_env env, void *data, void *hint) {
-    struct table *table = data;
-    (void)env;
-    (void)hint;
+/* No table has a finalizer of Node's. Node 20 frees an addon's environment before it runs a
+ * finalizer that the garbage collector queued as the process ended: a segmentation fault. index.cjs
+ * says when a table is collected, and addon_free closes those that are left. */
+static void table_free(struct table *table) {
     stint_close(table->limiter);
     free(table);
 }
@@ -438,8 +438,10 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     napi_valuetype type;
     double max_entries = 0;
     char *path = NULL;
+    void *addon = NULL;
 
     if (napi_get_cb_info(env, info, &count, call.arguments, NULL, NULL) != napi_ok ||
+        napi_get_instance_data(env, &addon) != napi_ok ||
         napi_typeof(env, call.arguments[0], &type) != napi_ok)
         return NULL;
     if (type == napi_string &&
@@ -462,24 +464,51 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     int error = options.max_entries == 0 ? stint_attach(&options, &table->limiter)
                                          : stint_open(&options, &table->limiter);
     free(path);
-    if (error == 0 && napi_create_external(env, table, table_free, NULL, &result) == napi_ok)
+    if (error == 0 && napi_create_external(env, table, NULL, NULL, &result) == napi_ok) {
+        struct table **first = &((struct addon *)addon)->tables;
+        table->next = *first;
+        *first = table;
         return result;
-    table_free(env, table, NULL);
+    }
+    table_free(table);
     return small(env, error);
+}
+
+/* The table of a call that has no other argument, which may be closed; NULL if it has none. */
+static struct table *table_of(napi_env env, napi_callback_info info) {
+    size_t count = 1;
+    napi_value argument;
+    void *table = NULL;
+
+    if (napi_get_cb_info(env, info, &count, &argument, NULL, NULL) != napi_ok ||
+        napi_get_value_external(env, argument, &table) != napi_ok)
+        return NULL;
+    return table;
 }
 
 /* close(table) */
 static napi_value call_close(napi_env env, napi_callback_info info) {
-    size_t count = 1;
-    napi_value argument;
-    void *data = NULL;
+    struct table *table = table_of(env, info);
 
-    if (napi_get_cb_info(env, info, &count, &argument, NULL, NULL) != napi_ok ||
-        napi_get_value_external(env, argument, &data) != napi_ok)
+    if (table != NULL) {
+        stint_close(table->limiter);
+        table->limiter = NULL;
+    }
+    return NULL;
+}
+
+/* forget(table): nothing uses it any more. */
+static napi_value call_forget(napi_env env, napi_callback_info info) {
+    struct table *table = table_of(env, info);
+    void *addon = NULL;
+
+    if (table == NULL || napi_get_instance_data(env, &addon) != napi_ok)
         return NULL;
-    struct table *table = data;
-    stint_close(table->limiter);
-    table->limiter = NULL;
+    struct table **link = &((struct addon *)addon)->tables;
+    while (*link != table)
+        link = &(*link)->next;
+    *link = table->next;
+    table_free(table);
     return NULL;
 }
 
@@ -554,9 +583,15 @@ static void __attribute__((constructor)) handle_sigbus(void) {
 /* ---- The module ---- */
 
 static void addon_free(napi_env env, void *data, void *hint) {
+    struct addon *addon = data;
+
     (void)env;
     (void)hint;
-    free(data); /* the array of `out` is Node's */
+    for (struct table *next, *table = addon->tables; table != NULL; table = next) {
+        next = table->next;
+        table_free(table);
+    }
+    free(addon); /* the array of `out` is Node's */
 }
 
 NAPI_MODULE_INIT() {
@@ -575,6 +610,7 @@ NAPI_MODULE_INIT() {
         {"inFlight", call_in_flight}, {"reason", call_reason},
         {"label", call_label},        {"clock", call_clock},
         {"remove", call_remove},      {"version", call_version},
+        {"forget", call_forget},
     };
     const size_t places = (size_t)PLACES * STINT_ALL_MAX;
     napi_value buffer, array, call;

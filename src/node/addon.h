@@ -14,15 +14,17 @@ enum answer {
     NO_KEY = -1, /* what stands for the key is none */
 };
 
-/* Of one thread of Node. */
-struct addon {
-    double *out; /* PLACES for each of STINT_ALL_MAX verdicts */
-    napi_ref out_array;
-    struct stint_request requests[STINT_ALL_MAX]; /* of the group that is being made */
-};
-
 struct table {
     struct stint_limiter *limiter; /* NULL: closed */
+    struct table *next;            /* of the thread's */
+};
+
+/* Of one thread of Node. */
+struct addon {
+    struct table *tables; /* that are not collected yet */
+    double *out;          /* PLACES for each of STINT_ALL_MAX verdicts */
+    napi_ref out_array;
+    struct stint_request requests[STINT_ALL_MAX]; /* of the group that is being made */
 };
 
 enum { ARGUMENTS = 8 };

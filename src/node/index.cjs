@@ -252,15 +252,20 @@ function put(verdict, at) {
 
 // A policy of a table. It stays good when the policy is changed or replaced.
 class Policy {
+    #table;
     #handle;
     #id;
     #counts = NO_POLICY; // the id of one that is known to hold nothing in flight
 
     constructor(table, handle, id, name) {
-        this.table = table;
+        this.#table = table; // which is not collected before its policies
         this.name = name;
         this.#handle = handle;
         this.#id = id;
+    }
+
+    get table() {
+        return this.#table;
     }
 
     // Whether the request fits. The cheapest call: it makes no verdict. What is in flight is given
@@ -390,6 +395,9 @@ class Group {
 
 // ---- Tables -------------------------------------------------------------------------------------
 
+// That no table is used any more: addon.c closes it.
+const collected = new FinalizationRegistry((handle) => addon.forget(handle));
+
 class Table {
     #handle;
     #warned = new Set();
@@ -397,6 +405,7 @@ class Table {
     constructor(handle, file) {
         this.#handle = handle;
         this.path = file;
+        collected.register(this, handle);
     }
 
     // A policy by its name.
