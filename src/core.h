@@ -139,10 +139,9 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
 }
 
 /* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word; of a bucket its
- * capacity is read here), and of the request, which suits it (request_suits). terms.special is
- * set. Returns 0, or the verdict's flag that
- * says why there is no decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
+ * (policy_word; a bucket's capacity is read here), and of the request, which suits it
+ * (request_suits). terms.special is set. Returns 0, or the verdict's flag that says why there is no
+ * decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
 static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
                                                 struct stint_limiter *limiter, uint32_t policy_id,
                                                 const struct stint_request *request,
@@ -184,6 +183,21 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     if (UNLIKELY(override != 0))
         begin_overridden(terms, override, other);
     return 0;
+}
+
+/* The same at this now, by the policy that the request names. If the now is not known, nothing is
+ * noted, and the request is to go the long way, too. */
+static ALWAYS_INLINE uint32_t decision_begin_near(struct decision *decision,
+                                                  struct stint_limiter *limiter,
+                                                  const struct stint_request *request, uint64_t now,
+                                                  uint64_t word) {
+    const uint32_t id = request->policy;
+    struct moment moment = {.now = now};
+
+    decision->terms.special = 0;
+    if (UNLIKELY(!moment_known(limiter, &limiter->policies[id], (uint32_t)word, now, &moment.end)))
+        return STINT_UNKNOWN_POLICY;
+    return decision_begin_at(decision, limiter, id, request, moment, word);
 }
 
 /* ---- 2  Look --------------------------------------------------------------------------------- */

@@ -78,7 +78,7 @@ static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t pol
         .policy_id = policy_id,
         .now = now,
         .end = hot->end,
-        .terms = {.traits = TRAIT_EXISTS | TRAIT_PLAIN,
+        .terms = {.traits = EXACT_PLAIN,
                   .cost = 1,
                   .capacity = hot->capacity,
                   .room = hot->capacity,

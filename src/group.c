@@ -258,9 +258,6 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
     return part_as(limiter, request, now, word | RULE_BUCKET, part);
 }
 
-/* The traits of a bucket that has nothing else. Known to the compiler, they save a tenth. */
-#define PART_BUCKET ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
-
 /* Looks at a part that takes tokens, and does nothing else. What is carried over could not be given
  * back after a boundary. */
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
@@ -276,8 +273,8 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     if (UNLIKELY((word & TRAIT_EXISTS) == 0) || (word & (TRAITS_STRIPED | TRAIT_CARRIES)) != 0)
         return false;
-    if ((uint32_t)word == PART_BUCKET)
-        return part_as(limiter, request, now, PART_BUCKET, part);
+    if ((uint32_t)word == EXACT_BUCKET)
+        return part_as(limiter, request, now, EXACT_BUCKET, part);
     return (word & RULE_BUCKET) == 0 ? part_windows(limiter, request, now, word, part)
                                      : part_bucket(limiter, request, now, word, part);
 }

@@ -30,15 +30,10 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     struct decision part;
     struct seen seen;
     uint64_t used;
-    tick_t end;
 
-    word &= ~(uint64_t)RULE_BUCKET;
-    part.terms.special = 0;
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(
-            !moment_known(limiter, &limiter->policies[own.policy], (uint32_t)word, now, &end)) ||
-        UNLIKELY(decision_begin_at(&part, limiter, own.policy, &own, (struct moment){now, end},
-                                   word) != 0))
+        UNLIKELY(decision_begin_near(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET) !=
+                 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);

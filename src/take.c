@@ -2,8 +2,8 @@
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
  * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
- * compiled for words of policies of which the compiler then knows traits (PLAIN and those below
- * it). A key without a slot goes on in decide.c. */
+ * compiled for words of policies of which the compiler then knows traits (judge.h, EXACT_PLAIN; and
+ * KIND). A key without a slot goes on in decide.c. */
 #include "take.h"
 
 #include "decide.h"
@@ -182,31 +182,26 @@ static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *s
                                     : decide_nowhere(decision, far, verdict);
 }
 
-/* All steps of a request by a policy that was there a moment ago, of which this is the word. If it
- * was `looked` for the key's slot near its home: that is `slot`, or NULL. */
+/* All steps of a request by a policy that was there a moment ago, of which this is the word.
+ * `looked`: the key's slot near its home, or NULL, as somebody has looked; NULL: nobody has. */
 static ALWAYS_INLINE bool decide_seen(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
-                                      uint64_t word, bool looked, struct slot *slot,
+                                      uint64_t word, struct slot *const *looked,
                                       struct stint_verdict *verdict) {
-    const uint32_t id = request->policy, traits = (uint32_t)word;
     struct decision decision;
-    tick_t end;
 
-    decision.terms.special = 0;
-    if (UNLIKELY(!request_suits(request, traits)) ||
-        UNLIKELY(!moment_known(limiter, &limiter->policies[id], traits, now, &end)) ||
-        UNLIKELY(decision_begin_at(&decision, limiter, id, request, (struct moment){now, end},
-                                   word) != 0))
+    if (UNLIKELY(!request_suits(request, (uint32_t)word)) ||
+        UNLIKELY(decision_begin_near(&decision, limiter, request, now, word) != 0))
         return decide_again(limiter, request, now, verdict);
-    if (!looked)
-        slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    struct slot *slot =
+        looked != NULL ? *looked : slot_near(&limiter->table, decision.hash, decision.tag);
     return decide_begun(&decision, slot, request, now, verdict);
 }
 
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
-    return decide_seen(limiter, request, now, word, false, NULL, verdict);
+    return decide_seen(limiter, request, now, word, NULL, verdict);
 }
 
 /* The request of a take. `tokens`: its cost, and above that the request's own limit. */
@@ -229,9 +224,6 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
     }
 
 /* Words of policies of which the compiler knows traits: all of them, or what their kind tells. */
-#define PLAIN                    ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
-#define EXACT_BUCKET             ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
-#define EXACT_OVERRIDES          ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
 #define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
 #define KIND                     ((uint32_t)(TRAIT_EXISTS | TRAITS_STRIPED) | RULE_BUCKET)
 #define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
@@ -256,8 +248,8 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
     const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
-    if ((uint32_t)word == PLAIN)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, PLAIN), verdict);
+    if ((uint32_t)word == EXACT_PLAIN)
+        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     if ((uint32_t)word == EXACT_BUCKET) /* begin_bucket reads its capacity */
         return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
     if ((uint32_t)word == EXACT_OVERRIDES)
@@ -276,8 +268,8 @@ static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
-    return LIKELY((uint32_t)word == PLAIN)
-               ? decide_seen(limiter, &request, now, WORD_EXACT(word, PLAIN), true, slot, verdict)
+    return LIKELY((uint32_t)word == EXACT_PLAIN)
+               ? decide_seen(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), &slot, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
@@ -315,8 +307,8 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     const struct stint_request own = OWN(request);
-    return (uint32_t)word == PLAIN
-               ? decide_near(limiter, &own, now, WORD_EXACT(word, PLAIN), verdict)
+    return (uint32_t)word == EXACT_PLAIN
+               ? decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict)
                : decide_as(limiter, &own, now, word, verdict);
 }
 

@@ -137,6 +137,11 @@ enum trait {
      * overrides. */
     TRAIT_COMPANION = 1 << 24,
 };
+/* All traits of policies that have nothing else. */
+#define EXACT_PLAIN     ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
+#define EXACT_BUCKET    ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+#define EXACT_OVERRIDES ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
+
 #define TRAIT_STRIPES  20 /* shift: log2 of the number of stripes, 3 bits */
 #define TRAITS_STRIPED (UINT32_C(7) << TRAIT_STRIPES)
 
