@@ -575,9 +575,10 @@ test('by import, too', () => {
     );
 });
 
-test('nothing is left of a million calls, and of tables that are opened and dropped', () => {
+test('nothing is left of a million calls, and of tables that are dropped or whose thread ends', () => {
     const program = `const { open } = require('stint');
     const { readFileSync } = require('fs');
+    const { Worker } = require('worker_threads');
     const policies = ['1000000/52w name=a', '9/30s in-flight name=busy'];
     const table = open(null, { maxEntries: 1000, policies });
     const [a, busy] = [table.policy('a'), table.policy('busy')];
@@ -600,6 +601,10 @@ test('nothing is left of a million calls, and of tables that are opened and drop
         open(null, { maxEntries: 2000000, policies: ['1/s name=a'] });
         if (i % 10 === 0) { gc(); await new Promise(setImmediate); }
       }
+      const thread = new Worker(\`const { open } = require('stint');
+        for (let i = 0; i < 30; i++) open(null, { maxEntries: 2000000, policies: ['1/s name=a'] });
+        process.exit();\`, { eval: true });
+      await new Promise((resolve) => thread.on('exit', resolve));
     }
     function round(n) { for (let i = 0; i < n; i++) for (const call of calls) call(); }
     (async () => {
