@@ -5,7 +5,7 @@
  *     2  look     slot_look         what the key's slot holds in that window
  *     3  judge    decision_judge    what becomes of the count (judge.h)
  *     4  charge   slot_charge       one compare-and-swap of the slot (slot.h)
- *     5  answer   decision_end      the statistics, and the verdict
+ *     5  answer   decision_answer   the statistics, and the verdict
  *
  * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
  * with what was begun. What has changed on the way, and a late caller, begin anew there.
@@ -533,8 +533,8 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, uint64_
 }
 
 /* Ends a decision: counts it and tells it. Returns verdict.allowed. */
-static ALWAYS_INLINE bool decision_end(const struct decision *decision,
-                                       struct stint_verdict *verdict) {
+static ALWAYS_INLINE bool decision_answer(const struct decision *decision,
+                                          struct stint_verdict *verdict) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
     const bool shadowed = !charge->fits && UNLIKELY((terms->traits & STINT_SHADOW) != 0);

@@ -55,7 +55,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
 
     if (limiter == NULL || request == NULL)
         return stint_failed(EINVAL, "limiter or request is NULL");
-    if (limiter->looking != NULL && (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+    if (limiter->reader != NULL && (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
         return stint_failed(EINVAL, "the limiter was attached with STINT_READ_ONLY, and answers "
                                     "only looks: request.flags must have STINT_PEEK, and not "
                                     "STINT_CHARGE");

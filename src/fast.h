@@ -85,7 +85,7 @@ static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t pol
                   .unit = 1},
         .charge = {hot->count, hot->count, hot->count, 1, true},
     };
-    (void)decision_end(&decision, verdict);
+    (void)decision_answer(&decision, verdict);
 }
 
 #endif

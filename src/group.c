@@ -324,7 +324,7 @@ static void part_answer(struct stint_limiter *limiter, const struct stint_reques
                   .reciprocal = part->reciprocal},
         .charge = {part->count, used, used, request->cost, true},
     };
-    (void)decision_end(&decision, verdict);
+    (void)decision_answer(&decision, verdict);
 }
 
 /* One token each of two or three parts, which are simple (`n` is constant). What is known of them
@@ -403,10 +403,10 @@ static NOINLINE bool group_rest(struct stint_limiter *limiter, const struct stin
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))
         return all_bad(limiter, requests, n, verdicts);
-    if (UNLIKELY(limiter->looking != NULL)) {
+    if (UNLIKELY(limiter->reader != NULL)) {
         if (!all_look(requests, n))
             return all_bad(limiter, requests, n, verdicts);
-        limiter = limiter->looking;
+        limiter = limiter->reader;
     }
     if (n == 1 && (requests->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_CHARGE)
         return stint_decide_any(limiter, requests, now, verdicts);

@@ -54,7 +54,7 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     used = stripe_estimate(used, capacity, stripes); /* not below the cost, which fits the share */
     part.terms.capacity = capacity;
     part.charge = (struct charge){used, used, used, cost, true};
-    return decision_end(&part, verdict);
+    return decision_answer(&part, verdict);
 }
 
 /* Decides on a key of a striped policy by all of its stripes: what came of it is in `whole`. */

@@ -30,7 +30,7 @@ static bool decide_lost(struct stint_limiter *limiter, const struct stint_reques
 
 bool stint_decision_void(struct stint_limiter *limiter, const struct stint_request *request,
                          uint32_t why, struct stint_verdict *verdict) {
-    if (limiter->looking != NULL)
+    if (limiter->reader != NULL)
         why = STINT_BAD_REQUEST;
     if (why == STINT_UNKNOWN_POLICY && request->policy < limiter->max_policies &&
         stint_limiter_lost(limiter)) {
@@ -76,7 +76,7 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
 
 /* Ends a decision after which a strike may be counted. */
 static NOINLINE bool decide_struck(const struct decision *decision, struct stint_verdict *verdict) {
-    const bool allowed = decision_end(decision, verdict);
+    const bool allowed = decision_answer(decision, verdict);
 
     stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now, verdict);
     return allowed;
@@ -109,7 +109,7 @@ static NOINLINE bool decide_end(struct decision *decision, uint64_t now,
         decide_anywhere(decision);
     }
     return UNLIKELY(strikes(decision)) ? decide_struck(decision, verdict)
-                                       : decision_end(decision, verdict);
+                                       : decision_answer(decision, verdict);
 }
 
 /* Any request, from its beginning. */
@@ -159,10 +159,10 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
          * is. */
         if (decision->charge.fits) {
             if (LIKELY(slot_charge(decision, &seen)))
-                return decision_end(decision, verdict);
+                return decision_answer(decision, verdict);
         } else if (LIKELY(slot_charge(decision, &seen))) {
             if (LIKELY(!strikes(decision)))
-                return decision_end(decision, verdict);
+                return decision_answer(decision, verdict);
             const struct decision struck = *decision;
             return decide_struck(&struck, verdict);
         }
@@ -289,9 +289,9 @@ static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter, 
 static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
-    if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+    if (limiter->reader == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
         return stint_decision_void(limiter, request, STINT_UNKNOWN_POLICY, verdict);
-    return decide_anew(limiter->looking, request, now, verdict);
+    return decide_anew(limiter->reader, request, now, verdict);
 }
 
 bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request *request,

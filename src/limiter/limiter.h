@@ -37,9 +37,9 @@ struct stint_limiter {
     struct counters *rare; /* of policies */
     struct memory memory;
     uint64_t forks; /* stint_limiter_process_lock, when the lock of private memory was made */
-    /* A read-only handle's twin, in which requests may name all policies. Looks use it, which store
+    /* Of a read-only handle: one in which requests may name all policies. Looks use it, which store
      * nothing. Else NULL. */
-    struct stint_limiter *looking;
+    struct stint_limiter *reader;
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
 

@@ -462,7 +462,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
     }
     if (memory->read_only) {
         limiter[1] = limiter[0];
-        limiter->looking = &limiter[1];
+        limiter->reader = &limiter[1];
         limiter->deciding = 0;
     }
     *opened = limiter;

@@ -215,7 +215,7 @@ TEST_IN_DIRECTORY(test_readers_beside_writers) {
         options.flags = STINT_READ_ONLY;
         assert_int_equal(stint_attach(&options, &crowd.reader), 0);
         read_the_same(crowd.reader, crowd.writer);
-        read_the_same(crowd.reader->looking, crowd.writer);
+        read_the_same(crowd.reader->reader, crowd.writer);
         lose_cores(round % 2 == 0);
         run_team(crowd_body, &crowd);
         lose_cores(false);
