@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What somebody can do who means harm, and what is promised against it: keys that are chosen to
  * collide, files that may not grow, small stacks. (Full tables: features.c,
  * full.c. Handlers that decide in the middle of a decision: instructions.c. Numbers at the edges of

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The calls around the decision: what they refuse, what they say about it, and what they leave
  * alone. */
 #pragma GCC diagnostic ignored "-Wnonnull" /* a NULL is given on purpose */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * All policies from one text: what is changed, replaced and removed. (Who holds the id of a policy
  * that was: features.c. Ids that are free again: restarts.c.) */
 #include "children.h"

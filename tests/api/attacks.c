@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Attacks by who can write a table's file while it is used, or its directory; and by who chooses
  * keys and does not know the secret. (Before it is opened: fuzz target `table`.) All that is tried,
  * here and elsewhere, is listed in tests/api/README.md. */

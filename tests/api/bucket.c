@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Token buckets (stint_policy.burst), case by case: what they grant at once and as they fill, to
  * the ns, and what all that windows know is for them. */
 #include "model.h"

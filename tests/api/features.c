@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What each feature means, case by case, in words (kit/words.h). The comment before a case is where
  * users of other limiters reported what went wrong there, REPOSITORY#NUMBER on GitHub. */
 #include "kinds.h"

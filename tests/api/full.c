@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Full tables of many keys: the least goes, and what a clock that was wrong leaves. (What each key
  * is told, case by case, and floods: features.c.) */
 #include "fixture.h"

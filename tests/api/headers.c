@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The fields that tell a client about its limits: their exact text, of which verdict, and in which
  * buffer. (Of decisions, case by case: features.c. Any names, verdicts and times, read back by the
  * grammar of RFC 9651: fuzz target `policy`.) */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The metrics as text in a buffer, and the counts behind them. That Prometheus can read the text is
  * metrics.py's part. */
 #include "limiter/counters.h" /* first: cmocka has a macro of a function's name */

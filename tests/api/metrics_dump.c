@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * For metrics.py: prints the metrics of a limiter whose counts are known, or with "stats" what
  * stint_stats says of its table, a name and a number a line. */
 #include "limiter/counters.h" /* before cmocka, which defines fail() as well */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The text notation of policies, read and written. In a text that is wrong, a ^ marks the character
  * that must be told. (Texts cut anywhere, and any bytes: fuzz target `notation`.) */
 #include "fixture.h"

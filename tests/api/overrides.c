@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Keys with limits of their own for a while, and keys that are banned: case by case, across
  * restarts, and while others write. */
 #include "directory.h"

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What went wrong with other limiters, as their users reported it, done with stint. Each has its
  * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there.
  * The twin has, of all kinds: looks and requests for 0 tokens that cost something

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Windows per key and jitter, of many keys; callers ahead of the clock, in flight; and requests
  * that make no sense. */
 #include "kinds.h"

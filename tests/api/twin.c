@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Random operations under policies of all kinds on a limiter and on its naive twin
  * (kit/twin.c), every field of every verdict compared.
  *

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Tables that are looked at: attached to without their options, to be read only too; told entry by
  * entry; keys with names. */
 #include "slot.h"

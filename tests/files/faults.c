@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
  * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * One table for processes that are killed at random instants: some decide, some change its
  * policies, one reads it, one makes it another size. Two things must hold. Nobody has more than his
  * limit (A), or less than what the killed may have taken. And nobody is held up (E).

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * A table whose file is cut off while processes use it: before each step of each call, beside
  * threads that decide, under readers, and before forks. Nobody dies of it who has a handler, no
  * call is without end, and what comes after is told as doc/promises.md says (SHARED TABLES). */

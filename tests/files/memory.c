@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
  * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
 #include "limiter/counters.h"

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The machine loses power: of each page of a table's file the disk has what it was at some instant.
  * What opens is a table whose promises hold from there on; what does not is refused, and left as it
  * is. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * stint_resize: whatever the shapes are, the new table answers as the old one would have. What
  * cannot be done is refused, and changes nothing. (Case by case: restarts.c. Whoever is killed in
  * it: faults.c. Damaged tables: fuzz_table.c.) */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What a table in a file keeps, in words (kit/words.h): by several handles, over restarts, for
  * readers, and in another size. */
 #include "words.h"

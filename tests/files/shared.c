@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * One table for many processes: files, memory that the caller shares, restarts, forks, and
  * everything that may be found where a table is expected. */
 #include "slot.h" /* before cmocka, which defines fail() as well */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Runs a fuzz target on files: the corpus as a test of its own, and an input that was found to
  * fail, in a build without libFuzzer.
  *

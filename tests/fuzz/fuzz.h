@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What the fuzz targets share. A target is a function that takes any bytes and fails an assertion,
  * or is stopped by a sanitizer, if something is wrong. libFuzzer calls it with bytes that it makes
  * up (meson's option `fuzz`); corpus.c calls it with files, which needs nothing but a compiler. */

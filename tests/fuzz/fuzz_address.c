@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Keys of socket addresses of any family, with any bytes, prefixes and alignment. The first bits of
  * an address, and how many they are, make its key; nothing else does, and nothing beyond what its
  * family has is read. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What `stint advise` and `stint replay` read of an access log: the lines of a file, plain or gzip,
  * and the fields and times of a line. The input is the file, and its lines are the lines. */
 #include "../../src/tool/log_line.h"

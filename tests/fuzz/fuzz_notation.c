@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The text notation of policies. The input is the text. It is refused at one of its characters, or
  * it is a policy that comes back from its own text, and that a limiter takes. */
 #include "fuzz.h"

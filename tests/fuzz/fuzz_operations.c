@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Sequences of operations on a limiter and on its naive twin, each field of each verdict compared.
  * The input is where tests/api/twin.c has random numbers: it chooses the table, the policies, the
  * keys, the times, and then operation after operation up to its end. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Policies as structs with any values and names, and what is written of them for others: the
  * response's fields under any verdicts, and the metrics. The input is read field by field. What is
  * written is read back by its grammar, and says what it was written from. */

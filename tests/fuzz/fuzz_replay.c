@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * `stint replay` as a whole, and `stint advise` on the same log, if `--advise` is an option. The
  * first line of the input has the options, a tab between two;
  * what follows is the log. Whatever they are, they are taken or refused, and a report is whole:

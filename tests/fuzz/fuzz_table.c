@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
  * memory or as a file, and cut off perhaps; opened, attached to, only read, or resized first. It is
  * refused and left as it is, or all that can be done with it is safe: nothing beyond its memory is

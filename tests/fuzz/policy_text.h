@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What holds for every valid policy. */
 #ifndef STINT_TESTS_FUZZ_POLICY_TEXT_H
 #define STINT_TESTS_FUZZ_POLICY_TEXT_H

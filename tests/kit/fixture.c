@@ -1,5 +1,4 @@
-/* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors */
+/* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 
 #include <unistd.h>

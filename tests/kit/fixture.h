@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What the tests of the public interface share: a limiter on a made-up clock, memory for
  * processes, and the comparison of two verdicts in all their fields. */
 #ifndef STINT_TESTS_FIXTURE_H

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The rules of the limiter in the plainest way: one key by one policy, one request at a time. They
  * are written from the contract alone (stint.h and doc/promises.md), which the comments quote, and
  * share nothing with src/.

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * No threads of the system: what others do is done inside the thread's own call, before one of its
  * atomic operations; a second thread that is stopped as well has a stack of its own. Who is to die
  * is a process. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * A scene: who does what on a table of one line, four slots, or a few, in words. It is played with
  * its threads stopped at each of their atomic operations in turn, and what came of it is held
  * against the promises of stint.h.

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The twin of a limiter: a model of each key and policy (model.h), of which is known whether it
  * has a slot. Time goes forward, and each caller asks at the clock's time, so the contract leaves
  * little open, and what it does is not asked:

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * A limiter and its twin of models (model.h), and drawn operations under policies of all kinds on
  * both: start_round(), do_operation() as often as wanted, end_round(). Every field of every verdict
  * is compared. */

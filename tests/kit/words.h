@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Features in words: a sentence of the contract, a policy or more, and steps that say what is asked
  * at what time and what must come of it.
  *

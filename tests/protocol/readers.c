@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * A reader beside threads that decide, name keys, and change and replace policies: threads of the
  * system, all of which ThreadSanitizer sees. (At each step: set_up.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * Single interleavings of the slot protocol: what the model (tests/spin), the world or a review has
  * found to go wrong when a step is missing. The stories of the known mistakes come first. */
 #include "fixture.h"

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The stories of the known mistakes. All windows begin at tick 0; those of `one`, `two` and the
  * others of kit/scene.c are ten ticks long. */
 #include "stories.h"

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * The known mistakes of the slot protocol, each with a scene. With the guards in their places the
  * promises hold, wherever the threads are stopped; with the story's guards taken away, or its
  * patches applied, there is a place at which they do not. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
  * What clocks do to windows, and what is promised for it: steps in both directions, threads that
  * sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that name a window.
  * (Few keys in small scripts, and leap seconds: features.c. All kinds at random, against a naive
