@@ -880,7 +880,8 @@ static const struct feature features[] = {
      "reset of b = nothing; metrics = stint_table_resets_total 0; reset; "
      "metrics = stint_table_resets_total 1; 1m: metrics = stint_table_live_slots 0; "
      "metrics = stint_table_used_slots 1; metrics = # HELP stint_policy_burst Tokens that a token "
-     "bucket holds."},
+     "bucket holds.; remove b; metrics = stint_table_policy_ids 2; "
+     "metrics = stint_table_gone_policy_ids 1"},
     {"fields: a month has no length", SAME, "3/month name=p",
      "2024-03-01-10s: take = used 1 until 2024-03-01; fields = q 3 r 2 t 10"},
     /* ietf-wg-httpapi/ratelimit-headers#164 */
