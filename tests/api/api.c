@@ -41,7 +41,6 @@ static void assert_not_opened(const struct stint_options *options, const char *w
 TEST(test_open) {
     struct stint_options options = good_options();
     struct stint_limiter *limiter;
-
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 96, 1000, 65537, 3000000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         options.max_entries = sizes[i];
@@ -169,7 +168,6 @@ TEST(test_smaller_structs) {
     struct stint_limiter *limiter, *other;
     const char *wrong = NULL;
     char text[100];
-
     assert_int_equal(stint_open(options, &limiter), 0);
     const size_t memory = stint_memory_size(options);
     assert_int_not_equal(memory, 0);
@@ -331,7 +329,6 @@ TEST(test_policy_add_find_get) {
 static void assert_no_change(struct stint_limiter *limiter, uint32_t id,
                              const struct stint_policy *policy) {
     char reason[512];
-
     assert_int_equal(stint_policy_change_check(limiter, id, policy), -EINVAL);
     snprintf(reason, sizeof(reason), "%s", stint_reason());
     assert_int_equal(stint_policy_change(limiter, id, policy), -EINVAL);
@@ -343,7 +340,6 @@ TEST(test_policy_change) {
     const struct stint_policy old = make_policy("api", 100, MINUTE, 0, 0);
     uint32_t id = add_policy(limiter, "api", 100, MINUTE, 0, 0);
     struct stint_policy policy, got = STINT_POLICY_INIT;
-
     policy = old, strcpy(policy.name, "apj");
     assert_no_change(limiter, id, &policy);
     assert_reason("name");
@@ -499,7 +495,6 @@ TEST(test_same_tags_in_a_batch) {
     struct stint_limiter *limiter = open_limiter(10000, STINT_FULL_REFUSE);
     uint32_t id = add_policy(limiter, "", 1, MINUTE, 0, 0);
     struct stint_request requests[N];
-
     for (uint64_t i = 0; i < N; i++)
         requests[i] = (struct stint_request){.key = {i << 58 | 12345}, .policy = id, .cost = 1};
     assert_int_equal(stint_decide_batch(limiter, requests, 1, T0, NULL), 1);
@@ -598,7 +593,6 @@ static bool callback_true(void *context, const struct stint_entry *entry) {
 TEST(test_null_opening) {
     struct stint_options options = good_options();
     struct stint_limiter *limiter;
-
     WITH_NULL(-EINVAL, stint_open(NULL, &limiter));
     WITH_NULL(-EINVAL, stint_open(&options, NULL));
     WITH_NULL(0, stint_memory_size(NULL));
@@ -625,7 +619,6 @@ TEST(test_null_policies) {
     const char *wrong;
     char text[100];
     uint32_t id;
-
     WITH_NULL(-EINVAL, stint_policy_parse(NULL, &policy, &wrong));
     WITH_NULL(-EINVAL, stint_policy_parse("2/day", NULL, &wrong));
     WITH_NULL(0, stint_policy_parse("2/day name=p", &policy, NULL));
@@ -695,7 +688,6 @@ TEST(test_null_watching) {
     const struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
     const struct stint_verdict verdict = {.allowed = true};
     char text[10000];
-
     WITH_NULL(-EINVAL, stint_stats_get(NULL, &stats));
     WITH_NULL(-EINVAL, stint_stats_get(limiter, NULL));
     WITH_NULL(-EINVAL, stint_policy_stats_get(NULL, id, &policy_stats));
@@ -733,7 +725,6 @@ static int give(struct stint_limiter *limiter, enum given given, uint32_t flags)
     struct stint_metrics_options metrics = STINT_METRICS_OPTIONS_INIT;
     struct stint_verdict verdict;
     struct stint_limiter *other;
-
     options.flags = metrics.flags = flags;
     switch (given) {
     case TO_POLICY:

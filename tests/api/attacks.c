@@ -160,7 +160,6 @@ static void call_decisions(struct attack *attack) {
     static const size_t sizes[] = {1, 3, GROUP - 4};
     const uint64_t now =
         random_below(&attack->random, 4) == 0 ? test_time - 30 * SECOND : STINT_NOW;
-
     stint_prefetch(limiter, requests[0].key);
     attack->good += stint_take(limiter, requests[0].policy, requests[0].key, requests[0].cost, now,
                                &verdicts[0]);
@@ -205,7 +204,6 @@ static void call_watching(struct attack *attack) {
     struct stint_limiter *limiter = attack->limiter;
     struct stint_stats stats = STINT_STATS_INIT;
     static char text[1 << 16];
-
     assert_int_equal(stint_stats_get(limiter, &stats), 0);
     assert_true(stats.used <= stats.slots && stats.policies <= MAX_POLICIES);
     uint64_t left = stats.slots;
@@ -246,7 +244,6 @@ static void call_policies(struct attack *attack) {
     const char *wrong;
     size_t told = 0;
     int error = 0;
-
     if (stint_policy_get(limiter, id, &policy) == 0) {
         policy.limit = 1 + (uint32_t)random_below(random, 9);
         (void)stint_policy_change_check(limiter, id, &policy);
@@ -502,7 +499,6 @@ static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id
     struct stint_verdict verdicts[2];
     struct stint_policy policy = STINT_POLICY_INIT;
     char text[4096];
-
     memset(verdicts, 0, sizeof verdicts);
     if (number < FLAGS) {
         (void)stint_decide(limiter, requests, STINT_NOW, verdicts);
@@ -617,7 +613,6 @@ static size_t telling_word(struct random *random, const struct layout *layout,
                            const uint64_t *words) {
     const size_t lock = offsetof(struct header, lock), of_policies = KINDS * sizeof(struct policy);
     size_t at;
-
     if (random_below(random, 3) == 0)
         return layout->at[POLICIES] + random_below(random, of_policies / 8) * 8;
     do
@@ -644,7 +639,6 @@ static uint32_t policy_at(const struct layout *layout, size_t at, const uint64_t
 TEST_IN_DIRECTORY(test_one_store) {
     struct attack attack = {.random = {test_seed()}};
     struct stint_limiter *limiters[2]; /* a writer, a reader */
-
     test_time = T0;
     fences = true;
     assert_int_equal(open_some_way(OPEN, NULL, 0, &limiters[0]), 0);
@@ -758,7 +752,6 @@ TEST_IN_DIRECTORY(test_swapped_while_opened) {
     static const char victim[] = "no table, but long enough: ";
     char bytes[2][8192] = {"", ""};
     struct stat about, now;
-
     for (size_t i = 0; i + sizeof victim < sizeof bytes[0]; i += sizeof victim)
         memcpy(bytes[0] + i, victim, sizeof victim);
     write_table(bytes[0], sizeof bytes[0]);
@@ -816,7 +809,6 @@ static stint_key family_key(const struct stint_limiter *limiter, int family, uin
     static _Alignas(8) char bytes[4096];
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(0x0A000000 + i)}};
     uint64_t *words = (uint64_t *)(void *)bytes;
-
     memset(bytes, 0, sizeof bytes);
     switch (family) {
     case 0: /* numbers, of all widths up to 8 */

@@ -163,7 +163,6 @@ TEST_WITH(test_in_flight, set_up, tear_down) {
 TEST(test_tightest) {
     struct stint_verdict shadowed = refused(100, MINUTE, 0), untracked = granted(100, 100, MINUTE);
     struct stint_verdict refused_untracked = refused(100, 0, 0), dear = granted(100, 50, MINUTE);
-
     dear.allowed = false;
     shadowed.allowed = true, shadowed.flags = STINT_SHADOWED;
     untracked.flags = STINT_UNTRACKED, untracked.window = 0;
@@ -223,7 +222,6 @@ TEST_WITH(test_of_no_policy, set_up, tear_down) {
     const uint32_t p = add_policy(limiter, "p", 3, MINUTE, 0, 0);
     struct stint_verdict verdict = granted(1, 1, SECOND);
     char buffer[STINT_HEADERS_SIZE(2)];
-
     (void)stint_take(limiter, 7, 7, 1, STINT_NOW, &verdict);
     assert_true((verdict.flags & STINT_UNKNOWN_POLICY) != 0 && verdict.policy == UINT32_MAX);
     assert_int_equal(stint_headers(limiter, BOTH, &verdict, 1, buffer, sizeof buffer), 0);

@@ -288,7 +288,6 @@ static uint64_t lanes_owned(void) {
 /* Whatever the handler comes between, the thread has one number, and one lane at most. */
 static void interrupt_threads(void *memory, size_t size) {
     uint64_t before = 0, after = 0;
-
     open_bed(memory, size);
     run_thread(number_of_second, &before);
     stint_close(bed.limiter);

@@ -300,7 +300,6 @@ TEST(test_hidden_policy) {
     struct stint_policy got = STINT_POLICY_INIT;
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
     const struct stint_verdict verdict = ask(limiter, hidden, 1, 1, 0);
-
     assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
     assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
     assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
@@ -317,7 +316,6 @@ static bool soonest_ban(const struct stint_policy *policy, uint64_t begin) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_made(limiter, policy);
     struct stint_verdict verdict;
-
     test_time = begin;
     verdict = ask(limiter, id, 1, 1, 0); /* it begins a window that begins with it */
     test_time = verdict.window - 1;

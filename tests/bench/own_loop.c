@@ -20,7 +20,6 @@ static uint32_t policy;
 
 static double now_ns(void) {
     struct timespec time;
-
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
@@ -35,7 +34,6 @@ static void name(char *key, uint64_t number) {
 static size_t take(const char *keys) {
     struct stint_verdict verdict;
     size_t allowed = 0;
-
     for (size_t i = 0; i < BLOCK; i++)
         allowed += stint_take(limiter, policy, stint_key_of(limiter, keys + i * LENGTH, LENGTH), 1,
                               STINT_NOW, &verdict);
@@ -46,7 +44,6 @@ static size_t batch(const char *keys) {
     struct stint_request requests[CALL];
     struct stint_verdict verdicts[CALL];
     size_t allowed = 0;
-
     for (size_t i = 0; i < BLOCK; i += CALL) {
         for (size_t j = 0; j < CALL; j++) {
             stint_key key = stint_key_of(limiter, keys + (i + j) * LENGTH, LENGTH);
@@ -72,7 +69,6 @@ int main(int argc, char **argv) {
     double seconds = argc == 4 ? strtod(argv[3], NULL) : 0;
     static char block[BLOCK * LENGTH];
     static double took[BLOCKS_MAX];
-
     options.max_entries = keys;
     options.flags = STINT_PREFAULT;
     if (keys == 0 || stint_open(&options, &limiter) != 0 ||

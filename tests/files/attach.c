@@ -294,7 +294,6 @@ TEST_IN_DIRECTORY(test_each_named) {
     struct stint_limiter *limiter = make_table(1000, 0, 4);
     const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
     const stint_key key = number_key(limiter, 1);
-
     test_time = T0 + 7 * SECOND + 600 * MS;
     take_times(limiter, minute, key.hash, 2);
     assert_int_equal(stint_label(limiter, key, "one", 3), 0);
@@ -333,7 +332,6 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     const bool look = (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK;
     const struct stint_request pair[2] = {*request, {.key = {7}, .cost = 1}};
     struct stint_verdict verdict, others[3], same;
-
     (void)stint_decide(reader, request, now, &verdict);
     assert_int_equal(stint_decide_batch(reader, request, 1, now, &others[0]), verdict.allowed);
     assert_int_equal(stint_decide_all(reader, request, 1, now, &others[1]), verdict.allowed);
@@ -362,7 +360,6 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     static char text[2][32768];
     struct told told = {0};
     uint32_t limit = 0;
-
     assert_memory_equal(&stats, &others, sizeof stats);
     assert_int_equal(stint_policy_get(reader, 0, &policy), 0);
     assert_string_equal(policy.name, "plain");
@@ -477,7 +474,6 @@ TEST_IN_DIRECTORY(test_read_only) {
 TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_options options = shared_options(1000), other;
     struct stint_limiter *limiter = NULL;
-
     options.flags = STINT_READ_ONLY;
     assert_int_equal(stint_open(&options, &limiter), -ENOENT);
     assert_int_equal(access(path, F_OK), -1);

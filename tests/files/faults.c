@@ -548,7 +548,6 @@ TEST_IN_DIRECTORY(test_each_call_forks) {
 static bool decide(struct stint_limiter *limiter) {
     uint64_t start = stint_now(limiter);
     unsigned allowed = 0, refused = 0, all_allowed = 0, all_refused = 0;
-
     for (uint32_t i = 0; i < 30000; i++) {
         struct stint_request requests[20];
         struct stint_verdict verdicts[20];
@@ -735,7 +734,6 @@ static int use_full_file_system(void) {
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
     struct statvfs room, left;
-
     snprintf(filler, sizeof filler, "%s/filler", directory);
     snprintf(sparse, sizeof sparse, "%s/sparse", directory);
     snprintf(untouched, sizeof untouched, "%s/untouched", directory);
@@ -906,7 +904,6 @@ static uint64_t run_clocks(const char *text, uint64_t behind, struct random *ran
     const size_t size = stint_memory_size(&options);
     void *memory = shared_memory(size);
     uint64_t steps = 0;
-
     test_time = T0 + DAY;
     behind_by = behind;
     memset(granted, 0, sizeof granted);

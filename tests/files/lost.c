@@ -123,7 +123,6 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
     char text[20000];
     uint32_t id;
     uint64_t until;
-
     assert_int_equal(get_stats(limiter).lost, 1);
     ASSERT_LOST(stint_policy_find(limiter, "plain", &id));
     ASSERT_LOST(stint_policy_get(limiter, PLAIN, &policy));
@@ -460,7 +459,6 @@ static void *decide_until_lost(void *argument) {
     const uint64_t first = (uintptr_t)argument * 1000;
     struct stint_verdict verdict;
     unsigned after = 0;
-
     for (uint64_t i = 0; after < AFTER; i++) {
         const enum kind of = (enum kind)(i % KINDS);
         const bool reads = first == 0;
@@ -564,7 +562,6 @@ static bool run_opening(unsigned which, struct bytes whole, size_t at) {
     struct stint_options same = STINT_OPTIONS_INIT;
     struct stint_limiter *opened = NULL;
     int error;
-
     same.clock = test_clock;
     options.flags = which == 2 ? STINT_READ_ONLY : 0;
     file_write(path, whole);

@@ -264,7 +264,6 @@ TEST(test_each_call_of_apply_refused) {
     struct stint_options options = options_of(10, 0);
     struct stint_limiter *limiter = NULL;
     uint64_t calls[CALLS] = {0};
-
     system_reset();
     assert_int_equal(stint_open(&options, &limiter), 0);
     for (unsigned i = 0; i < 3; i++) { /* the second one is that of `calls` */
@@ -406,7 +405,6 @@ static int64_t ns_of(struct timespec time) {
 /* Signals make nobody wait longer, nor less long. */
 TEST(test_pause_interrupted) {
     struct timespec before, after;
-
     do { /* till the end of a second */
         pauses.calls = 0;
         assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &before), 0);
@@ -435,7 +433,6 @@ TEST(test_nothing_for_wrong_options) {
 static void check_part(const struct stint_limiter *limiter, const void *part, size_t size,
                        size_t *end) {
     size_t begin = (size_t)((const char *)part - limiter->memory.start);
-
     assert_int_equal((uintptr_t)part % CACHE_LINE, 0);
     assert_true(begin >= *end);
     assert_true(begin + size <= limiter->memory.size);
@@ -448,7 +445,6 @@ TEST(test_parts_of_the_mapping) {
     static const uint64_t keys[] = {1, 2, 127, 128, 129, 4097, 65535, 65536, 65537, 300000};
     static const uint32_t policies[] = {1, 2, 63, 64, 65, 1000};
     static const uint32_t labels[] = {0, 1, 4, 63, 65};
-
     system_reset();
     for (unsigned i = 0; i < 10 * 6 * 5; i++) {
         struct stint_options options = options_of(keys[i % 10], 0);

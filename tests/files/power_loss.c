@@ -70,7 +70,6 @@ static void step(struct stint_limiter *limiter, enum load load, struct random *r
     const stint_key key = number_key(limiter, number);
     struct stint_verdict verdict;
     uint32_t id = 0;
-
     if (stint_policy_find(limiter, kinds[p].name, &id) == 0 &&
         stint_take(limiter, id, key, 1, STINT_NOW, &verdict)) {
         __atomic_fetch_add(&shared->granted[p][number], 1, __ATOMIC_SEQ_CST);
@@ -150,7 +149,6 @@ struct loss {
 static void lose_power(struct loss *loss, enum load load, struct random *random) {
     struct stint_options options = options_of(6000), larger = STINT_OPTIONS_INIT;
     pid_t users[2];
-
     memset(shared, 0, sizeof *shared);
     test_time = T0 + random_below(random, HOUR);
     struct stint_limiter *limiter = open_with(&options);
@@ -194,7 +192,6 @@ static struct bytes mixture(const struct loss *loss, enum pages pages, struct ra
     const uint64_t odds = 1 + random_below(random, 63), few = UINT64_C(1)
                                                               << random_below(random, 7);
     struct bytes mixed = *from[0];
-
     if (pages == PAGES_OF_OTHER_SIZE && random_below(random, 2) == 0)
         mixed.size = loss->resized.size;
     mixed.start = calloc(1, mixed.size);
@@ -255,7 +252,6 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
     struct stint_options options = options_of(0), same = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter = NULL;
     const uint64_t way = random_below(random, 16);
-
     file_write(path, mixed);
     if (way == 0) { /* first by a reader */
         options.flags = STINT_READ_ONLY;

@@ -180,7 +180,6 @@ static void assert_told_alike(struct stint_limiter *one, struct stint_limiter *o
 static void assert_alike(struct stint_limiter *one, struct stint_limiter *other) {
     struct stint_policy policy = STINT_POLICY_INIT, same = STINT_POLICY_INIT;
     uint32_t id = 0;
-
     for (; stint_policy_get(one, id, &policy) == 0; id++) {
         struct stint_policy_stats stats = get_policy_stats(one, id),
                                   got = get_policy_stats(other, id);
@@ -208,7 +207,6 @@ static void assert_alike(struct stint_limiter *one, struct stint_limiter *other)
 
 static uint32_t fill_table(struct stint_limiter *limiter, uint32_t max_policies) {
     uint32_t policies = 1 + below(max_policies);
-
     for (uint32_t id = 0; id < policies; id++) {
         struct stint_policy policy = draw_policy(id);
         assert_int_equal(add_made(limiter, &policy), id);

@@ -483,7 +483,6 @@ TEST_IN_DIRECTORY(test_directories_of_paths) {
     struct stint_limiter *limiter = NULL;
     char before[PATH_MAX], root[64], other[PATH_MAX + 64];
     int error;
-
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(directory), 0);
     snprintf(other, sizeof other, "..%s/table", strrchr(directory, '/'));

@@ -94,7 +94,6 @@ static int run_file(const char *path) {
 static int run_directory(const char *directory) {
     struct dirent **entries;
     int count = scandir(directory, &entries, NULL, alphasort), run = 0;
-
     if (count < 0)
         perror(directory);
     for (int i = 0; i < count; i++) {
@@ -113,7 +112,6 @@ static int run_directory(const char *directory) {
 
 int main(int argc, char **argv) {
     int inputs = 0;
-
     if (argc < 3) {
         fprintf(stderr, "Usage: %s CHANGES FILE-OR-DIRECTORY...\n", argv[0]);
         return 2;

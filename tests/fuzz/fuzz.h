@@ -28,7 +28,6 @@ struct input {
 /* Fills [bytes, bytes+size). */
 static inline void input_bytes(struct input *input, void *bytes, size_t size) {
     size_t here = size < input->left ? size : input->left;
-
     if (here != 0)
         memcpy(bytes, input->at, here);
     memset((char *)bytes + here, 0, size - here);
@@ -40,7 +39,6 @@ static inline void input_bytes(struct input *input, void *bytes, size_t size) {
 static inline uint64_t input_number(struct input *input, size_t size) {
     uint8_t bytes[8];
     uint64_t number = 0;
-
     input_bytes(input, bytes, size);
     for (size_t i = size; i-- > 0;)
         number = number << 8 | bytes[i];
@@ -50,7 +48,6 @@ static inline uint64_t input_number(struct input *input, size_t size) {
 /* A number in [0, n), of as few bytes as hold n - 1. */
 static inline uint64_t input_below(struct input *input, uint64_t n) {
     size_t size = 0;
-
     for (uint64_t most = n - 1; most != 0; most >>= 8)
         size++;
     return input_number(input, size) % n;
@@ -58,7 +55,6 @@ static inline uint64_t input_below(struct input *input, uint64_t n) {
 
 static inline void *fuzz_malloc(size_t size) {
     void *memory = malloc(size != 0 ? size : 1);
-
     if (memory == NULL)
         abort();
     return memory;
@@ -68,7 +64,6 @@ static inline void *fuzz_malloc(size_t size) {
  * reads past its end. */
 static inline char *exact_copy(const void *bytes, size_t size) {
     char *copy = fuzz_malloc(size);
-
     if (size != 0)
         memcpy(copy, bytes, size);
     return copy;
@@ -77,7 +72,6 @@ static inline char *exact_copy(const void *bytes, size_t size) {
 /* Likewise, with a NUL after it. */
 static inline char *exact_text(const void *bytes, size_t size) {
     char *copy = fuzz_malloc(size + 1);
-
     if (size != 0)
         memcpy(copy, bytes, size);
     copy[size] = '\0';

@@ -25,7 +25,6 @@ static struct client client_of(const uint8_t *bytes, unsigned prefix4, unsigned 
     static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF};
     struct client client = {.family = AF_UNSPEC};
     sa_family_t family;
-
     memcpy(&family, bytes + offsetof(struct sockaddr, sa_family), sizeof family);
     const uint8_t *six = bytes + offsetof(struct sockaddr_in6, sin6_addr);
     if (family == AF_INET6 && memcmp(six, mapped, sizeof mapped) == 0)
@@ -46,7 +45,6 @@ static struct client client_of(const uint8_t *bytes, unsigned prefix4, unsigned 
 static stint_key key_of(const struct stint_limiter *limiter, const uint8_t *bytes, size_t shift,
                         unsigned prefix4, unsigned prefix6) {
     sa_family_t family;
-
     memcpy(&family, bytes + offsetof(struct sockaddr, sa_family), sizeof family);
     size_t size = family == AF_INET    ? sizeof(struct sockaddr_in)
                   : family == AF_INET6 ? sizeof(struct sockaddr_in6)
@@ -68,7 +66,6 @@ static void check_pair(const struct stint_limiter *limiter, const uint8_t *one,
                         b = client_of(other, prefix4 + more, prefix6 + more);
     bool same =
         a.family == b.family && a.length == b.length && memcmp(a.bits, b.bits, sizeof a.bits) == 0;
-
     assert(stint_key_equal(key_of(limiter, one, 0, prefix4, prefix6),
                            key_of(limiter, other, shift, prefix4 + more, prefix6 + more)) == same);
 }
@@ -77,7 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct stint_limiter *limiter;
     struct input input = {data, size};
     uint8_t one[sizeof(struct sockaddr_in6)], other[sizeof one];
-
     if (limiter == NULL)
         limiter = open_for(1);
     unsigned prefix4 = (unsigned)input_number(&input, 1);

@@ -21,7 +21,6 @@ static bool is_blank(char byte) {
 /* Byte by byte: a field starts where a blank, or nothing, stands before what is none. */
 static void check_fields(struct text line) {
     unsigned number = 0;
-
     for (size_t i = 0; i < line.length; i++) {
         if (is_blank(line.bytes[i]) || (i > 0 && !is_blank(line.bytes[i - 1])))
             continue;
@@ -49,7 +48,6 @@ static bool check_clf(struct text line) {
     const char *why = log_time_clf(line, &brackets, &time_ns);
     char text[64];
     struct tm tm, read = {0};
-
     if (why != NULL) {
         assert(why[0] != '\0' && time_ns == 0);
         return false;
@@ -81,7 +79,6 @@ static void check_epoch(struct text line) {
     uint64_t time_ns = 0, again_ns = 0;
     struct text first;
     char text[64];
-
     if (!text_field(line, 1, &first))
         return;
     const char *why = log_time_epoch(first, &time_ns);
@@ -102,7 +99,6 @@ static void check_parts(struct text line) {
                                         "status", "agent", "a.b.c", "3",      "msg"};
     enum { PARTS = sizeof names / sizeof names[0] };
     struct log_form form = log_form_find(&line, 1);
-
     if (form.kind == LOG_UNKNOWN || (form.kind == LOG_JSON && form.time_name == NULL))
         return;
     form.client = form.client == 0 ? 1 : form.client;
@@ -126,7 +122,6 @@ static void check_parts(struct text line) {
 /* In memory of just its size. */
 static void check_line(struct text line) {
     char *copy = exact_copy(line.bytes, line.length);
-
     line.bytes = copy;
     check_fields(line);
     if (check_clf(line) && line.bytes[0] != '{')
@@ -146,7 +141,6 @@ static bool is_gzip(const uint8_t *data, size_t size) {
 static struct text plain_line(const uint8_t *data, size_t size, size_t *at) {
     const char *bytes = (const char *)data + *at;
     size_t length = 0;
-
     while (*at + length < size && bytes[length] != '\n')
         length++;
     *at += length + 1;
@@ -160,7 +154,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64];
     size_t at = 0;
     uint64_t lines = 0;
-
     int fd = memfd_create("log", MFD_CLOEXEC);
     bool written = fd >= 0 && write(fd, data, size) == (ssize_t)size;
     assert(written);

@@ -9,7 +9,6 @@
 
 static void check_refused(const char *text, const char *wrong, const struct stint_policy *policy) {
     struct stint_policy untouched = STINT_POLICY_INIT;
-
     assert(wrong >= text && wrong <= text + strlen(text));
     assert(stint_reason()[0] != '\0');
     for (const char *at = stint_reason(); *at != '\0'; at++) /* of the text only words */
@@ -22,7 +21,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct stint_policy policy = STINT_POLICY_INIT, again = STINT_POLICY_INIT;
     const char *wrong = NULL;
     int error = stint_policy_parse(text, &policy, &wrong);
-
     assert(stint_policy_parse(text, &again, NULL) == error);
     assert(memcmp(&policy, &again, sizeof policy) == 0);
     if (error != 0) {

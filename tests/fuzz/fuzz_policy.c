@@ -21,7 +21,6 @@ static struct given read_policy(struct input *input) {
     struct given given = {.policy = STINT_POLICY_INIT};
     struct stint_policy policy = STINT_POLICY_INIT;
     uint8_t odd = (uint8_t)input_number(input, 1);
-
     input_bytes(input, policy.name, input_below(input, STINT_NAME_SIZE + 1));
     policy.limit = (uint32_t)input_number(input, 4);
     policy.capacity = (uint32_t)input_number(input, 4);
@@ -100,7 +99,6 @@ static void expect_quoted(const char **at, const char *name) {
 static uint64_t expect_number(const char **at) {
     char *end;
     uint64_t number = strtoull(*at, &end, 10);
-
     assert(isdigit((unsigned char)**at) && end - *at <= DIGITS_MAX);
     *at = end;
     return number;
@@ -133,7 +131,6 @@ static int write_headers(const void *object, char *buffer, size_t size) {
 static void expect_retry_after(const char *at, const struct response *response) {
     uint64_t longest = 0;
     bool refused = false;
-
     for (size_t i = 0; i < response->n; i++) {
         const struct stint_verdict *verdict = &response->verdicts[i];
         if (response->in_flight[i] && verdict->retry_after != STINT_NEVER)
@@ -273,7 +270,6 @@ static const char *expect_family(const char *text, const char *family,
     bool of_windows = strcmp(family, "stint_policy_window_seconds") == 0;
     static const char *const none[] = {NULL};
     const char *at = text;
-
     for (size_t i = 0; i < response->n; i++) {
         const char *const *outcome = outcomes == NULL ? none : outcomes;
         if (of_windows && response->calendar[i])
@@ -318,7 +314,6 @@ static void check_metrics(const struct response *response) {
         "stint_lost_refunds_total",   "stint_mistaken_nows_total"};
     char *text = whole_text(write_metrics, response);
     const char *at = strstr(text, "# TYPE stint_policy_limit gauge\n");
-
     assert(at != NULL);
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         at = expect_family(skip_comments(at), families[i], response,
@@ -337,7 +332,6 @@ static void check_metrics(const struct response *response) {
 /* Writes nothing when it refuses. */
 static void check_invalid(const struct stint_policy *policy, struct stint_limiter *limiter) {
     char untouched[] = "untouched";
-
     assert(stint_policy_format(policy, untouched, sizeof untouched) == -EINVAL);
     assert(stint_policy_note(policy, untouched, sizeof untouched) == -EINVAL);
     assert(strcmp(untouched, "untouched") == 0);
@@ -348,7 +342,6 @@ static void check_invalid(const struct stint_policy *policy, struct stint_limite
 /* The name that a policy without one is given. */
 static const char *rate_name(struct stint_policy *policy) {
     struct stint_limiter *limiter = open_for(2); /* it, and a companion */
-
     assert(policy_added(limiter, policy) == 0);
     assert(stint_policy_get(limiter, 0, policy) == 0);
     stint_close(limiter);
@@ -362,7 +355,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool unnamed = false;     /* the first of them */
     bool overridable = false; /* likewise, at some time */
     int next = 0;             /* id */
-
     while (input.left > 0 && response.n < POLICIES) {
         struct given given = read_policy(&input);
         if (stint_policy_format(&given.policy, NULL, 0) < 0) {

@@ -25,7 +25,6 @@ static json_int_t sum_of(const json_t *array, const char *name) {
     json_int_t sum = 0;
     const json_t *element;
     size_t i;
-
     assert(json_is_array(array));
     json_array_foreach(array, i, element) sum += number_of(element, name);
     return sum;
@@ -35,7 +34,6 @@ static json_int_t sum_of(const json_t *array, const char *name) {
 static void check_advice(const json_t *root, json_int_t requests, json_int_t keys) {
     const json_t *unit, *row;
     size_t i, j;
-
     json_array_foreach(json_object_get(root, "units"), i, unit) {
         const json_int_t highest = number_of(json_object_get(unit, "peaks"), "highest");
         json_int_t before = requests;
@@ -87,7 +85,6 @@ static void check_printable(const char *report, size_t length) {
 static int split_options(char *line, char **arguments, bool *advise) {
     int count = 0;
     char *rest;
-
     for (char *option = strtok_r(line, "\t", &rest); option != NULL && count < OPTIONS;
          option = strtok_r(NULL, "\t", &rest))
         if (strcmp(option, "--advise") == 0)
@@ -105,7 +102,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *arguments[OPTIONS + 3] = {command};
     char *out, *err;
     size_t out_length, err_length;
-
     int fd = memfd_create("log", MFD_CLOEXEC);
     bool written =
         fd >= 0 && write(fd, data + size - log_length, log_length) == (ssize_t)log_length;

@@ -40,7 +40,6 @@ static void check_slept(void) {
 
 static struct stint_options options_of(enum stint_on_full on_full) {
     struct stint_options options = fixture_options(16, on_full);
-
     options.shards = 2;
     options.max_policies = MAX_POLICIES;
     options.labels = LABELS;
@@ -77,7 +76,6 @@ static void make_whole(struct whole *whole, bool file) {
     const uint32_t banning = sizeof texts / sizeof texts[0] - 1; /* and a companion behind it */
     struct stint_options options = options_of(STINT_FULL_ADMIT);
     struct stint_limiter *limiter;
-
     char path[64] = "/dev/shm/stint-fuzz-XXXXXX";
     if (file) {
         int fd = mkstemp(path); /* a name that is free */
@@ -136,7 +134,6 @@ static void patch(struct input *input, const struct whole *whole, char *table) {
     uint8_t form = (uint8_t)input_number(input, 1);
     size_t at = (size_t)(form & 1 ? input_below(input, size) : 8 * input_below(input, size / 8));
     size_t length = form & 2 ? 1 + (form >> 4) : 8;
-
     if ((form & 12) == 12) /* much of it */
         length = (size_t)input_below(input, size) + 1;
     if (length > size - at)
@@ -160,7 +157,6 @@ static const struct stint_options *resizes;
 /* What a refused table may not have changed: all but its lock, which was taken and given back. */
 static void check_untouched(const char *table, const char *before, size_t size) {
     size_t lock = offsetof(struct header, lock), after = lock + sizeof(pthread_mutex_t);
-
     assert(memcmp(table, before, size < lock ? size : lock) == 0);
     if (size > after)
         assert(memcmp(table + after, before + after, size - after) == 0);
@@ -199,7 +195,6 @@ static struct stint_limiter *open_memory(const struct stint_options *options, ch
     struct stint_limiter *limiter = NULL;
     char *before = exact_copy(table, size);
     int error = stint_open_in(options, table, size, &limiter);
-
     check_slept();
     assert((error == 0) == (limiter != NULL));
     if (error != 0) {
@@ -281,7 +276,6 @@ static void check_fields(struct stint_limiter *limiter, uint32_t id) {
 /* All policies are valid: they were looked at. */
 static void check_policies(const struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
-
     for (uint32_t id = 0; id < MAX_POLICIES; id++) {
         if (stint_policy_get(limiter, id, &policy) != 0)
             continue;
@@ -296,7 +290,6 @@ static void check_policies(const struct stint_limiter *limiter) {
 static bool check_entry(void *context, const struct stint_entry *entry) {
     uint64_t *left = context;
     unsigned sum = 0;
-
     assert((*left)-- != 0);
     assert(entry->policy < MAX_POLICIES || entry->flags == STINT_ENTRY_LABEL);
     assert(entry->label_length <= STINT_LABEL_SIZE);
@@ -317,7 +310,6 @@ static void check_counts(struct stint_limiter *limiter) {
     const struct stint_stats stats = get_stats(limiter);
     size_t size = (size_t)16 << 10;
     char *metrics = fuzz_malloc(size);
-
     assert(stats.used <= stats.slots && stats.live <= stats.used);
     assert(stats.policies <= MAX_POLICIES && stats.memory == limiter->memory.size);
     check_entries(limiter);
@@ -355,7 +347,6 @@ static struct stint_request read_request(struct input *input, const struct stint
 static void move_time(struct input *input) {
     uint8_t form = (uint8_t)input_number(input, 1);
     uint64_t step = input_number(input, 3) * UINT64_C(1000000); /* up to 4 h 39 min */
-
     if ((form & 1) != 0)
         step *= 1000;
     test_time = (form & 2) != 0 && test_time > step ? test_time - step : test_time + step;
@@ -365,7 +356,6 @@ static void change_policy(struct input *input, struct stint_limiter *limiter) {
     uint32_t id = (uint32_t)input_below(input, MAX_POLICIES + 1),
              limit = (uint32_t)input_number(input, 2) + 1;
     struct stint_policy policy = STINT_POLICY_INIT;
-
     if (stint_policy_get(limiter, id, &policy) != 0)
         return;
     policy.limit = limit;
@@ -402,7 +392,6 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
     uint32_t flags = STINT_DRY_RUN * ((uint32_t)input_number(input, 1) & 3);
     size_t length = 0;
     const char *wrong = NULL;
-
     text[0] = '\0';
     for (uint32_t i = 0; i < lines; i++) {
         uint8_t which = (uint8_t)input_number(input, 1);
@@ -436,7 +425,6 @@ static void override_key(struct input *input, struct stint_limiter *limiter,
     uint32_t limit = 0;
     uint64_t until = 0;
     int error;
-
     if ((form & 3) != 0) {
         const uint32_t wished = (form & 4) != 0 ? request->limit : form >> 4;
         error = stint_override(limiter, request->policy, request->key, wished,
@@ -459,7 +447,6 @@ static void call(struct input *input, struct stint_limiter *limiter) {
     struct stint_verdict verdicts[BATCH];
     uint8_t which = (uint8_t)input_number(input, 1);
     size_t n = which >> 4 & 3;
-
     for (size_t i = 0; i <= n; i++)
         requests[i] = read_request(input, limiter);
     switch (which & 15) {
@@ -531,7 +518,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct stint_options options;
     struct stint_limiter *limiter;
-
     if (in_memory.bytes == NULL) {
         make_whole(&in_memory, false);
         make_whole(&in_file, true);

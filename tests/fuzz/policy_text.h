@@ -38,7 +38,6 @@ static inline int write_note(const void *policy, char *buffer, size_t size) {
 /* The same but for what may stand after its name. */
 static inline bool same_policy(const struct stint_policy *one, const struct stint_policy *other) {
     struct stint_policy named = *one;
-
     memcpy(named.name, other->name, sizeof named.name);
     return strcmp(one->name, other->name) == 0 && memcmp(&named, other, sizeof named) == 0;
 }
@@ -47,7 +46,6 @@ static inline bool same_policy(const struct stint_policy *one, const struct stin
 static inline void check_policy_text(const struct stint_policy *policy) {
     struct stint_policy back = STINT_POLICY_INIT;
     char *text = whole_text(write_policy, policy);
-
     assert(stint_policy_parse(text, &back, NULL) == 0);
     assert(same_policy(&back, policy));
     free(text);
@@ -57,7 +55,6 @@ static inline void check_policy_text(const struct stint_policy *policy) {
 static inline struct stint_limiter *open_for(uint32_t max_policies) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter;
-
     options.max_entries = 8;
     options.max_policies = max_policies;
     options.flags = STINT_SMALL_PAGES;
@@ -70,7 +67,6 @@ static inline struct stint_limiter *open_for(uint32_t max_policies) {
 static inline void check_policy_taken(const struct stint_policy *policy) {
     struct stint_limiter *limiter = open_for(2); /* it, and a companion */
     struct stint_policy got = STINT_POLICY_INIT, expected = *policy;
-
     assert(policy_added(limiter, policy) == 0);
     assert(stint_policy_get(limiter, 0, &got) == 0);
     assert(got.name[0] != '\0' && policy_found(limiter, got.name) == 0);

@@ -33,7 +33,6 @@ WRAPPED(void *, mmap64, void *where, size_t size, int protection, int flags, int
         off_t offset) {
     const bool plain = where == NULL && file == -1 && protection == (PROT_READ | PROT_WRITE) &&
                        (flags & MAP_PRIVATE) != 0 && size <= LARGEST;
-
     for (struct kept *kept = all; plain && kept < all + MOST; kept++) {
         if (kept->start != NULL && kept->free && kept->size == size) {
             kept->free = false;

@@ -711,7 +711,6 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     const bool banned = by->ruling && by->ruling->banned;
     struct model_answer answer = answer_by(by, request);
     struct stint_verdict *v = &answer.verdict;
-
     const uint64_t room = room_in(by, request, v->capacity);
     uint64_t sum = sum_by(by, request, key, now);
     const uint64_t holds = holds_more(by, request, key, now);

@@ -28,7 +28,6 @@ static inline int name_key(struct stint_limiter *limiter, uint64_t key, unsigned
 static inline int name_seen(const struct stint_limiter *limiter, uint64_t key, uint32_t *refused) {
     struct label_read read;
     char bytes[STINT_LABEL_SIZE];
-
     stint_label_read(limiter, key, &read);
     *refused = read.refused;
     if (read.length == 0)

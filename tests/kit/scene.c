@@ -414,7 +414,6 @@ static void read_words(struct act *act, const char *text) {
     char word[TEXT_MAX];
     unsigned part = 0;
     bool expects = false;
-
     while (next_word(&text, word)) {
         if (strcmp(word, "=") == 0) {
             expects = true;
@@ -449,7 +448,6 @@ static void read_names(struct part *part, const char **text) {
 static void read_act(struct act *act, const char *text) {
     char word[TEXT_MAX];
     struct part *part = &act->parts[0];
-
     *part = (struct part){.cost = 1};
     act->count = 1;
     act->times = 1;
@@ -707,7 +705,6 @@ static bool ask(const struct act *act, uint64_t now) {
     struct stint_request requests[PARTS_MAX];
     struct stint_verdict verdicts[PARTS_MAX];
     bool allowed;
-
     for (unsigned i = 0; i < act->count; i++) {
         const struct part *part = &act->parts[i];
         requests[i] = (struct stint_request){
@@ -953,7 +950,6 @@ static void close_handle(void) {
 static int make(const struct act *act, uint64_t now) {
     const struct part *part = &act->parts[0];
     struct named *named = &s.policies[part->policy];
-
     switch (act->verb) {
     case TAKE:
     case ALL:
@@ -1173,7 +1169,6 @@ static bool first_told_once(const struct logged *which) {
 static bool window_may_be(const struct logged *logged) {
     const struct stint_policy *policy = &s.policies[logged->policy].policy;
     const uint64_t window = logged->verdict.window;
-
     if (is_bucket(policy))
         return true;
     if (is_calendar(policy))
@@ -1369,7 +1364,6 @@ static void judge_counters(void) {
 static void judge_log(void) {
     struct stint_stats stats = STINT_STATS_INIT;
     const unsigned calls = s.logged;
-
     for (unsigned i = 0; i < calls; i++) {
         const struct logged *logged = &s.log[i];
         const struct named *named = &s.policies[logged->policy];
@@ -1612,7 +1606,6 @@ static bool some_without_slot(void) {
  * held against A, B, C and H all the same. */
 static bool is_open(const struct call *call) {
     const struct act *act = call->act;
-
     /* Each request reads the policy (stint_policy_change): what is under way goes by the old one,
      * or has no slot any more. A batch is one request after the other. */
     if (act->verb == CHANGE || act->verb == APPLY || act->verb == REMOVE || act->verb == BATCH)
@@ -1650,7 +1643,6 @@ static bool is_open(const struct call *call) {
 
 static bool is_open_play(void) {
     struct stint_stats stats = STINT_STATS_INIT;
-
     /* "After a real backward step of the clock, windows that were already counted are counted
      * again"; a full table replaces keys (G). */
     stint_stats_get(s.limiter, &stats);
@@ -1668,7 +1660,6 @@ static bool is_open_play(void) {
  * answers are those of the play. */
 static bool same_in_order(unsigned raised, uint64_t raised_to) {
     bool same = true;
-
     begin_play();
     for (unsigned i = 0; i < told.count && same; i++) {
         const struct call *call = &told.calls[told.order[i]];
@@ -1723,7 +1714,6 @@ static bool same_in_order_raised(void) {
 static bool same_from(unsigned length) {
     bool is_made[CALLS_MAX] = {false};
     unsigned first_end = UINT_MAX;
-
     if (length == told.count)
         return same_in_order_raised();
     for (unsigned i = 0; i < length; i++)
@@ -1774,7 +1764,6 @@ static void note_told(void) {
 
 static void judge_order(void) {
     const guard_set removed = stint_test_removed;
-
     if (told.open || s.broken[0] != '\0' || !is_new())
         return;
     stint_test_removed = 0;
@@ -1845,7 +1834,6 @@ static bool next_stop(unsigned *stop, unsigned steps, unsigned most) {
 /* The next stops to try. Returns whether there are any. */
 static bool next_stops(unsigned stops[3]) {
     const unsigned first = s.steps[FIRST];
-
     if (s.scene->stops == 3) {
         if (next_stop(&stops[2], first, stops[0] + STOPS_TRIED))
             return true;
@@ -1880,7 +1868,6 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     struct random random = {seed};
     struct outcome outcome = {.plays = 0};
     unsigned stops[3];
-
     if (scene->stops == 3 && !SCHEDULABLE)
         return outcome;
     s.scene = scene;

@@ -70,7 +70,6 @@ static inline void run_team(void (*body)(unsigned member, void *shared), void *s
     struct team team = {.body = body, .shared = shared};
     pthread_t threads[THREADS];
     struct member members[THREADS];
-
     pthread_barrier_init(&team.barrier, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
         members[i] = (struct member){&team, i};

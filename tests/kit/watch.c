@@ -54,7 +54,6 @@ static const char *slot_broken(const struct watch *watch, const struct slot *now
                                const struct slot *before) {
     const uint64_t tombstone = table_tombstone(&watch->limiter->table);
     const uint64_t end = state_id(now->state), end_before = state_id(before->state);
-
     if (now->tag == 0 && before->tag != 0)
         return "I5: a used slot has become never-used";
     if (watch->stepped_back)

@@ -71,7 +71,6 @@ static void run_story(int to, const struct story *story, guard_set removed) {
 static struct told run_mutant(const struct story *story, guard_set removed) {
     int ends[2], status = 0;
     struct told told = {0};
-
     fflush(stdout);
     if (pipe(ends) != 0)
         abort();
@@ -102,7 +101,6 @@ static bool same(const char *one, const char *other) {
 /* Prints the line of a mutant: its stories in this library. */
 static void find_out(const struct mutant *mutant) {
     bool found = false;
-
     printf("%s\t", mutant->name);
     for (unsigned i = 0; i < story_count; i++) {
         const struct story *story = &stories[i];

@@ -21,7 +21,6 @@ static int seen(const struct stint_limiter *limiter, uint64_t key) {
  * nor behind the last set. */
 TEST(test_named_in_its_set) {
     enum { SETS = 4, NAMED = LABELS_IN_SET + 3 };
-
     for (uint64_t set = 0; set < SETS; set++) {
         struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
         options.labels = SETS * LABELS_IN_SET;
@@ -125,7 +124,6 @@ static void read_all(struct crowd *crowd, struct random *random) {
     struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
     struct stint_verdict verdict;
     char text[8192];
-
     assert_int_equal(stint_each(crowd->reader, count_entry, crowd), 0);
     for (unsigned i = 0; i < 200; i++) {
         const struct stint_request look = {.key =
@@ -152,7 +150,6 @@ static void crowd_body(unsigned member, void *shared) {
                                         "5/200ms name=plain", "4/200ms name=plain"};
     struct crowd *crowd = shared;
     struct random random = {.state = test_seed() + member};
-
     if (member == 0) {
         while (__atomic_load_n(&crowd->stop, __ATOMIC_ACQUIRE) < THREADS - 1) {
             read_all(crowd, &random);

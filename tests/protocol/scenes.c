@@ -701,7 +701,6 @@ static void play_pair(const char *rule, const char *table, uint64_t a, uint64_t 
     const bool rules_keys = strstr(rule, "overrides") != NULL || strstr(rule, "ban") != NULL;
     const bool next = strstr(calls[a], "at 12") != NULL || strstr(calls[b], "at 12") != NULL;
     const bool sets_up = a >= SET_UP || b >= SET_UP;
-
     if ((a >= SET_UP && b >= SET_UP) || /* one waits for the other */
         (!rules_keys &&
          (is_of_overrides(table) || is_of_overrides(calls[a]) || is_of_overrides(calls[b]))))
@@ -735,7 +734,6 @@ TEST(test_pairs) {
                            environment_number("STINT_TEST_DIVISOR", 1);
     struct random random = {environment_number("STINT_TEST_SEED", 1)};
     uint64_t pair = random_below(&random, PAIRS);
-
     for (uint64_t i = 0; i < pairs; i++, pair = (pair + STRIDE) % PAIRS)
         play_pair(rules[pair % RULES], tables[pair / RULES % TABLES], pair / RULES / TABLES % CALLS,
                   pair / RULES / TABLES / CALLS, pair);

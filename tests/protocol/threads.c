@@ -363,7 +363,6 @@ static void *alive_main(void *argument) {
 static bool all_differ(uint64_t own) {
     pthread_t threads[ALIVE];
     uint64_t seen = UINT64_C(1) << own;
-
     assert_int_equal(pthread_barrier_init(&alive.all_have, NULL, ALIVE), 0);
     for (unsigned i = 0; i < ALIVE; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, alive_main, &alive.numbers[i]), 0);

@@ -146,7 +146,6 @@ static struct stint_verdict check_look(const struct bed *bed, uint64_t key, stru
  * symfony/symfony#49070, ZhuoZhuoCrayon/throttled-py#89, sigmavirus24/rush#18). */
 static void check_forward(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
-
     test_time = at + step;
     for (uint64_t key = 0; key < KEYS; key++) {
         const uint64_t told = bed.before[key].retry_after;
@@ -189,7 +188,6 @@ static uint64_t windows_held(const struct stint_policy *policy) {
  * up for longer than H says. */
 static void check_back(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
-
     test_time = at - step;
     unsigned anew = 0;
     for (uint64_t key = 0; key < KEYS; key++) {

@@ -130,7 +130,6 @@ TEST(clf_days) {
                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     uint64_t days = 0;
-
     for (int year = 1970; year < 2200; year++) {
         bool leap = (year % 4 == 0 && year % 100 != 0) || year == 2000;
         for (int month = 0; month < 12; month++)
@@ -210,7 +209,6 @@ TEST(times_of_json) {
 
 TEST(a_nul_in_a_time_is_no_end) {
     uint64_t time_ns;
-
     assert_non_null(time_epoch((struct text){"12\0", 3}, &time_ns));
     struct text line = {"h\0 - - [17/May/2015:10:05:03 +0000]", 35};
     assert_null(time_clf(line, &time_ns));
@@ -229,7 +227,6 @@ static char *json_told(const char *line) {
     const char *why = NULL;
     size_t length = strlen(line), at = 0;
     char *bytes = malloc(length + (length == 0));
-
     assert_non_null(bytes);
     memcpy(bytes, line, length);
     if (!json_line_find((struct text){bytes, length}, json_names, parts, JSON_NAMES, &why)) {
@@ -283,7 +280,6 @@ TEST(json_fields) {
 TEST(json_is_not_nested_without_end) {
     enum { DEEP = 1 << 20 };
     char *line = malloc(DEEP + 6);
-
     assert_non_null(line);
     for (size_t depth = 1; depth <= DEEP; depth = depth * 31) {
         memcpy(line, "{\"a\":", 6);

@@ -81,7 +81,6 @@ static stint_key load_key(uint32_t i) {
 static void *load(void *context) {
     struct ledger *ledger = context;
     const struct timespec pause = {.tv_nsec = 200000};
-
     for (uint32_t i = 0; !atomic_load(&load_over); i++) {
         struct stint_verdict verdict;
         uint32_t key = i % load_keys;
@@ -122,7 +121,6 @@ static void load_join(void) {
 
 static void load_end(void) {
     size_t lines = 0;
-
     load_join();
     for (int print = 0; print < 2; print++) {
         for (unsigned i = 0; i < load_threads; i++)
@@ -221,7 +219,6 @@ static bool obey(char **words, size_t n) {
 int main(int argc, char **argv) {
     struct stint_options options = STINT_OPTIONS_INIT;
     char line[4096];
-
     options.path = argc > 1 ? argv[1] : NULL;
     if (argc > 2) {
         ahead = strtoull(argv[2], NULL, 10) * 1000000000;

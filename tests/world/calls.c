@@ -82,7 +82,6 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
     struct asked asked = {.name = name_draw(actor), .key = key_draw(actor)};
     const struct named *named = &world->names[asked.name];
     struct stint_request *request = &asked.request;
-
     request->key = world->keys[asked.key];
     request->policy = id_of(actor, asked.name);
     request->cost = chance(actor, 3) ? (uint32_t)random_below(&actor->random, 12) : 1;
@@ -442,7 +441,6 @@ static void call_override(struct actor *actor) {
     const uint32_t limit = limits[random_below(&actor->random, 5)];
     static const uint64_t spans[] = {30 * MS, SECOND, MINUTE, DAY, 20 * DAY};
     const uint64_t until = world->time + spans[random_below(&actor->random, 5)];
-
     const uint64_t change = actor->reads ? 0 : override_begins(name, key);
     if (limit != STINT_LIMIT_MAX && limit != 0)
         named_limit(named, limit);
@@ -499,7 +497,6 @@ static void call_add(struct actor *actor) {
     const bool wrongly = chance(actor, 4), other = there && chance(actor, 3);
     struct stint_policy policy = named->policy;
     uint32_t id = UINT32_MAX;
-
     if (wrongly || other)
         policy = policy_draw(&actor->random, name, wrongly);
     actor->adding = policy;
@@ -624,7 +621,6 @@ static void call_apply(struct actor *actor) {
     const char *wrong_at = NULL;
     struct told told = {actor, 0};
     uint32_t names = 0;
-
     if (chance(actor, 8)) {
         call_apply_nothing(actor);
         return;

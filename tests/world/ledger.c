@@ -172,7 +172,6 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     const bool shadowed = v->flags & STINT_SHADOWED, untracked = v->flags & STINT_UNTRACKED;
     const bool look = asks & STINT_PEEK, charge = (asks & STINT_CHARGE) != 0 && !look;
     const struct named *named = &world->names[asked->name];
-
     holds(v->granted <= cost, "no more is granted than asked for");
     holds(!look || v->granted == 0, "a look takes nothing");
     holds(v->allowed || v->granted == 0, "refused: nothing is granted");
@@ -265,7 +264,6 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
     const struct model_ruling ruling = {.limit = of_key->limit, .until = of_key->until};
     struct model_by by = model_by(&named->policy);
     const bool overridden = v->flags & STINT_OVERRIDDEN;
-
     if (of_key->override != OVERRIDE_UNKNOWN && of_key->stamp < actor->began && !world->far &&
         !named->moved && !actor->stale) {
         const bool was_set = of_key->override == OVERRIDE_SET;
@@ -1085,7 +1083,6 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     struct stint_verdict verdict, *v = &verdict;
     struct asked one = {name, key, STINT_REQUEST(actor->ids[name], world->keys[key], 0), false};
     const struct asked *asked = &one;
-
     one.request.flags = STINT_PEEK;
     stint_decide(actor->limiter, &one.request, world->latest, v);
     verdicts_check(actor, asked, v, 1, false);
