@@ -5,12 +5,8 @@
  * their types, refunds of things never taken: features.c, twin.c. 4,096 policies: api.c.) */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
-#include "fixture.h"
-
-#include <limits.h>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "children.h"
 #include "directory.h"

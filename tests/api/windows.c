@@ -6,8 +6,6 @@
 #include "model.h"
 #include "random.h"
 
-#include <time.h>
-
 static struct random draws = {11};
 
 static uint64_t below(uint64_t n) {

@@ -4,13 +4,9 @@
 #include "slot.h"
 #include "table/labels.h" /* before cmocka, which defines fail() as well */
 
-#include "fixture.h"
 #include "kinds.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "children.h"
 #include "directory.h"

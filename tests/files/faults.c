@@ -7,9 +7,7 @@
 #include "kinds.h"
 #include "random.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -20,11 +18,9 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <ucontext.h>
 
 enum { KEYS = 40, LIMIT = 100000, GOOD = 0, BAD = 1 };

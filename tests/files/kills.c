@@ -11,7 +11,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <time.h>
 
 enum { KEYS = 2, LIMIT = 6, COST_MOST = 2, KILLS_MOST = 4, SECONDS_MOST = 60, ENTRIES = 1000 };
 

@@ -4,16 +4,11 @@
  * call is without end, and what comes after is told as doc/promises.md says (SHARED TABLES). */
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
-#include "fixture.h"
 #include "kinds.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "children.h"
 #include "directory.h"

@@ -8,7 +8,6 @@
 #include "wrapped.h"
 
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/types.h>

@@ -4,12 +4,9 @@
  * is. */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
-#include "fixture.h"
 #include "random.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include "children.h"
 #include "directory.h"

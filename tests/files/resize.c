@@ -11,9 +11,7 @@
 #include "random.h"
 #include "wrapped.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 
 /* ---- Waits ----------------------------------------------------------------------------------- */

@@ -3,15 +3,9 @@
  * everything that may be found where a table is expected. */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
-#include "fixture.h"
-
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "children.h"
 #include "directory.h"

@@ -10,7 +10,6 @@
 #include "fuzz.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
  * Keys of socket addresses of any family, with any bytes, prefixes and alignment. The first bits of
  * an address, and how many they are, make its key; nothing else does, and nothing beyond what its
  * family has is read. */
-#include "fuzz.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The text notation of policies. The input is the text. It is refused at one of its characters, or
  * it is a policy that comes back from its own text, and that a limiter takes. */
-#include "fuzz.h"
 
 #include <errno.h>
 

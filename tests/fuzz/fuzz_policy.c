@@ -2,7 +2,6 @@
  * Policies as structs with any values and names, and what is written of them for others: the
  * response's fields under any verdicts, and the metrics. The input is read field by field. What is
  * written is read back by its grammar, and says what it was written from. */
-#include "fuzz.h"
 
 #include <ctype.h>
 #include <errno.h>

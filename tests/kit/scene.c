@@ -5,14 +5,10 @@
 #include "scene.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "schedule.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 

@@ -6,7 +6,6 @@
 #include "words.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <time.h>
 
 enum way { BY_DECIDE, BY_BATCH, BY_TAKE, WAYS };

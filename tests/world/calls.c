@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Calls of each public function, with what can be said of its answer by itself. */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "world.h"
 

@@ -3,7 +3,6 @@
  * verdicts says of the next. What was granted is written down late and what was given back early,
  * so that the ledger never says more than the table (A); and the other way round to judge refusals
  * (B). What a world's events leave open is not judged. */
-#include <string.h>
 
 #include "world.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * Policies of all kinds that stint.h allows, and some that it does not. */
-#include <string.h>
 
 #include "world.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What a verdict tells of later: after a request, or a part of a group, looks at the key must
  * agree. A refusal has marked, counted, emptied and banned by then whatever it does. */
-#include <string.h>
 
 #include "world.h"
 

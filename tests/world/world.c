@@ -15,11 +15,8 @@
  *
  * A world has rounds. In a round all threads call. Between two rounds nobody does: what was counted
  * is compared with the ledger (ledger.c), and perhaps somebody opens the table alone. */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
