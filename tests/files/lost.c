@@ -212,103 +212,75 @@ static void cut_before_write(enum stint_test_instant instant) {
     cut_before(&instant);
 }
 
-static void call_take(void) {
-    (void)stint_take(limiter, kind, 7, 1, STINT_NOW, NULL);
+/* What is asked by the policy of the kind: of a key that has a slot, but for the second. */
+static const struct stint_request asks[] = {
+    {.key = {7}, .cost = 1},
+    {.key = {99}, .cost = 1},
+    {.key = {7}, .cost = 3},
+    {.key = {7}, .cost = 100}, /* and is refused: a strike */
+    {.key = {7}, .cost = 1, .flags = STINT_PEEK},
+    {.key = {7}, .cost = 40, .flags = STINT_CHARGE},
+    {.key = {7}, .cost = 9, .flags = STINT_RESERVE | STINT_PARTIAL},
+    {.key = {7}, .cost = 2, .limit = 5},
+    {.key = {7}, .cost = 1}, /* by who is an hour late */
+};
+enum { ASKS = sizeof asks / sizeof *asks };
+
+static void call_ask(unsigned number) {
+    struct stint_request asked = asks[number];
+    asked.policy = kind;
+    if (asked.limit != 0)
+        (void)stint_decide(limiter, &asked, STINT_NOW, NULL);
+    else if (asked.flags != 0)
+        (void)ask(limiter, kind, asked.key, asked.cost, asked.flags);
+    else
+        (void)stint_take(limiter, kind, asked.key, asked.cost,
+                         number + 1 < ASKS ? STINT_NOW : test_time - HOUR, NULL);
 }
 
-static void call_take_of_another(void) { /* which has no slot */
-    (void)stint_take(limiter, kind, 99, 1, STINT_NOW, NULL);
-}
+/* The others of a key, by the policy of the kind. */
+enum { OTHERS = 10 };
 
-static void call_take_more(void) {
-    (void)stint_take(limiter, kind, 7, 3, STINT_NOW, NULL);
-}
-
-static void call_take_too_much(void) { /* and is refused: a strike */
-    (void)stint_take(limiter, kind, 7, 100, STINT_NOW, NULL);
-}
-
-static void call_look(void) {
-    (void)ask(limiter, kind, 7, 1, STINT_PEEK);
-}
-
-static void call_charge(void) {
-    (void)ask(limiter, kind, 7, 40, STINT_CHARGE);
-}
-
-static void call_reserve(void) {
-    (void)ask(limiter, kind, 7, 9, STINT_RESERVE | STINT_PARTIAL);
-}
-
-static void call_own_limit(void) {
-    const struct stint_request own = {{7}, kind, 2, 5, 0, 0, 0};
-    (void)stint_decide(limiter, &own, STINT_NOW, NULL);
-}
-
-static void call_late(void) {
-    (void)stint_take(limiter, kind, 7, 1, test_time - HOUR, NULL);
-}
-
-static void requests_make(struct stint_request requests[4]) {
-    requests[0] = (struct stint_request)STINT_REQUEST(kind, 7, 1);
-    requests[1] = (struct stint_request)STINT_REQUEST(PLAIN, 7, 1);
-    requests[2] = (struct stint_request)STINT_REQUEST(kind, 99, 2);
-    requests[3] = (struct stint_request)STINT_REQUEST(kind, 7, 1);
-}
-
-static void call_batch(void) {
-    struct stint_request requests[4];
-    requests_make(requests);
-    (void)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
-}
-
-static void call_all(void) {
-    struct stint_request requests[4];
+static void call_other(unsigned number) {
+    struct stint_request requests[] = {STINT_REQUEST(kind, 7, 1), STINT_REQUEST(PLAIN, 7, 1),
+                                       STINT_REQUEST(kind, 99, 2), STINT_REQUEST(kind, 7, 1)};
     struct stint_verdict verdicts[4];
-    requests_make(requests);
-    if (!stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts))
-        for (size_t i = 0; i < 4; i++)
-            assert_int_equal(verdicts[i].granted, 0);
-}
-
-static void call_all_refused(void) {
-    struct stint_request requests[4];
-    struct stint_verdict verdicts[4];
-    requests_make(requests);
-    requests[2].cost = 200;
-    (void)stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
-}
-
-static void call_pair(void) {
-    struct stint_request requests[4];
-    requests_make(requests);
-    (void)stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
-}
-
-static void call_refund(void) {
-    (void)stint_refund(limiter, 7, &taken, 1);
-}
-
-static void call_reset(void) {
-    (void)stint_reset(limiter, kind, 7);
-}
-
-static void call_override(void) {
-    (void)!stint_override(limiter, kind, 7, 3, test_time + HOUR);
-}
-
-static void call_override_end(void) {
-    (void)stint_override_clear(limiter, kind, 7);
-}
-
-static void call_each_of(void) {
-    (void)stint_each_of(limiter, 7, entry_ignore, NULL);
-}
-
-static void call_headers(void) {
     char text[2000];
-    (void)stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &taken, 1, text,
-                        sizeof text);
+    switch (number) {
+    case 0:
+        (void)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
+        return;
+    case 1:
+        requests[2].cost = 200; /* and is refused */
+        (void)stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
+        return;
+    case 2:
+        (void)stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
+        return;
+    case 3:
+        (void)stint_refund(limiter, 7, &taken, 1);
+        return;
+    case 4:
+        (void)stint_reset(limiter, kind, 7);
+        return;
+    case 5:
+        (void)!stint_override(limiter, kind, 7, 3, test_time + HOUR);
+        return;
+    case 6:
+        (void)stint_override_clear(limiter, kind, 7);
+        return;
+    case 7:
+        (void)stint_each_of(limiter, 7, entry_ignore, NULL);
+        return;
+    case 8:
+        (void)stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &taken, 1, text,
+                            sizeof text);
+        return;
+    default:
+        if (!stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts))
+            for (size_t i = 0; i < 4; i++)
+                assert_int_equal(verdicts[i].granted, 0);
+    }
 }
 
 /* What a call of set-up says: that it is done, or why it is not. */
@@ -319,80 +291,56 @@ static void assert_said(int error) {
         assert_reason("cut off while it was open");
 }
 
-static void call_label(void) {
-    assert_said(stint_label(limiter, 7, "seven", 5));
-}
+/* Those of the whole table. */
+enum { OF_TABLE = 9 };
 
-static void call_stats(void) {
-    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    (void)get_stats(limiter);
-    assert_said(stint_policy_stats_get(limiter, BANNING, &stats));
-}
-
-static void call_metrics(void) {
-    assert_true(stint_metrics(limiter, NULL, NULL, 0) > 0);
-}
-
-static void call_each(void) {
-    assert_said(stint_each(limiter, entry_ignore, NULL));
-}
-
-static void call_get(void) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    const int error = stint_policy_get(limiter, MONTHLY, &policy);
-    assert_said(error);
-    if (error == 0)
-        assert_int_equal(policy.limit, 10);
-    assert_said(stint_policy_find(limiter, kind_names[MONTHLY], NULL));
-}
-
-static void call_add(void) {
+static void call_of_table(unsigned number) {
     const struct stint_policy added = make_policy("added", 5, HOUR, 0, STINT_OVERRIDES);
-    assert_said(policy_added(limiter, &added) < 0 ? policy_added(limiter, &added) : 0);
+    struct stint_policy policy = STINT_POLICY_INIT, changed = kind_policy(PLAIN);
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    int error;
+    changed.limit = 11;
+    switch (number) {
+    case 0:
+        assert_said(stint_label(limiter, 7, "seven", 5));
+        return;
+    case 1:
+        (void)get_stats(limiter);
+        assert_said(stint_policy_stats_get(limiter, BANNING, &stats));
+        return;
+    case 2:
+        assert_true(stint_metrics(limiter, NULL, NULL, 0) > 0);
+        return;
+    case 3:
+        assert_said(stint_each(limiter, entry_ignore, NULL));
+        return;
+    case 4:
+        error = stint_policy_get(limiter, MONTHLY, &policy);
+        assert_said(error);
+        if (error == 0)
+            assert_int_equal(policy.limit, 10);
+        assert_said(stint_policy_find(limiter, kind_names[MONTHLY], NULL));
+        return;
+    case 5:
+        assert_said(policy_added(limiter, &added) < 0 ? policy_added(limiter, &added) : 0);
+        return;
+    case 6:
+        assert_said(stint_policy_change(limiter, PLAIN, &changed));
+        return;
+    case 7:
+        assert_said(stint_policies_apply(limiter, "1/s name=a overrides\n2/s name=b", STINT_PRUNE,
+                                         NULL, NULL, NULL));
+        return;
+    default:
+        assert_said(stint_policy_remove(limiter, BANNING));
+    }
 }
 
-static void call_change(void) {
-    struct stint_policy policy = kind_policy(PLAIN);
-    policy.limit = 11;
-    assert_said(stint_policy_change(limiter, PLAIN, &policy));
-}
-
-static void call_apply(void) {
-    assert_said(stint_policies_apply(limiter, "1/s name=a overrides\n2/s name=b", STINT_PRUNE, NULL,
-                                     NULL, NULL));
-}
-
-static void call_remove(void) {
-    assert_said(stint_policy_remove(limiter, BANNING));
-}
-
-static const struct call {
-    const char *name;
-    void (*call)(void);
-    bool of_kinds; /* by the policies of all kinds */
-} calls[] = {
-#define CALL(name, of_kinds)                                                                       \
-    { #name, call_##name, of_kinds }
-    CALL(take, true),         CALL(take_of_another, true),
-    CALL(take_more, true),    CALL(take_too_much, true),
-    CALL(look, true),         CALL(charge, true),
-    CALL(reserve, true),      CALL(own_limit, true),
-    CALL(late, true),         CALL(batch, true),
-    CALL(all, true),          CALL(all_refused, true),
-    CALL(pair, true),         CALL(refund, true),
-    CALL(reset, true),        CALL(override, true),
-    CALL(override_end, true), CALL(each_of, true),
-    CALL(headers, true),      CALL(label, false),
-    CALL(stats, false),       CALL(metrics, false),
-    CALL(each, false),        CALL(get, false),
-    CALL(add, false),         CALL(change, false),
-    CALL(apply, false),       CALL(remove, false),
-#undef CALL
-};
+enum { OF_KEY = ASKS + OTHERS, CALLS = OF_KEY + OF_TABLE };
 
 /* Writes the table as it was, and makes the call with a cut before its step of that number. Returns
  * whether it came so far. */
-static bool run_call(const struct call *call, struct bytes whole, size_t at) {
+static bool run_call(unsigned number, struct bytes whole, size_t at) {
     const struct stint_options options = lost_options();
     file_write(path, whole);
     limiter = open_with(&options);
@@ -401,7 +349,12 @@ static bool run_call(const struct call *call, struct bytes whole, size_t at) {
     cut_at = at;
     stint_test_step = cut_before;
     stint_test_hook = cut_before_write;
-    call->call();
+    if (number < ASKS)
+        call_ask(number);
+    else if (number < OF_KEY)
+        call_other(number - ASKS);
+    else
+        call_of_table(number - OF_KEY);
     stint_test_step = NULL;
     stint_test_hook = NULL;
     const bool done = steps >= at;
@@ -425,14 +378,14 @@ TEST_HANDLED(test_each_step) {
     assert_int_equal(stint_override(limiter, BANNING, 7, 8, test_time + DAY), 0);
     stint_close(limiter);
     const struct bytes whole = file_read(path);
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        for (kind = PLAIN; kind < (calls[i].of_kinds ? KINDS : 1); kind++)
+    for (unsigned number = 0; number < CALLS; number++)
+        for (kind = PLAIN; kind < (number < OF_KEY ? KINDS : 1); kind++)
             /* Each step of those that have few. Of set-up, each cut. */
             for (size_t at = 1, n = 0;; n++) {
-                how = (enum cut)((calls[i].of_kinds ? runs : n) % CUTS);
-                if (!run_call(&calls[i], whole, at))
+                how = (enum cut)((number < OF_KEY ? runs : n) % CUTS);
+                if (!run_call(number, whole, at))
                     break;
-                if (calls[i].of_kinds || how + 1 == CUTS)
+                if (number < OF_KEY || how + 1 == CUTS)
                     at += 1 + at / 16;
                 runs++;
             }
