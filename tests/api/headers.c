@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The fields that tell a client about its limits: their exact text, of which verdict, and in which
- * buffer. (Of decisions, case by case: features.c. Any names, verdicts and times, read back by the
- * grammar of RFC 9651: fuzz target `policy`.) */
+ * The fields that tell a client about its limits: their exact text, and of which verdict. (Of
+ * decisions, case by case: features.c. Any names, verdicts and times, read back by the grammar of
+ * RFC 9651, and buffers of all sizes: fuzz target `policy`.) */
 #include "fixture.h"
 
 static struct stint_limiter *limiter;
@@ -193,28 +193,6 @@ TEST(test_tightest) {
 }
 
 /* ---- Arguments ------------------------------------------------------------------------------ */
-
-/* Buffers of every size: what fits is there, then a NUL, and nothing is written past either. */
-TEST_WITH(test_cut, set_up, tear_down) {
-    const uint32_t policies[] = {add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0),
-                                 add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
-    struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
-                                       granted(1000, 580, 1800 * SECOND)};
-    verdicts[1].policy = policies[1];
-    for (uint32_t style = RETRY; style <= BOTH; style += DRAFT) {
-        for (size_t n = 0; n <= 2; n++) {
-            char *text = whole(style, policies, verdicts, n);
-            size_t length = strlen(text);
-            for (size_t size = 0; size <= length + 3; size++) {
-                char *buffer = cut_buffer(size);
-                assert_int_equal(stint_headers(limiter, style, verdicts, n, buffer, size), length);
-                assert_cut(buffer, size, text, length);
-                free(buffer);
-            }
-            free(text);
-        }
-    }
-}
 
 /* Verdicts that no policy decided, or whose policy is gone, are told of by nobody. */
 TEST_WITH(test_of_no_policy, set_up, tear_down) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The metrics as text in a buffer, and the counts behind them. That Prometheus can read the text is
- * metrics.py's part. */
+ * The metrics as text, and the counts behind them. That Prometheus can read the text is metrics.py's
+ * part; buffers of all sizes are that of the fuzz target `policy`. */
 #include "limiter/counters.h" /* first: cmocka has a macro of a function's name */
 
 #include "fixture.h"
@@ -28,22 +28,6 @@ static void assert_line(struct stint_limiter *limiter, const char *line) {
     if (strstr(text, line) == NULL)
         fail_msg("no \"%s\" in\n%s", line, text);
     free(text);
-}
-
-/* Buffers of every size: what fits is there, then a NUL, and nothing is written past either. */
-TEST(test_cut) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0);
-    char *text = whole(limiter);
-    size_t length = strlen(text);
-    for (size_t size = 0; size <= length + 3; size++) {
-        char *buffer = cut_buffer(size);
-        assert_int_equal(stint_metrics(limiter, NULL, buffer, size), length);
-        assert_cut(buffer, size, text, length);
-        free(buffer);
-    }
-    free(text);
-    stint_close(limiter);
 }
 
 /* Labels are in every sample, after those that it has; in no comment. */

@@ -9,7 +9,7 @@
 #include <stint.h>
 
 /* The whole text that `write(object, buffer, size)` writes as snprintf does; what it writes into
- * buffers that are too small is the beginning of it. */
+ * buffers that are too small is the beginning of it, and nothing behind them. */
 static inline char *whole_text(int (*write)(const void *object, char *buffer, size_t size),
                                const void *object) {
     int length = write(object, NULL, 0);
@@ -18,10 +18,12 @@ static inline char *whole_text(int (*write)(const void *object, char *buffer, si
     char *text = fuzz_malloc(size);
     assert(write(object, text, size) == length);
     assert(strlen(text) == (size_t)length);
-    for (size_t cut = 1; cut < size; cut += 1 + 2 * cut) {
-        char *part = fuzz_malloc(cut);
+    for (size_t cut = 0; cut < size; cut += cut < 100 ? 1 : 1 + 2 * cut) {
+        char *part = fuzz_malloc(cut + 1);
+        part[cut] = '\x5a';
         assert(write(object, part, cut) == length);
-        assert(strlen(part) == cut - 1 && memcmp(part, text, cut - 1) == 0);
+        assert(part[cut] == '\x5a');
+        assert(cut == 0 || (strlen(part) == cut - 1 && memcmp(part, text, cut - 1) == 0));
         free(part);
     }
     return text;

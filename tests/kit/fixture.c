@@ -46,26 +46,6 @@ bool emulated(const char *lacks) {
     return true;
 }
 
-enum { NOT_WRITTEN = 0x5a };
-
-char *cut_buffer(size_t size) {
-    char *buffer = malloc(size + 1);
-    assert_non_null(buffer);
-    memset(buffer, NOT_WRITTEN, size + 1);
-    return buffer;
-}
-
-void assert_cut(const char *buffer, size_t size, const char *text, size_t length) {
-    const size_t fits = length < size ? length : size - 1;
-    assert_int_equal(buffer[size], NOT_WRITTEN);
-    if (size == 0)
-        return;
-    assert_memory_equal(buffer, text, fits);
-    assert_int_equal(buffer[fits], '\0');
-    for (size_t i = fits + 1; i < size; i++)
-        assert_int_equal(buffer[i], NOT_WRITTEN);
-}
-
 struct stint_options fixture_options(uint64_t max_entries, enum stint_on_full on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_entries = max_entries;

@@ -96,11 +96,6 @@ const void *test_secret(void);
  * (aarch64.ini). */
 bool emulated(const char *lacks);
 
-/* A buffer for a writer that is told its size, and whether it then has as much of a text as fits,
- * its end, and nothing else. */
-char *cut_buffer(size_t size);
-void assert_cut(const char *buffer, size_t size, const char *text, size_t length);
-
 /* Those with the test's clock and secret. */
 struct stint_options fixture_options(uint64_t max_entries, enum stint_on_full on_full);
 
