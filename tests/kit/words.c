@@ -517,14 +517,17 @@ static void rule(void) {
 }
 
 static void change(void) {
-    struct stint_policy policy = STINT_POLICY_INIT, now;
+    struct stint_policy policy = STINT_POLICY_INIT;
     if (stint_policy_parse(rest(), &policy, NULL) != 0)
         wrong("%s", stint_reason());
     const uint32_t id = policy.name[0] == '\0' ? 0 : policy_named(policy.name);
-    now = policy_of(id);
-    memcpy(policy.name, now.name, sizeof policy.name);
+    const struct stint_policy before = policy_of(id);
     const int checked = stint_policy_change_check(f.limiter, id, &policy);
+    const struct stint_policy looked_at = policy_of(id);
     const int error = stint_policy_change(f.limiter, id, &policy);
+    if (memcmp(&before, &looked_at, sizeof before) != 0 ||
+        strcmp(before.name, policy_of(id).name) != 0)
+        wrong("the check, or a change without a name, has changed more");
     if (checked != error)
         wrong("the check said %d, the change %d", checked, error);
     assert_error(error);
