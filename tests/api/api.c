@@ -361,55 +361,8 @@ TEST(test_policy_table) {
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-TEST(test_keys) {
-    enum { N = 200000 };
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    stint_key empty = stint_key_of(limiter, NULL, 0);
-    assert_true(stint_key_equal(empty, stint_key_of(limiter, "x", 0)));
-    assert_false(stint_key_equal(empty, STINT_KEY_GLOBAL));
-
-    /* Every length up to 300, of zeros: NULs count. */
-    static unsigned char zeros[300];
-    stint_key *keys = malloc(N * sizeof *keys);
-    assert_non_null(keys);
-    for (size_t length = 0; length < sizeof zeros; length++)
-        keys[length] = stint_key_of(limiter, zeros, length);
-    assert_all_differ(keys, sizeof zeros);
-
-    /* A key of 1 MiB: each byte counts. */
-    size_t large = 1 << 20;
-    unsigned char *bytes = calloc(1, large);
-    assert_non_null(bytes);
-    stint_key whole = stint_key_of(limiter, bytes, large);
-    static const size_t places[] = {0, 1, 1 << 10, 1 << 19, (1 << 20) - 1};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        bytes[places[i]] = 1;
-        assert_false(stint_key_equal(stint_key_of(limiter, bytes, large), whole));
-        bytes[places[i]] = 0;
-    }
-    assert_true(stint_key_equal(stint_key_of(limiter, bytes, large), whole));
-    assert_false(stint_key_equal(stint_key_of(limiter, bytes, large - 1), whole));
-    assert_false(stint_key_equal(stint_key_join(limiter, whole, bytes, large), whole));
-    free(bytes);
-
-    /* Promise I: no two of many keys are the same, none is the global one. */
-    for (uint64_t i = 0; i < N; i++)
-        keys[i] = number_key(limiter, i);
-    assert_all_differ(keys, N);
-    assert_true(keys[0].hash != STINT_KEY_GLOBAL_HASH);
-
-    /* An id's key is another than that of its bytes. */
-    for (uint64_t i = 0; i < N; i++)
-        keys[i] = i % 2 == 0 ? stint_key_of_id(limiter, i / 2) : number_key(limiter, i / 2);
-    assert_all_differ(keys, N);
-    assert_true(keys[0].hash != STINT_KEY_GLOBAL_HASH);
-    assert_true(stint_key_equal(keys[1], keys[1]) && !stint_key_equal(keys[0], keys[1]));
-    free(keys);
-    stint_close(limiter);
-}
-
 /* Keys stay what they are: a table in a file outlives the process that made it, and servers of
- * several versions may share it. */
+ * several versions may share it. (That keys which are alike differ: attacks.c.) */
 TEST(test_keys_stay) {
     static const struct {
         size_t length;
@@ -431,9 +384,10 @@ TEST(test_keys_stay) {
         {1024, UINT64_C(0x56f4cc2d1d456395), UINT64_C(0x5739cde6b2f8c7a3)},
         {1025, UINT64_C(0x2508759e40ce2dc1), UINT64_C(0x447982c55ee3cd3e)},
         {5000, UINT64_C(0xc3f18f3f92417e71), UINT64_C(0x8a7aa39daf656bfc)},
+        {1 << 20, UINT64_C(0xfd8b9d9d6295ae3f), UINT64_C(0xca9ca21181408c2e)},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    unsigned char bytes[5000];
+    static unsigned char bytes[1 << 20];
 
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * 7 + i / 256);
@@ -443,6 +397,7 @@ TEST(test_keys_stay) {
         assert_int_equal(stint_key_join(limiter, key, bytes, expected[i].length).hash,
                          expected[i].joined);
     }
+    assert_int_equal(stint_key_join(limiter, 7, bytes, 8).hash, UINT64_C(0x525c1ea04fb307c4));
     assert_int_equal(stint_key_of_id(limiter, 0).hash, UINT64_C(0xbd68ede9d59c1c98));
     assert_int_equal(stint_key_of_id(limiter, 1).hash, UINT64_C(0xf626b729bf858d7e));
     assert_int_equal(stint_key_of_id(limiter, UINT64_MAX).hash, UINT64_C(0xc0207cf220f97f12));
@@ -462,36 +417,6 @@ TEST(test_same_tags_in_a_batch) {
     assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), N - 1);
     assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), 0);
     assert_int_equal(get_stats(limiter).live, N);
-    stint_close(limiter);
-}
-
-static stint_key join2(struct stint_limiter *limiter, const char *a, const char *b) {
-    return stint_key_join(limiter, stint_key_of(limiter, a, strlen(a)), b, strlen(b));
-}
-
-TEST(test_key_join) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    stint_key keys[] = {
-        join2(limiter, "ab", "c"),
-        join2(limiter, "a", "bc"),
-        join2(limiter, "", "abc"),
-        join2(limiter, "abc", ""),
-        join2(limiter, "c", "ab"),
-        join2(limiter, "bc", "a"),
-        join2(limiter, "", ""),
-        stint_key_of(limiter, "abc", 3),
-        stint_key_of(limiter, "", 0),
-        stint_key_join(limiter, join2(limiter, "a", "b"), "c", 1),
-        stint_key_join(limiter, join2(limiter, "a", "c"), "b", 1),
-        stint_key_join(limiter, join2(limiter, "", ""), "abc", 3),
-        stint_key_join(limiter, STINT_KEY_GLOBAL, "abc", 3),
-        stint_key_join(limiter, STINT_KEY_GLOBAL, NULL, 0),
-        STINT_KEY_GLOBAL,
-    };
-    assert_true(stint_key_equal(join2(limiter, "ab", "c"), keys[0]));
-    assert_all_differ(keys, sizeof keys / sizeof keys[0]);
-    for (uint64_t i = 0; i < 100000; i++)
-        assert_true(stint_key_join(limiter, i, &i, sizeof i).hash != STINT_KEY_GLOBAL_HASH);
     stint_close(limiter);
 }
 
