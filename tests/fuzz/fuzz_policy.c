@@ -156,6 +156,12 @@ static uint64_t told_after(const struct stint_verdict *verdict) {
     return waits && (barred || sooner) ? verdict->retry_after : verdict->reset_after;
 }
 
+/* A verdict of a policy that was not there yet has the capacity 0. */
+static void expect_quota(const char **at, const struct stint_verdict *verdict) {
+    const uint64_t quota = expect_number(at);
+    assert(quota == verdict->capacity || verdict->capacity == 0);
+}
+
 static void expect_draft(const char **at, const struct response *response) {
     size_t told = 0; /* those that the table has counted */
     for (size_t i = 0; i < response->n; i++) {
@@ -164,7 +170,7 @@ static void expect_draft(const char **at, const struct response *response) {
         expect_text(at, told++ == 0 ? "RateLimit-Policy: " : ", ");
         expect_quoted(at, response->told[i]);
         expect_text(at, ";q=");
-        expect_number(at);
+        expect_quota(at, &response->verdicts[i]);
         if (response->in_flight[i])
             expect_text(at, ";qu=\"concurrent-requests\"");
         if (response->calendar[i] || response->in_flight[i])
@@ -210,7 +216,7 @@ static void expect_legacy(const char **at, const struct response *response) {
     const size_t tightest = stint_tightest(told, count);
     const struct stint_verdict *verdict = &told[tightest];
     expect_text(at, "X-RateLimit-Limit: ");
-    expect_number(at);
+    expect_quota(at, verdict);
     expect_text(at, "\r\nX-RateLimit-Remaining: ");
     assert(expect_number(at) == verdict->remaining);
     expect_text(at, "\r\nX-RateLimit-Reset: ");
