@@ -237,6 +237,12 @@ static const struct feature features[] = {
      "take 0 peek = used 0 of 1 until 0 generation 1"},
     {"given back at the rate of the request's own limit", SAME, "10/s burst=10",
      "take limit 1 = used 1 of 1 until 1s; give 1; take 0 peek = of 10 until 0"},
+    {"given back once by a verdict, in parts, of which some has come back by itself", SAME,
+     "1/s burst=10",
+     "take 4 = used 4 until 4s; 1s: give 1; take 0 peek = used 2 until 3s; give 1; "
+     "take 0 peek = used 1 until 2s; give 9 = 1; take 0 peek = used 0 until 1s; give 1 = 0; "
+     "take 10 = used 10 until 11s; 9s: give 1; give 4 = 1; give 4 = 0; "
+     "take 9 partial = used 9 until 18s; take 9 partial = granted 1 used 10 until 19s"},
     {"not given back in 1970, where a machine without a clock begins", SAME, "1/m burst=5",
      "2026-11-30: take 5 = used 5 until 2026-11-30+5m; clock 1970-01-01+10s; give 1 = 0; "
      "clock 2026-11-30; take = no first wait 1m"},
@@ -253,28 +259,6 @@ static const struct feature features[] = {
 /* clang-format on */
 
 TEST_FEATURES(features)
-
-/* A verdict gives back what it granted once, in parts as as a whole: of what A took at 0, a second
- * is left at 3. */
-TEST(test_given_back_by_a_verdict) {
-    for (uint32_t part = 1; part <= 5; part++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        const uint32_t id = add_text(limiter, "1/s burst=10");
-        test_time = T0;
-        struct stint_verdict v = ask(limiter, id, 7, 4, 0);
-        assert_true(v.unit == S && v.policy == id && v.generation == 0);
-        test_time = T0 + 3 * S;
-        assert_int_equal(ask(limiter, id, 7, 9, 0).granted, 9);
-        assert_int_equal(stint_refund(limiter, 7, &v, part), 1);
-        assert_int_equal(v.granted, 3);
-        assert_true(v.window == T0 + (part < 4 ? 4 - part : 0) * S);
-        assert_int_equal(stint_refund(limiter, 7, &v, part), 0);
-        assert_int_equal(v.granted, 0);
-        assert_int_equal(stint_refund(limiter, 7, &v, 4), 0);
-        assert_int_equal(ask(limiter, id, 7, 2, STINT_PARTIAL).granted, 1);
-        stint_close(limiter);
-    }
-}
 
 /* ---- Promise A, and B in the long run -------------------------------------------------------- */
 
@@ -305,7 +289,6 @@ TEST(test_a_year) {
             assert_true(v.allowed || !must);
         }
         const uint64_t ideal = policy.burst + (uint64_t)((wide)year * policy.limit / policy.window);
-        print_message("%s: %" PRIu64 " of %" PRIu64 "\n", texts[i], granted, ideal);
         assert_true(granted <= ideal + 1 && granted + ideal / token + 2 >= ideal);
         stint_close(limiter);
     }

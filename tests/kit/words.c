@@ -470,8 +470,16 @@ static void back(void) {
     whom(&key, &id);
     char otherwise[16];
     snprintf(otherwise, sizeof otherwise, "%" PRIu32, tokens);
-    const uint32_t got = by_last ? stint_refund(f.limiter, key, &said_of(key, id)->taken, tokens)
+    struct stint_verdict *last = &said_of(key, id)->taken;
+    const struct stint_verdict was = *last;
+    const uint32_t got = by_last ? stint_refund(f.limiter, key, last, tokens)
                                  : refund_by(f.limiter, id, key, tokens, end);
+    const uint64_t moved = was.unit * (tokens < was.granted ? tokens : was.granted);
+    const bool of_now = unit_of(&(const struct stint_request){.policy = id}, 0) == was.unit;
+    if (by_last && tokens != 0 &&
+        (last->granted != (got != 0 ? was.granted - got : 0) ||
+         (got != 0 && of_now && last->window != was.window - moved)))
+        wrong("what is left of the verdict: granted %" PRIu32, last->granted);
     const uint32_t due = count_of(due_or(otherwise));
     if (got != due)
         wrong("told: %" PRIu32 " given back\n  due:  %" PRIu32, got, due);
