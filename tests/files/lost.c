@@ -389,7 +389,6 @@ TEST_HANDLED(test_each_step) {
                     at += 1 + at / 16;
                 runs++;
             }
-    print_message("%zu cuts\n", runs);
     free(whole.start);
 }
 
@@ -556,7 +555,6 @@ TEST_HANDLED(test_opening) {
             if (run_opening(which, whole, at))
                 break;
         }
-    print_message("%zu cuts\n", runs);
     free(whole.start);
 }
 

@@ -310,11 +310,6 @@ TEST_IN_DIRECTORY(test_power_loss) {
                 free(loss.snapshots[i].start);
             free(loss.resized.start);
         }
-    for (int pages = 0; pages < MIXTURES; pages++)
-        print_message("%s: %u refused, %u without room for the policies, %u go on\n",
-                      (const char *[]){"old and new pages", "and zeros", "and of another size",
-                                       "cut off"}[pages],
-                      outcomes[pages][REFUSED], outcomes[pages][NO_ROOM], outcomes[pages][WORKS]);
     assert_true(outcomes[PAGES_OF_TABLE][WORKS] > 0);
     assert_int_equal(outcomes[CUT_OFF][WORKS] + outcomes[CUT_OFF][NO_ROOM], 0);
     munmap(shared, sizeof *shared);
