@@ -849,7 +849,8 @@ static const struct feature features[] = {
      "5/m reserve=20 name=debts; 10/m smooth name=smooth; 10/m name=plain",
      "take 19 reserve = used 19 until 1m wait 3m; take 9 by smooth = used 9 until 1m; "
      "take 9 by plain = used 9 until 1m; take = no first wait 3m; "
-     "entries = used 19 since 0 until 1m refused + used 9 until 1m by smooth + used 9 until 1m by plain; "
+     "entries = used 19 since 0 until 1m refused + used 9 until 1m by smooth + "
+     "used 9 until 1m by plain; "
      "1m: entries = used 14 until 2m + used 9 until 2m by smooth; "
      "90s: entries = used 14 until 2m + used 5 until 2m by smooth; 2m: entries = used 9 until 3m; "
      "4m-1ns: entries = used 4 until 4m; 4m: entries = none"},

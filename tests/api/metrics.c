@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The metrics as text, and the counts behind them. That Prometheus can read the text is metrics.py's
- * part; buffers of all sizes are that of the fuzz target `policy`. */
+ * The metrics as text, and the counts behind them. That Prometheus can read the text is the part of
+ * metrics.py; buffers of all sizes are that of the fuzz target `policy`. */
 #include "limiter/counters.h" /* first: cmocka has a macro of a function's name */
 
 #include "fixture.h"
