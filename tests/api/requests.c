@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Windows per key and jitter, of many keys; callers ahead of the clock, in flight; and requests
- * that make no sense. */
+ * Windows per key and jitter, of many keys; and requests that make no sense. */
 #include "kinds.h"
 #include "limiter/limiter.h"
 
@@ -113,23 +112,6 @@ TEST(test_jitter) {
         print_message("jitter %" PRIu32 "%%: chi-square %.1f of %d bins\n", percents[i], chi, BINS);
         assert_true(chi < 51); /* 19 degrees of freedom: once in 10,000 secrets */
         assert_true(same < KEYS / 50);
-        stint_close(limiter);
-    }
-}
-
-/* ---- In flight ------------------------------------------------------------------------------ */
-
-/* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
-TEST(test_ahead) {
-    for (uint64_t windows = 0; windows <= 2; windows++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        uint32_t id = add_policy(limiter, "held", 9, 10 * SECOND, 0, STINT_IN_FLIGHT);
-        test_time = T0;
-        (void)ask(limiter, id, 7, 2, 0);
-        test_time += 10 * SECOND;
-        (void)ask(limiter, id, 7, 3, 0);
-        assert_true(stint_take(limiter, id, 7, 1, test_time + windows * 10 * SECOND, NULL));
-        assert_int_equal(used_of(limiter, id, 7), windows == 0 ? 6 : windows == 1 ? 4 : 1);
         stint_close(limiter);
     }
 }
