@@ -220,6 +220,10 @@ const struct story stories[] = {
     {WITHOUT(SHORT_WATERMARK), {"watermark not read, short",
      .before = "take one key; turn 10; take striped other", .a = "take one key at 9"}},
 
+    /* What is held counts for one more window. */
+    {PATCHED("watermark-fades"), {"watermark before the end of what is held",
+     .before = USED_LINE "; take held key cost 2; turn 30; hold 1", .a = "take held key at 25 = fresh"}},
+
     /* The window began with the key's first request: no other may begin in it. */
     {WITHOUT(WATERMARK_RAISE), {"watermark not raised, first request",
      .before = USED_LINE "; take first key; turn 20; hold 1", .a = "take first key at 19"}},
