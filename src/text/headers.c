@@ -21,10 +21,10 @@ static uint64_t seconds_up(uint64_t ns) {
 
 /* Checks the arguments, before anything is written. */
 static int check(const struct stint_limiter *limiter, const struct stint_verdict *verdicts,
-                 size_t n, const char *buffer, size_t size) {
+                 size_t n, bool buffer_missing) {
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    if (buffer == NULL && size != 0)
+    if (buffer_missing)
         return stint_failed(EINVAL, "buffer is NULL");
     if (n != 0 && verdicts == NULL)
         return stint_failed(EINVAL, "verdicts is NULL");
@@ -210,7 +210,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                   const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
-    int error = check(limiter, verdicts, n, buffer, size);
+    int error = check(limiter, verdicts, n, buffer == NULL && size != 0);
     if (error != 0)
         return error;
     if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
