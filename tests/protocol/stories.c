@@ -222,8 +222,8 @@ const struct story stories[] = {
 
     /* What is held counts for one more window. */
     {PATCHED("watermark-fades"), {"watermark before the end of what is held",
-     .before = USED_LINE "; take held key cost 2; turn 30; hold 1",
-     .a = "take held key at 25 = fresh"}},
+     .before = "take held key cost 2; turn 20; take striped other",
+     .a = "take held key at 15 = fresh"}},
 
     /* The window began with the key's first request: no other may begin in it. */
     {WITHOUT(WATERMARK_RAISE), {"watermark not raised, first request",
