@@ -64,17 +64,21 @@ char *stint_addon_copy_of(napi_env env, napi_value value, size_t *length) {
     return copy;
 }
 
+static struct addon *addon_of(napi_env env) {
+    void *addon = NULL;
+    (void)napi_get_instance_data(env, &addon);
+    return addon;
+}
+
 bool stint_addon_begin(struct call *call, napi_env env, napi_callback_info info) {
     size_t count = ARGUMENTS;
     void *table = NULL;
-    void *addon = NULL;
 
     call->env = env;
     if (napi_get_cb_info(env, info, &count, call->arguments, NULL, NULL) != napi_ok ||
-        napi_get_instance_data(env, &addon) != napi_ok ||
         napi_get_value_external(env, call->arguments[0], &table) != napi_ok)
         return napi_throw_type_error(env, NULL, "this is no table"), false;
-    call->addon = addon;
+    call->addon = addon_of(env);
     call->table = table;
     call->limiter = call->table->limiter;
     if (call->limiter == NULL)
@@ -438,10 +442,8 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
     napi_valuetype type;
     double max_entries = 0;
     char *path = NULL;
-    void *addon = NULL;
 
     if (napi_get_cb_info(env, info, &count, call.arguments, NULL, NULL) != napi_ok ||
-        napi_get_instance_data(env, &addon) != napi_ok ||
         napi_typeof(env, call.arguments[0], &type) != napi_ok)
         return NULL;
     if (type == napi_string &&
@@ -465,9 +467,9 @@ static napi_value call_open(napi_env env, napi_callback_info info) {
                                          : stint_open(&options, &table->limiter);
     free(path);
     if (error == 0 && napi_create_external(env, table, NULL, NULL, &result) == napi_ok) {
-        struct table **first = &((struct addon *)addon)->tables;
-        table->next = *first;
-        *first = table;
+        struct addon *addon = addon_of(env);
+        table->next = addon->tables;
+        addon->tables = table;
         return result;
     }
     table_free(table);
@@ -500,11 +502,10 @@ static napi_value call_close(napi_env env, napi_callback_info info) {
 /* forget(table): nothing uses it any more. */
 static napi_value call_forget(napi_env env, napi_callback_info info) {
     struct table *table = table_of(env, info);
-    void *addon = NULL;
 
-    if (table == NULL || napi_get_instance_data(env, &addon) != napi_ok)
+    if (table == NULL)
         return NULL;
-    struct table **link = &((struct addon *)addon)->tables;
+    struct table **link = &addon_of(env)->tables;
     while (*link != table)
         link = &(*link)->next;
     *link = table->next;
