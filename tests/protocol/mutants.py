@@ -83,14 +83,12 @@ def build_without(build, target, directory, patches=(), guards=()):
         # What is played stops at each atomic operation, however fast the code between them is.
         subprocess.run([*options, "-O1", "-c", source, "-o", objects[-1]], cwd=build, check=True)
 
-    def includes(command):
-        """Whether one of the files that are changed is in it."""
-        read = subprocess.check_output(["ninja", "-t", "deps", command["output"]], cwd=build, text=True)
-        return any(f"/src/{name}\n" in read for name in changed)
-
     of_library = [command for command in commands if "libstint-testing.a.p" in command["output"]]
+    # What each object was made of, of which some files are changed.
+    listed = subprocess.check_output(["ninja", "-t", "deps"], cwd=build, text=True) if changed else ""
+    made_of = dict(block.split(":", 1) for block in listed.split("\n\n") if ":" in block)
     for command in of_library:
-        if includes(command):
+        if any(f"/src/{name}\n" in f"{made_of.get(command['output'], '')}\n" for name in changed):
             compile_as(command, directory / "src" / command["file"].split("/src/")[-1])
     if guards:
         without = directory / "without.c"
