@@ -1846,13 +1846,15 @@ static bool next_stops(unsigned stops[3]) {
     return stops[0] != 0 && next_stop(&stops[0], first, STEPS_MAX);
 }
 
+uint64_t scene_one_in = 1;
+
 /* STINT_TEST_ONE_IN=N: a build makes one play in so many, other ones each time, where another build
  * makes all. Of each scene the first are made. */
 static bool is_left_out(const struct outcome *so_far) {
     static struct random random;
     static uint64_t one_in;
     if (one_in == 0) {
-        one_in = environment_number("STINT_TEST_ONE_IN", 1);
+        one_in = environment_number("STINT_TEST_ONE_IN", scene_one_in);
         random.state = one_in > 1 ? test_seed() : 0;
     }
     return so_far->plays > 4 && random_below(&random, one_in) != 0;

@@ -93,6 +93,9 @@ struct outcome {
     unsigned plays;                /* until then, or of all */
 };
 
+/* Of all plays one in so many is made, unless STINT_TEST_ONE_IN says another number. */
+extern uint64_t scene_one_in;
+
 /* Plays a scene with these guards (guards.h) taken away. Of the many plays of one with two threads
  * that are stopped, or of a table in a file, one in `one_in` is drawn by the seed; none, if it is
  * not SCHEDULABLE. */
