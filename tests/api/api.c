@@ -38,9 +38,19 @@ static void assert_not_opened(const struct stint_options *options, const char *w
     assert_reason(word);
 }
 
-/* (Of all sizes, and with all flags: memory.c.) */
-TEST(test_shards) {
+/* (With all flags: memory.c.) */
+TEST(test_sizes_and_shards) {
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 96, 1000, 65537, 3000000};
     struct stint_options options = good_options();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        options.max_entries = sizes[i];
+        struct stint_limiter *limiter = open_with(&options);
+        const struct stint_stats stats = get_stats(limiter);
+        assert_true(stats.slots >= 2 * sizes[i] && stats.memory >= 16 * stats.slots);
+        assert_int_equal(stats.used + stats.live + stats.policies, 0);
+        assert_true(stats.shards >= 1 && (stats.shards & (stats.shards - 1)) == 0);
+        stint_close(limiter);
+    }
     options.max_entries = 100000;
     for (options.shards = 1; options.shards <= STINT_SHARDS_MAX; options.shards *= 2) {
         struct stint_limiter *limiter = open_with(&options);
