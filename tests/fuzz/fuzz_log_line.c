@@ -137,16 +137,16 @@ static bool is_gzip(const uint8_t *data, size_t size) {
     return size >= 2 && data[0] == 0x1F && data[1] == 0x8B;
 }
 
-/* Whether it begins as what else packs does, which is told. */
+/* Whether it begins as what another program has packed: it is refused, and the reason told. */
 static bool is_packed(const uint8_t *data, size_t size) {
-    static const char *const magics[] = {"\x28\xB5\x2F\xFD", "\xFD\x37zXZ", "BZh",
-                                         "\x04\x22\x4D\x18", "\x1F\x9D",    "PK\x03\x04"};
+    static const char *const magics[] = {"\x28\xB5\x2F\xFD", "\xFD\x37zXZ", "\x04\x22\x4D\x18",
+                                         "\x1F\x9D", "PK\x03\x04"};
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
         const size_t length = strlen(magics[i]);
         if (size >= length && memcmp(data, magics[i], length) == 0)
             return true;
     }
-    return is_gzip(data, size);
+    return size >= 6 && memcmp(data, "BZh", 3) == 0 && memcmp(data + 4, "1A", 2) == 0;
 }
 
 /* The line of a plain file that starts at `*at`, which moves on to the next. */
@@ -181,8 +181,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         check_line(line);
     }
-    assert(outcome == LOG_ENDED ||
-           (outcome == LOG_FAILED && is_packed(data, size) && log.error[0]));
+    if (is_packed(data, size))
+        assert(outcome == LOG_FAILED && lines == 0);
+    else
+        assert(outcome == LOG_ENDED || (outcome == LOG_FAILED && is_gzip(data, size)));
+    assert(outcome == LOG_ENDED || log.error[0] != '\0');
     if (outcome == LOG_ENDED && !is_gzip(data, size))
         assert(at >= size); /* past the end where the last line has none */
     access_log_close(&log);
