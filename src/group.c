@@ -214,6 +214,7 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     uint64_t next;
     tick_t end;
 
+    /* As decision_begin_near; through that, gcc takes what is begun for uninitialized. */
     decision.terms.special = 0;
     if (UNLIKELY(
             !moment_known(limiter, &limiter->policies[own.policy], (uint32_t)word, now, &end)) ||
