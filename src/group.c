@@ -8,10 +8,9 @@
  * A caller could write the same with stint_decide and stint_refund. So nothing holds for a part
  * that does not hold for a request alone.
  *
- * Where the slots of all parts are near, and each takes what it asks for, the steps of core.h are
- * taken together: look at all, charge all, answer all (group_near; group_hot for tokens that an add
- * counts). If one cannot be charged after all, the tokens before it are given back. What they leave
- * goes to group_decide. */
+ * Where each part takes what it asks for, from a slot that its key has, the steps of core.h are
+ * taken together: look at all, charge all, answer all (group_few, group_near). If one cannot be
+ * charged after all, the tokens before it are given back. What they leave goes to group_decide. */
 #include "fast.h"
 #include "refund.h"
 #include "take.h"
@@ -264,10 +263,14 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct part *part) {
+    struct hot hot;
+
     part->swaps = false;
-    if (part_simple(request) && part_window(limiter, request, now, &part->hot) &&
-        part_hot(limiter, request, &part->hot))
+    if (part_simple(request) && part_window(limiter, request, now, &hot) &&
+        part_hot(limiter, request, &hot)) {
+        part->hot = hot;
         return true;
+    }
     if (UNLIKELY((request->flags | request_rest(request)) != 0) ||
         UNLIKELY(request->policy >= limiter->deciding))
         return false;
@@ -280,35 +283,41 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
                                      : part_bucket(limiter, request, now, word, part);
 }
 
-/* Gives back the tokens of a part. */
-static void token_give_back(const struct stint_limiter *limiter,
-                            const struct stint_request *request, words_2 identity, uint64_t window,
-                            uint64_t unit) {
-    struct stint_verdict verdict = {.window = window, .unit = unit};
-
-    memcpy(&verdict.policy, &identity, sizeof(uint64_t));
-    if (GUARDED(PARTS_BACK))
-        (void)stint_key_refund(limiter, request->key.hash, &verdict, request->cost);
-}
-
 /* Gives back the tokens of the first n parts, as the next one could not be charged after all. */
 static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
                                      const struct stint_request *requests, const struct part *parts,
                                      size_t n) {
     while (n-- > 0) {
         const struct part *part = &parts[n];
-        const bool bucket = part->swaps && (part->traits & RULE_BUCKET) != 0;
-        token_give_back(limiter, &requests[n], part->hot.identity,
-                        bucket ? part->now + part->count : tick_ns(part->hot.end),
-                        bucket ? part->unit : 0);
+        struct stint_verdict verdict = {.window = tick_ns(part->hot.end)};
+
+        if (part->swaps && (part->traits & RULE_BUCKET) != 0) {
+            verdict.window = part->now + part->count;
+            verdict.unit = part->unit;
+        }
+        memcpy(&verdict.policy, &part->hot.identity, sizeof(uint64_t));
+        if (GUARDED(PARTS_BACK))
+            (void)stint_key_refund(limiter, requests[n].key.hash, &verdict, requests[n].cost);
     }
     return false;
 }
 
-/* Answers a part whose swap was made. */
-static void part_answer(struct stint_limiter *limiter, const struct stint_request *request,
-                        const struct part *part, struct stint_verdict *verdict) {
+/* Charges a part. Returns false if its slot has changed since it was looked at. */
+static ALWAYS_INLINE bool part_charge(const struct stint_limiter *limiter, struct part *part) {
+    return part->swaps ? slot_swap(part->hot.slot, part->hot.tag, part->state, part->next)
+                       : hot_add(limiter, &part->hot);
+}
+
+/* Answers a part that was charged. */
+static ALWAYS_INLINE void part_answer(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      const struct part *part, struct stint_verdict *verdict) {
     const uint64_t capacity = part->hot.capacity, used = part->hot.count;
+
+    if (!part->swaps) {
+        hot_answer(limiter, request->policy, now, &part->hot, verdict);
+        return;
+    }
     const struct decision decision = {
         .identity = part->hot.identity,
         .limiter = limiter,
@@ -328,39 +337,32 @@ static void part_answer(struct stint_limiter *limiter, const struct stint_reques
     (void)decision_answer(&decision, verdict);
 }
 
-/* One token each of two or three parts, which are simple (`n` is constant). What is known of them
- * stays in registers, and all adds come before the first verdict: an add waits for the stores
+/* Two or three parts (`n` is constant): what is known of them stays in registers, as far as there
+ * are any. All are charged before the first verdict is written: a charge waits for the stores
  * before it. */
-static ALWAYS_INLINE bool group_hot(struct stint_limiter *limiter,
+static ALWAYS_INLINE bool group_few(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) {
-    struct hot a, b, c;
+    struct part parts[3];
 
-    if (!part_window(limiter, &requests[0], now, &a) ||
-        !part_window(limiter, &requests[1], now, &b) ||
-        (n > 2 && !part_window(limiter, &requests[2], now, &c)))
+    if (!part_near(limiter, &requests[0], now, &parts[0]) ||
+        !part_near(limiter, &requests[1], now, &parts[1]) ||
+        UNLIKELY(parts[0].hot.slot == parts[1].hot.slot))
         return false;
-    if (!part_hot(limiter, &requests[0], &a) || !part_hot(limiter, &requests[1], &b) ||
-        UNLIKELY(b.slot == a.slot))
+    if (n > 2 && (!part_near(limiter, &requests[2], now, &parts[2]) ||
+                  UNLIKELY(parts[0].hot.slot == parts[2].hot.slot) ||
+                  UNLIKELY(parts[1].hot.slot == parts[2].hot.slot)))
         return false;
-    if (n > 2 && (!part_hot(limiter, &requests[2], &c) || UNLIKELY(c.slot == a.slot) ||
-                  UNLIKELY(c.slot == b.slot)))
+    if (UNLIKELY(!part_charge(limiter, &parts[0])))
         return false;
-    if (!hot_add(limiter, &a))
-        return false;
-    if (!hot_add(limiter, &b)) {
-        token_give_back(limiter, &requests[0], a.identity, tick_ns(a.end), 0);
-        return false;
-    }
-    if (n > 2 && !hot_add(limiter, &c)) {
-        token_give_back(limiter, &requests[0], a.identity, tick_ns(a.end), 0);
-        token_give_back(limiter, &requests[1], b.identity, tick_ns(b.end), 0);
-        return false;
-    }
-    hot_answer(limiter, requests[0].policy, now, &a, verdict_at(verdicts, 0));
-    hot_answer(limiter, requests[1].policy, now, &b, verdict_at(verdicts, 1));
+    if (UNLIKELY(!part_charge(limiter, &parts[1])))
+        return parts_give_back(limiter, requests, parts, 1);
+    if (n > 2 && UNLIKELY(!part_charge(limiter, &parts[2])))
+        return parts_give_back(limiter, requests, parts, 2);
+    part_answer(limiter, &requests[0], now, &parts[0], verdict_at(verdicts, 0));
+    part_answer(limiter, &requests[1], now, &parts[1], verdict_at(verdicts, 1));
     if (n > 2)
-        hot_answer(limiter, requests[2].policy, now, &c, verdict_at(verdicts, 2));
+        part_answer(limiter, &requests[2], now, &parts[2], verdict_at(verdicts, 2));
     return true;
 }
 
@@ -377,16 +379,10 @@ static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stin
                 return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (UNLIKELY(!(parts[i].swaps ? slot_swap(parts[i].hot.slot, parts[i].hot.tag,
-                                                  parts[i].state, parts[i].next)
-                                      : hot_add(limiter, &parts[i].hot))))
+        if (UNLIKELY(!part_charge(limiter, &parts[i])))
             return parts_give_back(limiter, requests, parts, i);
-    for (size_t i = 0; i < n; i++) {
-        if (parts[i].swaps)
-            part_answer(limiter, &requests[i], &parts[i], verdict_at(verdicts, i));
-        else
-            hot_answer(limiter, requests[i].policy, now, &parts[i].hot, verdict_at(verdicts, i));
-    }
+    for (size_t i = 0; i < n; i++)
+        part_answer(limiter, &requests[i], now, &parts[i], verdict_at(verdicts, i));
     return true;
 }
 
@@ -414,16 +410,14 @@ static NOINLINE bool group_rest(struct stint_limiter *limiter, const struct stin
     return group_decide(limiter, requests, n, now, verdicts);
 }
 
-static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
-                                       const struct stint_request *requests, size_t n, uint64_t now,
-                                       struct stint_verdict *verdicts) {
-    if ((n == 2 || (n == 3 && part_simple(&requests[2]))) && part_simple(&requests[0]) &&
-        part_simple(&requests[1]) &&
-        LIKELY((n == 2 ? group_hot(limiter, requests, 2, now, verdicts)
-                       : group_hot(limiter, requests, 3, now, verdicts))))
+static NOINLINE bool decide_group(struct stint_limiter *limiter,
+                                  const struct stint_request *requests, size_t n, uint64_t now,
+                                  struct stint_verdict *verdicts) {
+    if ((n == 2   ? LIKELY(group_few(limiter, requests, 2, now, verdicts))
+         : n == 3 ? LIKELY(group_few(limiter, requests, 3, now, verdicts))
+                  : n > 3 && n <= NEAR_MOST && group_near(limiter, requests, n, now, verdicts)))
         return true;
-    return (n > 1 && n <= NEAR_MOST && LIKELY(group_near(limiter, requests, n, now, verdicts))) ||
-           group_rest(limiter, requests, n, now, verdicts);
+    return group_rest(limiter, requests, n, now, verdicts);
 }
 
 /* Fetches the lines of all parts before the first is decided, and reads the clock meanwhile. */
