@@ -14,37 +14,6 @@
  * decide_absent). */
 #include "claim.h"
 
-/* ---- Claimed near --------------------------------------------------------------------------- */
-
-/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
- * window is that of now. Returns false if it is not that simple, whatever the claim is left in: the
- * key is looked for again. */
-static bool claim_over(const struct decision *decision, uint64_t state);
-
-/* Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). A request that leaves nothing ends here: there is a slot, and no need of
- * it. */
-enum progress stint_claim_short(struct decision *decision, uint64_t unused) {
-    if (decision->end == 0)
-        decision->end = window_anew(decision);
-    decision->charge = judge(&decision->terms, 0, 0);
-    if ((decision->terms.special & PART_SAME_WINDOW) != 0)
-        return STALE;
-    decision->flags = 0;
-    if (leaves_nothing(&decision->terms, &decision->charge))
-        return unused != 0 && !begins_later(&decision->limiter->table, decision->hash,
-                                            tick_of(decision->now))
-                   ? DONE
-                   : STALE;
-    if (!decision->charge.fits)
-        return STALE;
-    const uint64_t state = decision_state(decision);
-    return (LIKELY(unused != 0) ? claim_unused(decision, unused, state)
-                                : claim_over(decision, state))
-               ? DONE
-               : STALE;
-}
-
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
 
 /* The tick from which on a key is judged the same without its slot: the end of the slot's window,
@@ -310,7 +279,7 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
 
 /* stint_claim_free and stint_claim_resolve in one, where nothing is in the way. Else the claim is
  * left as by a thread that stopped, for whoever meets it: this one, by the long way. */
-static bool claim_over(const struct decision *decision, uint64_t state) {
+bool stint_claim_over(const struct decision *decision, uint64_t state) {
     struct stint_limiter *limiter = decision->limiter;
     const struct table *table = &limiter->table;
     const uint64_t hash = decision->hash, tag = decision->tag, now = decision->now;

@@ -74,9 +74,37 @@ static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t
     return atomic_cas_seq(&slot->state, claim[1], state);
 }
 
+/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
+ * window is that of now. Returns false if it is not that simple, whatever the claim is left in: the
+ * key is looked for again. */
+bool stint_claim_over(const struct decision *decision, uint64_t state);
+
 /* Decides on a key that was found nowhere, where a slot near its home was never used (`unused`:
- * unused_near), or is over (claim_over). STALE: it is not that simple. */
-enum progress stint_claim_short(struct decision *decision, uint64_t unused);
+ * unused_near), or is over (stint_claim_over). STALE: it is not that simple.
+ *
+ * Every request that would leave a count tries it, but a stripe's that must stay in its window
+ * (PART_SAME_WINDOW). A request that leaves nothing ends here: there is a slot, and no need of
+ * it. */
+static ALWAYS_INLINE enum progress claim_short(struct decision *decision, uint64_t unused) {
+    if (decision->end == 0)
+        decision->end = window_anew(decision);
+    decision->charge = judge(&decision->terms, 0, 0);
+    if ((decision->terms.special & PART_SAME_WINDOW) != 0)
+        return STALE;
+    decision->flags = 0;
+    if (leaves_nothing(&decision->terms, &decision->charge))
+        return unused != 0 && !begins_later(&decision->limiter->table, decision->hash,
+                                            tick_of(decision->now))
+                   ? DONE
+                   : STALE;
+    if (!decision->charge.fits)
+        return STALE;
+    const uint64_t state = decision_state(decision);
+    return (LIKELY(unused != 0) ? claim_unused(decision, unused, state)
+                                : stint_claim_over(decision, state))
+               ? DONE
+               : STALE;
+}
 
 /* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);

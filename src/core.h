@@ -227,13 +227,18 @@ static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t s
                        (uint64_t)(over / policy_length(decision->policy)));
 }
 
-/* The end of the window of now, which is the key's own, and whose slot was seen with this state. */
-static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
+/* Finds the end of the window of now, which is the key's own, and whose slot was seen with this
+ * state. Returns whether that is the slot's. */
+static ALWAYS_INLINE bool window_in(struct decision *decision, uint64_t state) {
     const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
+    const uint64_t ahead = (uint64_t)(end - now) - 1;
 
-    if (LIKELY(end > now) && LIKELY(end - now <= policy_reach(decision->policy)))
-        return end;
-    return (decision->terms.traits & RULE_BUCKET) != 0 ? now + 1 : window_anew(decision);
+    if (LIKELY(ahead < (uint64_t)policy_reach(decision->policy))) {
+        decision->end = end;
+        return true;
+    }
+    decision->end = (decision->terms.traits & RULE_BUCKET) != 0 ? now + 1 : window_anew(decision);
+    return false;
 }
 
 /* What slot_look has found. */
@@ -266,21 +271,21 @@ enum look {
 static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen *seen) {
     const uint32_t traits = decision->terms.traits;
     const uint64_t state = seen->state;
+    bool inside = false;
 
     seen->tag = decision->tag;
     seen->count = seen->refused = 0;
     if (UNLIKELY((traits & TRAITS_OWN_WINDOW) != 0) && decision->end == 0) {
         if (UNLIKELY(GUARD(KEY_PENDING, state_pending(state))))
             return LOOK_PENDING; /* the end is the claim's */
-        decision->end = window_in(decision, state);
+        inside = window_in(decision, state);
     }
     if ((traits & RULE_BUCKET) != 0 &&
         UNLIKELY(GUARD(RATE_LOOK, rate_differs(state, decision->terms.rate))) &&
         !state_pending(state))
         return LOOK_CHANGED;
     /* The id is in the top bits: an earlier one makes the difference negative. */
-    const uint64_t ahead = state - state_of(decision->end, 0);
-    if (UNLIKELY(ahead >= STATE_PENDING)) {
+    if (!inside && UNLIKELY(state - state_of(decision->end, 0) >= STATE_PENDING)) {
         if (GUARD(FOUND_PENDING, state_pending(state)))
             return LOOK_PENDING;
         /* The ids of two ends are not compared: one may be long over, the other 366 days ahead. */

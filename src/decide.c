@@ -21,7 +21,7 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     const tick_t now = tick_of(decision->now); /* it may have moved */
 
     if (decision->end == 0)
-        decision->end = window_in(decision, seen->state);
+        (void)window_in(decision, seen->state);
     const tick_t end = end_of(id, now);
     if (end <= decision->end)
         return true; /* this thread was late; now it is not */
@@ -119,7 +119,7 @@ void stint_decide_by_slot(struct decision *decision) {
 void stint_decide_looked(struct decision *decision, struct far far) {
     const struct moment begun = {decision->now, decision->end};
     struct seen seen;
-    enum progress progress = far.slot != NULL ? STALE : stint_claim_short(decision, far.unused);
+    enum progress progress = far.slot != NULL ? STALE : claim_short(decision, far.unused);
 
     /* Each round that ends STALE saw another thread's write. */
     while (UNLIKELY(progress == STALE)) {

@@ -34,12 +34,12 @@
  *     from        to          how  by
  *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, claim_slot
  *                                  No other slot of the sequence has the key's tag.
- *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, claim_over
+ *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, stint_claim_over
  *                                  It is over and carries nothing (search.c, slot_reusable). The
  *                                  shard's watermark was raised first.
  *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_free
  *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
- *     PENDING     COMMITTED   D    resolve: claim.c, claim_over; _resolve, by anyone
+ *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_over; _resolve, by anyone
  *                                  No other slot of the key is committed, or an earlier claim.
  *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
@@ -50,7 +50,7 @@
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge; group.c, group_near
+ *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge; group.c, part_charge
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).

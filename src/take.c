@@ -3,9 +3,11 @@
  *
  * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
  * compiled for words of policies of which the compiler then knows traits (judge.h, EXACT_PLAIN; and
- * KIND). A key without a slot goes on in decide.c. */
+ * KIND). A key without a slot goes on in decide.c, but one that a plain policy sees for the first
+ * time (take_new). */
 #include "take.h"
 
+#include "claim.h"
 #include "decide.h"
 #include "fast.h"
 #include "override_set.h"
@@ -170,32 +172,29 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
     return decide_again(decision->limiter, request, now, verdict);
 }
 
-/* The same in any slot. `slot`: the key's near its home; NULL: it has none there. */
-static ALWAYS_INLINE bool decide_begun(struct decision *decision, struct slot *slot,
+/* The same in any slot. */
+static ALWAYS_INLINE bool decide_begun(struct decision *decision,
                                        const struct stint_request *request, uint64_t now,
                                        struct stint_verdict *verdict) {
-    struct far far = {slot, 0};
+    const struct far far = look_for(&decision->limiter->table, decision->hash, decision->tag);
 
-    if (UNLIKELY(slot == NULL))
-        far = stint_look_far(&decision->limiter->table, decision->hash, decision->tag);
     return LIKELY(far.slot != NULL) ? decide_in(decision, far.slot, request, now, verdict)
                                     : decide_nowhere(decision, far, verdict);
 }
 
 /* All steps of a request by a policy that was there a moment ago, of which this is the word.
- * `looked`: the key's slot near its home, or NULL, as somebody has looked; NULL: nobody has. */
+ * `slot`: the key's, as somebody has looked; NULL: nobody has. */
 static ALWAYS_INLINE bool decide_seen(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
-                                      uint64_t word, struct slot *const *looked,
+                                      uint64_t word, struct slot *slot,
                                       struct stint_verdict *verdict) {
     struct decision decision;
 
     if (UNLIKELY(!request_suits(request, (uint32_t)word)) ||
         UNLIKELY(decision_begin_near(&decision, limiter, request, now, word) != 0))
         return decide_again(limiter, request, now, verdict);
-    struct slot *slot =
-        looked != NULL ? *looked : slot_near(&limiter->table, decision.hash, decision.tag);
-    return decide_begun(&decision, slot, request, now, verdict);
+    return slot != NULL ? decide_in(&decision, slot, request, now, verdict)
+                        : decide_begun(&decision, request, now, verdict);
 }
 
 static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
@@ -262,14 +261,31 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
     return decide_as(limiter, &request, now, word, verdict);
 }
 
-/* One token that fast.h has left: its slot has no room, or is in another window, or is not near. */
+/* One token that fast.h has left, as the key is in neither of its first two lines. If a slot of
+ * these was never used, the key is nowhere. By a plain policy, it claims that. */
+static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                              uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+    const uint64_t unused = unused_near(&limiter->table, key);
+    struct decision decision;
+
+    return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
+                   LIKELY(decision_begin_near(&decision, limiter, &request, now,
+                                              WORD_EXACT(word, EXACT_PLAIN)) == 0) &&
+                   LIKELY(claim_short(&decision, unused) == DONE)
+               ? decision_answer(&decision, verdict)
+               : take_tokens(limiter, policy_id, key, 1, now, verdict);
+}
+
+/* One token that fast.h has left, as its slot has no room, or is in another window. */
 static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                uint64_t now, struct slot *slot, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     return LIKELY((uint32_t)word == EXACT_PLAIN)
-               ? decide_seen(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), &slot, verdict)
+               ? decide_seen(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), slot, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
@@ -330,7 +346,9 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
                                 !hot_without_override(limiter, policy, key.hash, now, &hot)))
         return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
     hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
-    if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot))
+    if (UNLIKELY(hot.slot == NULL))
+        return take_new(limiter, policy_id, key.hash, now, verdict);
+    if (!hot_room(policy, &hot) || !hot_add(limiter, &hot))
         return take_seen(limiter, policy_id, key.hash, now, hot.slot, verdict);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
@@ -374,7 +392,11 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             continue;
         }
         hot_near(limiter, policy_id, request->key.hash, home, &hot);
-        if (UNLIKELY(hot.slot == NULL) || !hot_room(policy, &hot) || !hot_add(limiter, &hot)) {
+        if (UNLIKELY(hot.slot == NULL)) {
+            allowed += take_new(limiter, policy_id, request->key.hash, now, verdict);
+            continue;
+        }
+        if (!hot_room(policy, &hot) || !hot_add(limiter, &hot)) {
             allowed += take_seen(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
             continue;
         }
