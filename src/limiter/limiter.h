@@ -63,7 +63,7 @@ static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter,
 
 /* ---- Lost tables ----------------------------------------------------------------------------- */
 
-/* Whether the table is lost: its file was cut off. A SIGBUS shows it (mapping.h). If the file has
+/* Whether the table is lost: its file was cut off. A SIGBUS shows it (memory.c). If the file has
  * grown again before anybody looked, there is none; but then the header is zeros: this looks at it,
  * too. Decisions ask only if they find no policy. */
 bool stint_limiter_lost(const struct stint_limiter *limiter);

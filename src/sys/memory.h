@@ -10,8 +10,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "sys/mapping.h"
-
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
@@ -36,6 +34,15 @@ static inline void set_up_pause(void) {
         ;
 }
 
+struct mapping {
+    uint64_t start;     /* its address; 0: nobody's; 1: about to be somebody's */
+    uint64_t size;      /* bytes */
+    uint64_t lost;      /* 1: it is */
+    uint32_t *deciding; /* of the limiter, which decides nothing once it is lost (limiter.h) */
+    int access;         /* of mmap */
+    uint64_t next;      /* the address of one that was added; 0: none */
+};
+
 struct memory {
     char *start; /* NULL: none yet */
     size_t size; /* bytes: of the opened file; once it is mapped, of that */
@@ -58,6 +65,10 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
+
+/* Makes a mapping a lost one. It may be so already. For signal handlers, too. Returns false if the
+ * system has no memory for it. */
+bool stint_mapping_lose(struct mapping *mapping);
 
 /* Opens a file that is there, and locks it unless it is read only: `alone` if no other process has
  * it open. When it is locked, the path still leads to it. -ENOENT, without a reason: there is no
