@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limiter/sealed.h"
 #include "rate.h"
 #include "search.h"
 #include "sys/message.h"
@@ -66,7 +65,7 @@ static void labelled_make(const struct stint_limiter *limiter, struct bloom *lab
     bloom_make(labelled, limiter->label_sets * LABELS_IN_SET);
     for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++) {
         uint64_t seen[2];
-        place_load(&limiter->labels[i], seen);
+        label_load(&limiter->labels[i], seen);
         if (seen[1] != 0)
             bloom_add(labelled, seen[0]);
     }

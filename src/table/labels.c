@@ -2,7 +2,10 @@
  * Names of keys. A key's hash picks a set of four labels, and its label is one of them.
  *
  * One double-width CAS changes key and count together, so a count is that of the key beside it. The
- * bytes follow, sealed (sealed.h).
+ * bytes follow, word by word, and then a seal of them, of their length and of the key. Nobody waits
+ * for a writer: two may write over each other, or one may die half-way. Then the seal is not that
+ * of the bytes, and readers show nothing until they are written again. So no torn text is shown,
+ * and the loads and stores need no order.
  *
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
  * refusal halves that number. A key that is refused once takes no place of one that is refused
@@ -10,12 +13,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "limiter/sealed.h"
 #include "search.h"
 #include "sys/message.h"
 #include "table/labels.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
+#define SEAL_LENGTH UINT64_C(127)    /* the bits of a seal that are the length, in bytes */
 #define DAY         UINT32_C(86400)  /* s */
 #define DAYS_MAX    UINT32_C(100000) /* tables of earlier versions have days instead of seconds */
 
@@ -23,10 +26,32 @@ static struct label *label_set(const struct stint_limiter *limiter, uint64_t key
     return &limiter->labels[hash_pick(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
+static uint64_t seal_of(uint64_t key, const uint64_t words[LABEL_WORDS], uint64_t length) {
+    uint64_t seal = mix(key, length + 1);
+    for (size_t i = 0; i < LABEL_WORDS; i++)
+        seal = mix(seal, words[i] + i + 1);
+    return (seal & ~SEAL_LENGTH) | length;
+}
+
 /* Loads the bytes of a label. Returns whether they are whole, and the key's. */
 static bool bytes_load(const struct label *label, uint64_t key, uint64_t words[LABEL_WORDS],
                        uint64_t *length) {
-    return sealed_load(&label->seal, label->bytes, LABEL_WORDS, key, words, length);
+    const uint64_t seal = atomic_load_acquire(&label->seal);
+    *length = seal & SEAL_LENGTH;
+    for (size_t i = 0; i < LABEL_WORDS; i++)
+        words[i] = atomic_load_relaxed(&label->bytes[i]);
+    return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
+}
+
+/* Stores the bytes of a label; the words behind their length are 0. */
+static void bytes_store(struct label *label, uint64_t key, const uint64_t words[LABEL_WORDS],
+                        uint64_t length) {
+    for (size_t i = 0; i < LABEL_WORDS; i++) {
+        STEP(&label->bytes[i]); /* stores are none of themselves */
+        atomic_store_relaxed(&label->bytes[i], words[i]);
+    }
+    STEP(&label->seal);
+    atomic_store_release(&label->seal, seal_of(key, words, length));
 }
 
 static uint32_t seconds_now(const struct stint_limiter *limiter) {
@@ -56,7 +81,7 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
 
     for (uint32_t i = 0; i < LABELS_IN_SET; i++) {
         uint64_t here[2];
-        place_load(&set[i], here);
+        label_load(&set[i], here);
         const bool own = here[0] == key && here[1] != 0;
         uint64_t counts = own || here[1] == 0 ? 0 : 1 + faded(here[1], now);
         if (!own && (counts >= least || (counts != 0 && (spared >> i & 1) != 0)))
@@ -131,7 +156,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (bytes_load(label, key.hash, there, &there_length) && there_length == length &&
         memcmp(words, there, sizeof(words)) == 0)
         return 0;
-    sealed_store(&label->seal, label->bytes, LABEL_WORDS, key.hash, words, length);
+    bytes_store(label, key.hash, words, length);
     return 0;
 }
 
@@ -143,7 +168,7 @@ void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct 
     *read = (struct label_read){0};
     for (uint32_t i = 0; i < LABELS_IN_SET; i++) {
         uint64_t seen[2], words[LABEL_WORDS], length;
-        place_load(&set[i], seen);
+        label_load(&set[i], seen);
         if (seen[0] != key || seen[1] == 0)
             continue;
         /* Two threads that name a new key at the same instant may give it two places. */

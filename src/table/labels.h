@@ -9,10 +9,16 @@
 struct label {
     _Alignas(CACHE_LINE) uint64_t key;
     uint64_t refused; /* windows 32 | time of the last one 32, s; 0: nobody's */
-    uint64_t seal;    /* of the key and the bytes (sealed.h) */
+    uint64_t seal;    /* of the key and the bytes (labels.c) */
     uint64_t bytes[STINT_LABEL_SIZE / sizeof(uint64_t)];
 };
 static_assert(sizeof(struct label) == CACHE_LINE, "a label is one line");
+
+/* Loads key and count, which a CAS compares, or the seal. */
+static inline void label_load(const struct label *label, uint64_t seen[2]) {
+    seen[0] = atomic_load_acquire(&label->key);
+    seen[1] = atomic_load_acquire(&label->refused);
+}
 
 /* A key has its label in one of the places of a set. */
 #define LABELS_IN_SET 4
