@@ -155,4 +155,14 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
 uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, uint32_t id,
                                          uint32_t *traits);
 
+/* The id of the policy with that name that decides, or POLICY_NONE. */
+uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *name);
+
+/* An id for another policy: the first that is free; max_policies: there is none. Under the table's
+ * lock. */
+uint32_t stint_limiter_free_id(const struct stint_limiter *limiter);
+
+/* How many ids are free. Under the table's lock, or for a reader. */
+uint32_t stint_limiter_free_ids(const struct stint_limiter *limiter);
+
 #endif

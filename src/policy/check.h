@@ -83,4 +83,7 @@ int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */
 int stint_policy_given(const struct stint_policy *given, struct stint_policy *policy);
 
+/* Writes "100/minute" or "100/15 minutes" as snprintf does (notation.c). */
+int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size);
+
 #endif

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "policy/check.h"
-#include "policy/notation.h"
 #include "rule/calendar.h"
 #include "rule/judge.h"
 #include "sys/message.h"

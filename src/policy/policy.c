@@ -7,8 +7,6 @@
 
 #include "limiter/counters.h"
 #include "policy/check.h"
-#include "policy/names.h"
-#include "policy/notation.h"
 #include "policy/policy.h"
 #include "sys/message.h"
 
@@ -388,7 +386,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t companion) {
     if (companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
-        companion = stint_names_free_id(limiter);
+        companion = stint_limiter_free_id(limiter);
     if (companion != POLICY_NONE && policy_word(&limiter->policies[companion]) == 0)
         companion_make(limiter, companion, id);
     half_write(&limiter->records[id].companion, companion + 1); /* then the rule. 0: none */
@@ -559,7 +557,7 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
     const uint32_t old = ids->old,
-                   id = ids->id == POLICY_NONE ? stint_names_free_id(limiter) : ids->id;
+                   id = ids->id == POLICY_NONE ? stint_limiter_free_id(limiter) : ids->id;
     const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
     const struct ruling ruling = ruling_of(policy);
 

@@ -58,6 +58,27 @@ void stint_policies_link(struct stint_limiter *limiter);
 /* Frees an id that no slot and no other policy names. */
 void stint_policy_free(struct stint_limiter *limiter, uint32_t id);
 
+/* ---- The lock, and what a death left: repair.c ----------------------------------------------- */
+
+/* Takes the table's lock for set-up, which stint_limiter_unlock gives back. If its last holder
+ * died, finishes or takes back what was left half done. Returns 0; -EBUSY if the lock was held for
+ * too long; -EPROTO. */
+int stint_policies_lock(struct stint_limiter *limiter);
+
+/* The same for a handle that must be able to write, and takes lanes of dead processes back. */
+int stint_policies_begin(struct stint_limiter *limiter);
+
+/* Checks what decisions trust of a table that somebody else wrote: its shards and all policies. 0,
+ * or -EPROTO with a reason. Under the lock. */
+int stint_policies_check(const struct stint_limiter *limiter);
+
+/* Finishes or takes back what a process that died left half done. Under the lock. */
+void stint_policies_repair(struct stint_limiter *limiter);
+
+/* Makes the ids of policies that are gone free. Nobody else uses the table, and no slot has a tag
+ * of such a policy (sweep.c). */
+void stint_policies_free(struct stint_limiter *limiter);
+
 /* ---- For repair.c ---------------------------------------------------------------------------- */
 
 /* Whether a policy is one that stint_policy_make can have made, or a companion such a one, in a

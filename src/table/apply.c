@@ -14,9 +14,7 @@
 
 #include "limiter/counters.h"
 #include "policy/check.h"
-#include "policy/names.h"
 #include "policy/policy.h"
-#include "policy/repair.h"
 #include "rate.h"
 #include "sys/message.h"
 #include "table/sweep.h"
@@ -172,7 +170,7 @@ static void was_read(const struct stint_limiter *limiter, struct change *change)
 }
 
 static void change_plan(const struct stint_limiter *limiter, struct change *change) {
-    const uint32_t old = stint_names_find(limiter, change->name);
+    const uint32_t old = stint_limiter_find(limiter, change->name);
 
     change->ids = stint_policy_ids(limiter, &change->policy, old);
     change->id = change->ids.id;
@@ -208,7 +206,7 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
 
 static int changes_plan(const struct stint_limiter *limiter, struct changes *changes, bool prune,
                         const char **wrong) {
-    uint32_t room = stint_names_free_ids(limiter);
+    uint32_t room = stint_limiter_free_ids(limiter);
 
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
@@ -321,7 +319,7 @@ static int may_add(const struct stint_limiter *limiter, const struct stint_polic
     char name[STINT_NAME_SIZE];
 
     stint_policy_name_of(policy, name);
-    *id = stint_names_find(limiter, name);
+    *id = stint_limiter_find(limiter, name);
     if (*id == POLICY_NONE)
         return 0;
     const char *what = stint_policy_difference(limiter, *id, policy);
@@ -354,7 +352,7 @@ static int make(struct stint_limiter *limiter, const struct stint_policy *policy
     if (error != 0 || (call == TO_ADD && *id != POLICY_NONE))
         return error;
     const struct policy_ids ids = stint_policy_ids(limiter, policy, *id);
-    uint32_t room = stint_names_free_ids(limiter);
+    uint32_t room = stint_limiter_free_ids(limiter);
     error = stint_policy_room(limiter, policy, &ids, &room);
     if (error != 0 || call == TO_CHECK)
         return error;

@@ -9,7 +9,6 @@
 #include "limiter/counters.h"
 #include "override.h"
 #include "policy/policy.h"
-#include "policy/repair.h"
 #include "slot.h"
 #include "sys/memory.h"
 #include "sys/message.h"
