@@ -17,7 +17,7 @@
 #include "policy/policy.h"
 #include "rate.h"
 #include "sys/message.h"
-#include "table/sweep.h"
+#include "table/parts.h"
 
 /* What becomes of one policy. */
 struct change {

@@ -8,7 +8,7 @@
 #include "rate.h"
 #include "search.h"
 #include "sys/message.h"
-#include "table/labels.h"
+#include "table/parts.h"
 
 /* A slot of a striped key. */
 struct stripe {

@@ -15,7 +15,7 @@
 
 #include "search.h"
 #include "sys/message.h"
-#include "table/labels.h"
+#include "table/parts.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
 #define SEAL_LENGTH UINT64_C(127)    /* the bits of a seal that are the length, in bytes */

@@ -12,9 +12,7 @@
 #include "slot.h"
 #include "sys/memory.h"
 #include "sys/message.h"
-#include "table/labels.h"
-#include "table/open.h"
-#include "table/sweep.h"
+#include "table/parts.h"
 
 /* A shard has at least so many lines where the number of shards is chosen. A smaller one has a
  * shorter reach; a larger one's share of the keys is nearer to the average (8,192 slots half full:

@@ -7,8 +7,7 @@
 #include "override.h"
 #include "slot.h"
 #include "sys/message.h"
-#include "table/labels.h"
-#include "table/open.h"
+#include "table/parts.h"
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 

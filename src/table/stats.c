@@ -4,8 +4,7 @@
 
 #include "override.h"
 #include "sys/message.h"
-#include "table/labels.h"
-#include "table/stats.h"
+#include "table/parts.h"
 
 static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats) {
     const struct table *table = &limiter->table;

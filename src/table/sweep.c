@@ -26,7 +26,7 @@
  * that had the same tag and state. So whoever sweeps has the table's lock, or the table alone.
  * Whoever uses an id again sweeps first. If the sweep's process dies, the slots that it leaves last
  * as long as their windows, or until somebody sweeps again. */
-#include "table/sweep.h"
+#include "table/parts.h"
 
 #include "slot.h"
 

@@ -11,7 +11,7 @@
 #include "policy/policy.h"
 #include "sys/message.h"
 #include "sys/text.h"
-#include "table/stats.h"
+#include "table/parts.h"
 
 /* What a family tells, and of what. */
 enum family_kind {

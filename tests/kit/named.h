@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "table/labels.h"
+#include "table/parts.h"
 
 enum { NAMES = 4 }; /* of each key */
 

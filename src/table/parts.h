@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * What the files of this folder have for each other, and for metrics.c. */
+#ifndef STINT_PARTS_H
+#define STINT_PARTS_H
+
+#include "limiter/records.h"
+
+/* ---- stats.c --------------------------------------------------------------------------------- */
+
+/* Reads what stint_stats_get tells; without a scan, what takes one is 0. */
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
+
+/* ---- open.c, for resize.c -------------------------------------------------------------------- */
+
+/* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
+int stint_options_read(const struct stint_options *given, struct stint_options *options);
+
+/* Opens a copy of the table at made->path, which nobody else has open. The file stays as it is:
+ * what a killed process has left half done is finished in the copy. `made` has clock and secret.
+ * It receives the options that the table was made with; shards 0: their number was chosen. */
+int stint_table_copy(struct stint_options *made, struct stint_limiter **opened);
+
+/* Whether the file is still the one that was copied. A copy keeps pages that it has written to. */
+int stint_table_whole(const struct stint_limiter *copy);
+
+/* Makes a table in a file beside options.path that has no name yet. */
+int stint_table_make(const struct stint_options *options, struct stint_limiter **made);
+
+/* ---- sweep.c --------------------------------------------------------------------------------- */
+
+/* Makes the slots of all policies that are gone free. Returns whether there are such policies.
+ * A thread that still decides by one may claim a slot behind it. */
+bool stint_sweep(struct stint_limiter *limiter);
+
+/* ---- labels.c: names of keys, which callers leave for readers; no decision reads them -------- */
+
+/* A label: whose it is, how often its key was refused, and its bytes. */
+struct label {
+    _Alignas(CACHE_LINE) uint64_t key;
+    uint64_t refused; /* windows 32 | time of the last one 32, s; 0: nobody's */
+    uint64_t seal;    /* of the key and the bytes (labels.c) */
+    uint64_t bytes[STINT_LABEL_SIZE / sizeof(uint64_t)];
+};
+static_assert(sizeof(struct label) == CACHE_LINE, "a label is one line");
+
+/* Loads key and count, which a CAS compares, or the seal. */
+static inline void label_load(const struct label *label, uint64_t seen[2]) {
+    seen[0] = atomic_load_acquire(&label->key);
+    seen[1] = atomic_load_acquire(&label->refused);
+}
+
+/* A key has its label in one of the places of a set. */
+#define LABELS_IN_SET 4
+
+/* A label as it was read. */
+struct label_read {
+    uint32_t refused; /* windows; 0: none is known */
+    uint32_t length;
+    uint64_t last; /* ns: when the last of them was counted */
+    char bytes[STINT_LABEL_SIZE];
+};
+
+/* Reads what is known of a key: all 0 if that is nothing. */
+void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct label_read *read);
+
+/* How many places have a key. */
+uint64_t stint_labels_used(const struct stint_limiter *limiter);
+
+/* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */
+void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to);
+
+#endif
