@@ -124,7 +124,7 @@ bool stint_on_sigbus(const void *fault) {
     return mapping != NULL && stint_mapping_lose(mapping);
 }
 
-/* ---- Memory ----------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     if ((flags & STINT_PREFAULT) == 0)
