@@ -16,8 +16,7 @@ _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exe
 static uint64_t numbers_given = 1;
 static_assert(LANES_MAX == 64, "a bit for each number");
 
-/* This process, as the owner of lanes in a table that it shares: its process id, and above it what
- * tells its namespace of process ids from others (0: not known). */
+/* This process as an owner of lanes: its id, above it the namespace of that (0: not known). */
 static uint64_t process;
 
 /* The open limiters whose tables are shared. The lock keeps two changes apart. Each is one store: a
@@ -35,8 +34,7 @@ void stint_limiter_process_unlock(void) {
     (void)pthread_mutex_unlock(&process_lock);
 }
 
-/* Gives a thread's number back when it ends, so that a server whose threads come and go does not
- * run out of lanes. The value of the key is the number. */
+/* Its value is a thread's number, which is given back when the thread ends. */
 static pthread_key_t number_key;
 static bool number_key_made;
 
@@ -59,7 +57,7 @@ static void process_begin(void) {
     process = number << 32 | (uint32_t)getpid();
 }
 
-/* Makes lanes free again whose owners, as they were read, are gone. */
+/* Frees lanes whose owners, as they were read, are gone. */
 static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bool alone) {
     for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
         const uint64_t owner = atomic_load_relaxed(&owners[lane]);
@@ -70,9 +68,8 @@ static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bo
     (void)atomic_cas_seq(&limiter->own->left, LANES_NONE, LANES_TO_TRY);
 }
 
-/* Lanes of the dead are looked for in a child, as a decision may not ask the system. If the table's
- * file was cut off, a look at it would kill each child at its birth: they are read by a call that
- * then fails. */
+/* Looks for lanes of the dead, as a decision may not ask the system. If the table's file was cut
+ * off, a look at the memory would kill each child at its birth, but this call only fails. */
 static void lanes_inherit(struct stint_limiter *limiter) {
     uint64_t owners[LANES_MAX];
 
@@ -128,8 +125,7 @@ static uint64_t thread_number(void) {
         /* Acquires what the thread that had the number before has counted. */
     } while (number != NUMBER_NONE_LEFT &&
              !atomic_cas_seq(&numbers_given, given, given | UINT64_C(1) << number));
-    /* In one step, so that a signal handler comes before or after it. If it came before, the thread
-     * keeps the number that it got. */
+    /* In one step: of a signal handler that came before it, the thread keeps the number. */
     if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
         if (number != NUMBER_NONE_LEFT)
             number_release((void *)(uintptr_t)number);

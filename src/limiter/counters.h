@@ -43,8 +43,8 @@ enum {
     RARE_NOW_MISTAKEN,
 };
 
-/* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: none
- * was free at its first decision, or the thread is at its end. */
+/* A thread's number is 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: none was free at its
+ * first decision, or the thread is at its end. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
 /* What each thread of this process has, by thread number: above all its lane. If the table is
@@ -64,8 +64,7 @@ enum lanes_left {
     LANES_GIVEN,  /* there never will be: they are not taken one by one */
 };
 
-/* Number of this thread in the process. initial-exec: the access never allocates, so a signal
- * handler may count, in a library loaded with dlopen too. */
+/* initial-exec: the access never allocates, so a signal handler may count, after dlopen too. */
 extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
 /* A lock of this process alone, which a child after fork finds free. Returns the number of forks
@@ -101,7 +100,7 @@ static ALWAYS_INLINE void limiter_raise_now(const struct stint_limiter *limiter,
 }
 
 /* The latest now by which a bucket has decided for this thread, but `now` at least. If it is
- * further ahead than BACK_NS, the clock was wrong, or was stepped back: it begins anew. */
+ * further ahead than BACK_NS, the clock was wrong or stepped back: it begins anew. */
 uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t now);
 
 /* Where this thread begins among the stripes of a key, before the remainder. Threads of all
@@ -109,22 +108,19 @@ uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t 
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
 /* Maps the pages of this process's lanes. Returns false if there is no memory. In a private table
- * each thread number has a lane at once. In a shared one threads take theirs, and children after
- * fork look for lanes of the dead. */
+ * each thread number has a lane at once; in a shared one threads take theirs. */
 bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
 /* Gives back the lanes of this process, and the pages. */
 void stint_limiter_lanes_close(struct stint_limiter *limiter);
 
-/* Makes the lanes of processes that are gone free again: of all others, if nobody else is
- * `alone`. */
+/* Frees the lanes of processes that are gone; of all others, if this one is `alone`. */
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 
 /* Processes that have lanes in a shared table. */
 uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
 
-/* A counter of a policy, or of the table (row max_policies): the sum of its lanes, each read at an
- * instant of its own. */
+/* A counter of a policy, or of the table (row max_policies): the sum of its lanes. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
 /* Adds one to a rare count of a policy: an atomic add, to a line that all threads share. */

@@ -12,8 +12,7 @@
 /* Threads of all processes that have lanes of counters (counters.h). */
 #define LANES_MAX 64
 
-/* The start of the mapping. What stands before the lock never changes; each process that attaches
- * checks it (open.c). */
+/* What stands before the lock never changes; each process that attaches checks it (open.c). */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */

@@ -13,9 +13,8 @@
 
 #include "limiter/limiter.h"
 
-/* The part of the secret that joins keys, and hashes ids, starts here. For keys of up to 16 bytes
- * XXH3 reads the first 72 bytes that it is given. So short keys, pairs and ids are hashed by
- * different bytes. */
+/* The part of the secret that joins keys, and hashes ids, starts here. Of what it is given XXH3
+ * reads 72 bytes for short keys: so short keys, pairs and ids are hashed by different bytes. */
 #define JOIN_SECRET_OFFSET 56
 static_assert(STINT_SECRET_SIZE >= JOIN_SECRET_OFFSET + XXH3_SECRET_SIZE_MIN,
               "the part of the secret that joins keys is long enough for XXH3");
@@ -44,8 +43,7 @@ stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id) {
 }
 
 /* The part is hashed as a key of its own, then both hashes as one key of 16 bytes: no two ways to
- * cut the same bytes into parts agree. Another part of the secret keeps joined keys apart from
- * callers' keys of 16 bytes. */
+ * cut bytes into parts agree. Another part of the secret keeps them apart from callers' keys. */
 stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, const void *bytes,
                          size_t length) {
     const uint64_t pair[2] = {key.hash, stint_key_of(limiter, bytes, length).hash};
@@ -54,9 +52,8 @@ stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, con
                                              STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
 }
 
-/* An address is hashed as whole words: its family, the length of the prefix and the first bits.
- * XXH3 reads them as they were written. A key made of smaller parts took three times as long: the
- * processor had to join them. */
+/* An address is hashed as whole words: its family, the length of the prefix and the first bits. A
+ * key of smaller parts, which the processor must join, took three times as long. */
 
 /* The first bits of a word; `bits` is 1 to 64. */
 static inline uint64_t first_bits(uint64_t word, unsigned bits) {
@@ -83,8 +80,7 @@ static stint_key key_of_ipv6(const struct stint_limiter *limiter, uint64_t high,
     return stint_key_of(limiter, words, 2 * sizeof(words[0]));
 }
 
-/* The address may be aligned for nothing, and end with its family's struct: it is copied field by
- * field. */
+/* The address may be aligned for nothing, and end with its family's struct. */
 stint_key stint_key_address(const struct stint_limiter *limiter, const struct sockaddr *address,
                             unsigned prefix4, unsigned prefix6) {
     const char *bytes = (const char *)address;

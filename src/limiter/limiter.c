@@ -43,8 +43,7 @@ void stint_limiter_lock_make(pthread_mutex_t *lock) {
     (void)pthread_mutexattr_destroy(&robust);
 }
 
-/* The process of the lock's holder if it is stopped; else 0. Any other may be one of another pid
- * namespace, where its thread has that number. */
+/* The process of the lock's holder if it is stopped; else 0: it may be in another pid namespace. */
 static long lock_holder(const pthread_mutex_t *lock) {
     char text[512] = "";
     FILE *status = NULL;

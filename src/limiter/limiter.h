@@ -37,8 +37,7 @@ struct stint_limiter {
     struct counters *rare; /* of policies */
     struct memory memory;
     uint64_t forks; /* stint_limiter_process_lock, when the lock of private memory was made */
-    /* Of a read-only handle: one in which requests may name all policies. Looks use it, which store
-     * nothing. Else NULL. */
+    /* Of a read-only handle: one that names all policies, for looks, which store nothing. */
     struct stint_limiter *reader;
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
@@ -53,9 +52,8 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Whether a caller's now is within the allowance of the clock, as it was last read for a now. Any
- * process may have read it, long ago: then who is early is less so, and who is late is later than
- * that. No count depends on it. */
+/* Whether a caller's now is within the allowance of the clock, as any process last read it for a
+ * now. If that is long ago, who is early is less so, who is late later. No count depends on it. */
 static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter, tick_t now) {
     const uint64_t known = atomic_load_relaxed(&limiter->header->known); /* M16 */
     return known - (uint64_t)now + (uint64_t)ALLOWANCE_TICKS <= 2 * (uint64_t)ALLOWANCE_TICKS;
@@ -63,9 +61,8 @@ static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter,
 
 /* ---- Lost tables ----------------------------------------------------------------------------- */
 
-/* Whether the table is lost: its file was cut off. A SIGBUS shows it (memory.c). If the file has
- * grown again before anybody looked, there is none; but then the header is zeros: this looks at it,
- * too. Decisions ask only if they find no policy. */
+/* Whether the table is lost: its file was cut off. A SIGBUS shows it (memory.c), or a header of
+ * zeros, if the file has grown again. Decisions ask only if they find no policy. */
 bool stint_limiter_lost(const struct stint_limiter *limiter);
 
 /* Returns 0; of a lost table -EPROTO. */
@@ -76,15 +73,13 @@ int stint_limiter_no_policy(const struct stint_limiter *limiter);
 
 /* ---- The lock for set-up --------------------------------------------------------------------- */
 
-/* Makes a new table's lock for set-up. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
 /* Takes the table's lock for set-up, for stint_policies_lock alone. Returns 0; EOWNERDEAD: its
  * holder died, and the caller repairs what was left; -EBUSY: it was held for too long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
-/* Gives the lock back. Returns `error`, which is the caller's; or -EPROTO: the table was lost
- * meanwhile. */
+/* Gives the lock back. Returns the caller's error, or -EPROTO: the table was lost meanwhile. */
 int stint_limiter_unlock(struct stint_limiter *limiter, int error);
 
 #endif

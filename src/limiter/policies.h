@@ -47,8 +47,7 @@ struct policy_record {
     /* By the policy's version. Of a policy that is no bucket its words are 0. */
     uint64_t bucket_window[2]; /* ns: a bucket's window may change; 0: that of its policy */
     uint64_t ban_within[2];    /* ns in which strikes count; 0: as long as a ban */
-    uint64_t bucket[2][2];     /* a bucket's rate, and the reciprocal of its unit (judge.h): the
-                                * rate's number 4 | unit 60 */
+    uint64_t bucket[2][2];     /* the number of its rate 4 | unit 60; reciprocal of the unit */
 };
 static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
 static_assert(offsetof(struct policy_record, bucket_window) == (size_t)2 * CACHE_LINE,
@@ -62,14 +61,13 @@ enum record_flags {
 
 /* ---- Its window ------------------------------------------------------------------------------ */
 
-/* How far ahead of now the slots of a policy may be. A bucket's grows while others look. It may be
- * any number: the table may have been written over. */
+/* How far ahead of now a policy's slots may be: any number, if the table was written over. */
 static ALWAYS_INLINE tick_t policy_reach(const struct policy *policy) {
     return (tick_t)atomic_load_relaxed((const uint64_t *)&policy->length); /* M12 */
 }
 
 /* The length of a policy's window, by which others divide: a possible one, whatever is in the
- * table. A thread that sees a policy may sleep until its id is another's. */
+ * table, or becomes of the id while a thread sleeps. */
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
@@ -134,8 +132,8 @@ static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
     return atomic_load_widened(&policy->identity); /* M15 */
 }
 
-/* A whole copy of the rule. A writer writes the one that is not in use, and then the version. So a
- * writer that was killed holds up nobody. If the version has moved, a reader reads again. */
+/* A whole copy of the rule. A writer that was killed holds up nobody: it writes the rule that is
+ * not in use, and then the version. */
 static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     uint64_t words[RULE_WORDS];
     uint64_t version;

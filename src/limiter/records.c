@@ -32,10 +32,9 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
  * next one decides, whose version is stored after it. Whoever finds that missing stores it. So
  * nobody waits for a thread that was stopped or killed between the two.
  *
- * `asleep` is loaded first. Then the alias has the bit, so the call that wakes the policy is not
- * over: it clears the bit after it has stored the version. Then the old policy is gone: that call
- * has ended it. If the CAS finds the same version, the policy slept all the time. So nobody wakes
- * one that decided, and was replaced since. */
+ * `asleep` is loaded first. Then the alias has the bit, which the call that wakes the policy clears
+ * after it has stored the version, and the old policy is gone. If the CAS finds the same version,
+ * the policy slept all the time. So nobody wakes one that decided, and was replaced since. */
 static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32_t next) {
     const uint32_t *alias = &limiter->records[id].alias;
     struct policy *policy = &limiter->policies[next];

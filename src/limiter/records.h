@@ -41,8 +41,8 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
     return limiter_policy(limiter, tag_policy(&limiter->table, tag));
 }
 
-/* The hint of a policy by which nobody has decided: the window of the clock's time. Where no hint
- * may have that (stint_window_compute), it is the next window, or the one before. */
+/* The hint of a policy by which nobody has decided: the window of the clock's time, or the next one
+ * or the one before, where no hint may have that (stint_window_compute). */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
 /* ---- Buckets --------------------------------------------------------------------------------- */
@@ -92,8 +92,7 @@ static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, ui
 
 /* What bans keys. */
 struct ban {
-    /* From this bit up, its ticks; below, in how many windows a key must have been refused. 0: the
-     * policy bans nobody. */
+    /* Its ticks, and below this bit, after how many windows with refusals. 0: it bans nobody. */
 #define BAN_TICKS 16
     uint64_t word;
     uint64_t within; /* ns in which these windows lie; 0: as long as the ban */
@@ -132,7 +131,7 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 
-/* ---- Policies in the place of others --------------------------------------------------------- */
+/* ---- Who decides ----------------------------------------------------------------------------- */
 
 /* With this bit, an alias names a policy that is to decide as soon as this one is gone: it has all
  * but its version, which counts one too few (records.c, policy_wake). */
@@ -147,8 +146,7 @@ static inline uint32_t limiter_policy_after(const struct stint_limiter *limiter,
     return ((uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) & ~ALIAS_WAKES) - 1;
 }
 
-/* The id of the policy that decides for requests by this id: itself, or the one in its place.
- * POLICY_NONE: there is none. */
+/* The id of the policy that decides for this id: itself, or the one in its place; POLICY_NONE. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 
 /* The same id, and the traits that it had then. Read again, they may be 0: it was replaced. */
@@ -158,8 +156,7 @@ uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, ui
 /* The id of the policy with that name that decides, or POLICY_NONE. */
 uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *name);
 
-/* An id for another policy: the first that is free; max_policies: there is none. Under the table's
- * lock. */
+/* The first id that is free, under the table's lock; max_policies: there is none. */
 uint32_t stint_limiter_free_id(const struct stint_limiter *limiter);
 
 /* How many ids are free. Under the table's lock, or for a reader. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Hash -> shard -> line. The table's shape; what the slots mean, and how they
- * change hands, is in slot.h.
+ * Hash -> shard -> line: the table's shape. What slots mean, and how they change hands: slot.h.
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
@@ -21,9 +20,8 @@
  *
  * so it is never 0 (never used) and has policy 0 only as a tombstone. The policy_bits bits of the
  * hash that the tag lacks are its top ones, which the line stands for. A table has at least
- * 2^policy_bits * PROBE_LINES lines (TAG_LINES). So line and tag together are the full 64 bits of
- * the hash, two keys share a slot only if their hashes are equal (promise I), and slots tell their
- * keys (table_hash). */
+ * 2^policy_bits * PROBE_LINES lines (TAG_LINES). So line and tag are the full 64 bits of the hash:
+ * two keys share a slot only if their hashes are equal (I), and slots tell keys (table_hash). */
 #ifndef STINT_TABLE_H
 #define STINT_TABLE_H
 
@@ -67,23 +65,20 @@ struct shard {
     /* A tick. A thread that takes over a used slot raises it first, to the tick by which the slot's
      * key was done with it. A key without a slot is given no window that was over by then. */
     _Alignas(CACHE_LINE) uint64_t watermark;
-    /* How many lines from home the farthest claim of the shard ever was, for statistics: raised
-     * as the reach of a line is (I6). */
+    /* Lines from home to the farthest claim that ever was, for statistics (I6). */
     uint64_t reach;
     /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
     uint64_t filter[6];
     /* Second line: what no search reads. */
-    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: the latest end that ever fell in the shard
-                                               * (shard_end_falls) */
+    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: the latest end that fell here ever */
     uint64_t reserved[7];                     /* 0: what a line has left */
 };
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
 /* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
- * bucket. Steps of the clock are not noted. The slot may have this end again, for another key.
- * Until that window is over, a thread that added a token to it does not take it for its own key's
- * (slot.c, stint_slot_take_back). */
+ * bucket. Steps of the clock are not noted. The slot may have this end again, for another key: who
+ * added a token does not take it for its own key's (slot.c, stint_slot_take_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
@@ -204,8 +199,7 @@ static inline uint64_t reach_of(const struct table *table, uint64_t hash) {
     return reach_in(atomic_load_acquire(reach.word), reach); /* I6 */
 }
 
-/* Raises a key's reach to at least this line. All that follows in the program is done after it is
- * so high, whoever raised it. */
+/* Raises a key's reach to at least this line: what follows is done after it is so high. */
 static inline void reach_raise(const struct table *table, uint64_t hash, uint64_t line) {
     const struct reach reach = reach_at(table, hash);
     uint64_t seen;
@@ -218,8 +212,7 @@ static inline void reach_raise(const struct table *table, uint64_t hash, uint64_
 
 /* The bits of a key in its shard's filter. They come from the low bits of the hash, which a tag has
  * whole (tag_hash). One says that the key may have a slot of a companion; the other, that this may
- * be in a line behind its first two. Few slots are, so a filter that is full says so of few
- * keys. */
+ * be in a line behind its first two, as few are. */
 #define FILTER_ANY 4 /* words; those behind them are for the other bit */
 #define FILTER_FAR 2
 
@@ -243,8 +236,7 @@ static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
     return (atomic_load_acquire(bit.word) & bit.bit) != 0; /* I6 */
 }
 
-/* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
- * and are there as long as it is (I6). */
+/* Whether a key may have a slot of a companion: its bits are set as long as it has (I6). */
 static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t hash) {
     const struct filter_bit bit = filter_any(table, hash);
     return filter_bit_has(bit);
@@ -301,13 +293,12 @@ static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
     return (uint32_t)(tag & (table->tag_unit - 1)) - 1;
 }
 
-/* The bits of the hash that a tag has: all but the table's log2(tag_unit) highest. */
+/* The bits of the hash that a tag has: all but the log2(tag_unit) highest. */
 static inline uint64_t tag_hash(const struct table *table, uint64_t tag) {
     return (tag - tag_policy(table, tag) - 1) / table->tag_unit;
 }
 
-/* Tag of a slot whose claim was cancelled: no key's, and not 0, because a used slot never becomes
- * never-used again (searches stop there). */
+/* Tag of a slot whose claim was cancelled: no key's, and not 0, at which searches stop. */
 static inline uint64_t table_tombstone(const struct table *table) {
     return table->tag_unit;
 }
@@ -363,9 +354,8 @@ static inline struct slot *line_find(struct line *line, uint64_t tag) {
     return match == 0 ? NULL : line_slot(line, match);
 }
 
-/* Fetches the line after a home line, whose miss would stop the processor. It goes to the
- * second-level cache only: the first-level cache has few misses under way at once, and out of cache
- * a decision takes 2 ns less so. */
+/* Fetches the line after a home line, whose miss would stop the processor, to the second-level
+ * cache only: the first has few misses under way at once (out of cache: 2 ns less). */
 static ALWAYS_INLINE void fetch_next(const struct line *home) {
     __builtin_prefetch(home + 1, 0, 2); /* harmless where it is another shard's, or none */
 }

@@ -209,9 +209,8 @@ static int check_window(const struct stint_policy *policy, enum option wrong[2])
     return 0;
 }
 
-/* Whether a key can be refused first in `ban_after` windows within `ban` of the first refusal
- * (override_set.c): at the end of a window, in each window between, and at the begin of the
- * last. */
+/* Whether a key can be refused first in `ban_after` windows within `ban` of the first refusal: at
+ * the end of a window, in each window between, and at the begin of the last (override_set.c). */
 static bool ban_can_come(const struct stint_policy *policy) {
     const uint32_t between = policy->ban_after > 2 ? policy->ban_after - 2 : 0;
     const tick_t shortest = policy->calendar != 0
@@ -223,7 +222,7 @@ static bool ban_can_come(const struct stint_policy *policy) {
     return tick_of(within) + tick_of(bucket) > shortest;
 }
 
-/* Checks a ban. The window is right. */
+/* The window is right. */
 static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
     const enum option needs = policy->ban_after != 0 ? OPTION_AFTER : OPTION_WITHIN;
 
@@ -297,8 +296,7 @@ static __attribute__((format(printf, 2, 3))) void add_note(struct text *text, co
     add_text(text, note);
 }
 
-/* A ban that begins early in its window ends before anything would be granted. A shadow bans
- * nobody. */
+/* A ban that begins early in its window ends before anything would be granted. */
 static void note_ban(struct text *text, const struct stint_policy *policy, uint64_t unit) {
     const uint64_t window =
         policy->calendar != 0 ? tick_ns(calendar_shortest(policy->calendar, 1)) : policy->window;

@@ -13,8 +13,7 @@
 /* The size that struct stint_policy began with. */
 #define POLICY_LEAST SIZE_THROUGH(struct stint_policy, calendar)
 
-/* What a text says of a policy: the two parts of its rate, then the options, in the order in which
- * they are written. */
+/* What a text says of a policy: its rate in two parts, then the options in the order of texts. */
 enum option {
     OPTION_LIMIT,
     OPTION_WINDOW,
@@ -77,7 +76,7 @@ uint64_t stint_policy_value(const struct stint_policy *policy, enum option optio
 
 /* Checks a policy. Returns 0, or -EINVAL with a reason.
  *   wrong  NULL; or the policy was read from a text, each number in its range: receives the two
- *          options that the reason names, as a text does. They may be the same */
+ *          options that the reason names. They may be the same */
 int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */

@@ -115,9 +115,8 @@ static size_t word_length(const char *word) {
     return strcspn(word, "=");
 }
 
-/* Takes another word for what was meant if it is nearer than those before: if the word begins it,
- * or is a few slips away, not in the first letter (`yrs` is no slip for hrs). Returns whether it
- * is. */
+/* Takes another word for what was meant if it is nearer than those before, and returns true: the
+ * word begins it, or is a few slips away, not in the first letter (`yrs` is no slip for hrs). */
 static bool guess_try(struct guess *guess, const char *other) {
     const size_t length = word_length(other);
     size_t row[WORD_MAX + 1], same = 0; /* row[i]: from the first i letters of the word */
@@ -161,8 +160,7 @@ static bool refuse_word(struct reader *reader, const struct guess *guess, const 
                   guess->nearest);
 }
 
-/* Refuses the value of an option. Tells how the option is written: with the number at `said`, if
- * that is one and will do. */
+/* Refuses the value of an option. Tells how it is written, with the number at `said` if it can. */
 static bool refuse_value(struct reader *reader, const char *wrong, enum option option,
                          const char *said) {
     static const char *const values[][2] = {
@@ -237,8 +235,7 @@ static bool read_fraction(struct reader *reader, const char *start, uint64_t *nu
     return digits > 0 && digits <= 6 && *number > 0; /* of more digits 2^40 are too many */
 }
 
-/* Refuses a number with a point, of tokens or of a time. Tells how it is written without, if that
- * can be: 1/10s for 0.1/s, 90m for 1.5h. */
+/* Refuses a number with a point. Tells how it is written without: 1/10s for 0.1/s, 90m for 1.5h. */
 static bool refuse_fraction(struct reader *reader, const char *start, bool tokens) {
     const char *point = reader->at, *what = tokens ? "a limit is a whole number of tokens"
                                                    : "a time is a whole number of units";
@@ -390,8 +387,8 @@ static bool read_offset(struct reader *reader, int *minutes) {
 #define YEAR_FIRST 1677
 #define YEAR_LAST  2262
 
-/* Reads a full-date or a date-time of RFC 3339. Leap seconds have no Unix time, and are refused.
- * The start of a calendar policy is by the clock of its offset. */
+/* Reads a full-date or a date-time of RFC 3339, but for leap seconds, which have no Unix time. The
+ * start of a calendar policy is by the clock of its offset. */
 static bool read_start(struct reader *reader, struct stint_policy *policy) {
     const char *text = reader->at;
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, offset = 0;

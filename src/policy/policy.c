@@ -10,8 +10,7 @@
 #include "policy/policy.h"
 #include "sys/message.h"
 
-/* Writes a word that others may be reading: they see what was written before it. A process may die
- * before each. */
+/* Writes a word for readers, who see what was written before it. A process may die before each. */
 static void word_write(uint64_t *word, uint64_t value) {
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(word, value); /* M12, M14 */
@@ -52,8 +51,7 @@ static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
     return (uint64_t)rule->capacity << 32 | traits | (traits == TRAIT_EXISTS ? TRAIT_PLAIN : 0);
 }
 
-/* How far ahead of now a bucket's slot may be, ticks: until the bucket and its reserve are full, or
- * one token by an override of 1. */
+/* Ticks until a bucket and its reserve are full, or one token by an override of 1 is back. */
 static tick_t bucket_reach(uint64_t window, const struct rule *rule) {
     const uint64_t tokens = (uint64_t)rule->capacity + rule->max_reserved;
     const uint64_t full = tokens * bucket_unit(window, rule->limit);
@@ -73,9 +71,8 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     }
 }
 
-/* Opens or closes the hot way to a policy whose rule has these traits. It is for rules by which a
- * key has one slot with one count, all windows are the policy's and of one length, nothing is
- * carried over, a request for a token takes one, and the verdict says no more. */
+/* Opens or closes the hot way: to rules by which a key has one slot with one count, all windows are
+ * the policy's and of one length, nothing is carried over, and the verdict says no more. */
 static void policy_heat(struct policy *policy, uint64_t traits) {
     const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
                           TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
@@ -99,14 +96,6 @@ struct ruling {
     uint64_t window; /* of a bucket, ns */
     struct ban ban;
 };
-
-static struct ruling ruling_of(const struct stint_policy *policy) {
-    return (struct ruling){
-        .rule = rule_of(policy),
-        .window = policy->window,
-        .ban = {policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after, policy->ban_within},
-    };
-}
 
 static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
@@ -147,9 +136,8 @@ static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct r
     half_write(&record->flags, record->flags | RECORD_TWO_RATES);
 }
 
-/* Writes a policy's next version: the rule, its traits, the window of a bucket and its ban. Returns
- * the version. Until it is stored, the hot way is closed. If this process dies here, the policy is
- * slower, but decides by one whole rule. */
+/* Writes all of a policy's next version but its number, which it returns. Until that is stored, the
+ * hot way is closed: if this process dies, the policy is slower, but decides by one whole rule. */
 static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
                              const struct ruling *ruling, uint64_t traits) {
     struct policy *policy = &limiter->policies[id];
@@ -191,9 +179,8 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     policy_heat(policy, traits);
 }
 
-/* Ends a policy: its next rule has no traits, so no decision is made by it. A request by its id is
- * led to the policy that its record names, or refused. A thread that read the rule before goes on
- * by it, in slots that are nobody's any more. */
+/* Ends a policy: its next rule has no traits. A request by its id is led to the policy that its
+ * record names, or refused. Who read the rule before goes on by it, in slots that are nobody's. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     const struct ruling ruling = ruling_read(limiter, id);
     rule_write(limiter, id, &ruling, 0);
@@ -342,9 +329,8 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
 
 /* ---- Companions ------------------------------------------------------------------------------ */
 
-/* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
- * of the two name each other. A policy that is replaced leaves its companion to the one in its
- * place, if that has overrides. */
+/* A policy with overrides has a companion (override.h), a hidden policy. Their records name each
+ * other. It goes to the policy that replaces its own, if that has overrides. */
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
@@ -360,8 +346,7 @@ static void id_count(struct stint_limiter *limiter, uint32_t id) {
         word_write(&limiter->header->policy_count, id + 1);
 }
 
-/* Makes the companion of a policy, under a free id or one of a companion that is gone. Its traits
- * let nothing be decided by it. */
+/* Makes the companion of a policy, under a free id or one of a companion that is gone. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
     const struct ruling none = {.rule.stripes = 1};
     struct policy_record *record = &limiter->records[id];
@@ -381,8 +366,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
         id_count(limiter, id);
 }
 
-/* Gives a policy its companion: the one that it has or takes over, one that is gone, or a new one
- * if it needs one (POLICY_NONE). */
+/* Gives a policy its companion: what it has or takes over, one that is gone, or a new one. */
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t companion) {
     if (companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
@@ -512,9 +496,8 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
     return 0;
 }
 
-/* Lets a policy that is gone decide, from the end of the old one on. If this process dies before
- * that, the old one stays. If it dies after that, a request wakes the policy (records.c,
- * policy_wake), or whoever repairs. */
+/* Lets a policy that is gone decide, from the end of the old one on. If this process dies after
+ * that, a request wakes the policy (records.c, policy_wake), or whoever repairs. */
 static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t id,
                            const struct ruling *ruling) {
     struct policy *written = &limiter->policies[id];
@@ -550,16 +533,19 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
 
 /* An id that was a policy's may be used again. Its slots were swept while the policy was gone
  * (sweep.c), so no count, override or ban of before is left. A thread that still decides by the
- * policy of before finds no slot of its key, or one of now. It compares that one's tag, end and
- * count as ever. So what it charges, it charges now. If it has read another limit or an override,
- * it decides by that (A3). What it gives back was taken before, which the generation tells
- * (refund.c; slot.c, stint_slot_take_back). */
+ * policy of before finds no slot of its key, or one of now, in which it charges now, by the limit
+ * or the override that it has read (A3). What it gives back was taken before, which the generation
+ * tells (refund.c; slot.c, stint_slot_take_back). */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
     const uint32_t old = ids->old,
                    id = ids->id == POLICY_NONE ? stint_limiter_free_id(limiter) : ids->id;
     const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
-    const struct ruling ruling = ruling_of(policy);
+    const struct ruling ruling = {
+        .rule = rule_of(policy),
+        .window = policy->window,
+        .ban = {policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after, policy->ban_within},
+    };
 
     if (id != old) {
         if (ids->id == POLICY_NONE)

@@ -24,8 +24,7 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy);
 
-/* The ids of a policy that is to be added, changed or replaced. POLICY_NONE: there is none, or one
- * that is free will be. */
+/* The ids of a policy to be added, changed or replaced. POLICY_NONE: none, or one that is free. */
 struct policy_ids {
     uint32_t old;       /* by which its name decides */
     uint32_t id;        /* by which it will: `old`, or that of a policy that is gone */
@@ -38,21 +37,20 @@ struct policy_ids {
 struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
                                    const struct stint_policy *policy, uint32_t old);
 
-/* Takes from `room`, the number of free ids, those that a policy needs. Returns 0, or -ENOSPC with
- * a reason. */
+/* Takes what a policy needs from `room`, the number of free ids. 0, or -ENOSPC with a reason. */
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
                       const struct policy_ids *ids, uint32_t *room);
 
-/* Adds, changes or replaces a policy. Under the lock; the policy was checked, and there is room. A
- * policy that is replaced leads to the new one from then on. Returns the new one's id. */
+/* Adds, changes or replaces a policy, which was checked and has room, under the lock. Returns the
+ * id, to which one that is replaced leads. */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids);
 
 /* Removes a policy, under the lock. */
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
 
-/* Leads the id of each policy that was replaced straight to the one that decides in its place.
- * Under the lock, after stint_policy_make. A death before leaves ids that lead there by others. */
+/* Leads the id of each policy that was replaced straight to the one that decides in its place,
+ * under the lock, after stint_policy_make. A death before leaves ids that lead there by others. */
 void stint_policies_link(struct stint_limiter *limiter);
 
 /* Frees an id that no slot and no other policy names. */
@@ -60,9 +58,8 @@ void stint_policy_free(struct stint_limiter *limiter, uint32_t id);
 
 /* ---- The lock, and what a death left: repair.c ----------------------------------------------- */
 
-/* Takes the table's lock for set-up, which stint_limiter_unlock gives back. If its last holder
- * died, finishes or takes back what was left half done. Returns 0; -EBUSY if the lock was held for
- * too long; -EPROTO. */
+/* Takes the table's lock for set-up, which stint_limiter_unlock gives back, and repairs what its
+ * last holder left if that died. Returns 0; -EBUSY if it was held for too long; -EPROTO. */
 int stint_policies_lock(struct stint_limiter *limiter);
 
 /* The same for a handle that must be able to write, and takes lanes of dead processes back. */
@@ -75,18 +72,13 @@ int stint_policies_check(const struct stint_limiter *limiter);
 /* Finishes or takes back what a process that died left half done. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
 
-/* Makes the ids of policies that are gone free. Nobody else uses the table, and no slot has a tag
- * of such a policy (sweep.c). */
+/* Frees the ids of policies that are gone. Nobody else uses the table, which was swept. */
 void stint_policies_free(struct stint_limiter *limiter);
 
-/* ---- For repair.c ---------------------------------------------------------------------------- */
-
-/* Whether a policy is one that stint_policy_make can have made, or a companion such a one, in a
- * table of so many policies. */
+/* Whether a policy or a companion is one that stint_policy_make can have made, of so many. */
 bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count);
 
-/* Finishes what a death left half done with a policy; gives a companion to the policy that has it
- * by now, or lets it go if none has. */
+/* Finishes what a death left half done; gives a companion to the policy that has it, or ends it. */
 void stint_policy_mend(struct stint_limiter *limiter, uint32_t id);
 
 #endif

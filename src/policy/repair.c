@@ -85,8 +85,8 @@ void stint_policies_free(struct stint_limiter *limiter) {
     }
 }
 
-/* Whether this process inherited the table by a fork, in private memory, since the last call. Then
- * a thread of the parent may have had the table's lock. The caller has a new one. */
+/* Whether this process inherited the table by a fork, in private memory, since the last call: then
+ * a thread of the parent may have had the lock, and the caller has a new one. */
 static bool lock_inherited(struct stint_limiter *limiter) {
     const uint64_t forks = stint_limiter_process_lock();
     const bool inherited = !limiter->memory.shared && limiter->forks != forks;

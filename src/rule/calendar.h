@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Windows that are months or years of the calendar. As window.h: pure arithmetic of integers, and
- * times before the epoch are ordinary numbers.
+ * Windows that are months or years of the calendar; otherwise as window.h.
  *
- * Days are counted from the epoch, by the Gregorian calendar as if it had always been there. Months
- * are counted from March of the year 0. So a leap day is the last day of its year, and as many days
- * come before a month in each year. */
+ * Days are counted from the epoch, by the Gregorian calendar as if it had always been there; months
+ * from March of the year 0: a leap day is the last of its year, and moves no month. */
 #ifndef STINT_CALENDAR_H
 #define STINT_CALENDAR_H
 

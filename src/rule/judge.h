@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What windows and requests do to a count: the judge. Roll-over, smooth
- * windows, fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
+ * What windows and requests do to a count: the judge. Integers; no atomics, no clock, no state.
  *
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
  * `used`; for smooth and in-flight ones (TWO_COUNTS) it is two numbers of 14 bits:
@@ -133,8 +132,7 @@ enum trait {
     TRAIT_NEAR = 1 << 18,    /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
     TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
-    /* A companion's only trait: nothing is decided by it, and its slots are another policy's
-     * overrides. */
+    /* A companion's only trait: its slots are another policy's overrides. */
     TRAIT_COMPANION = 1 << 24,
 };
 /* All traits of policies that have nothing else. */
@@ -161,21 +159,19 @@ static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
 
 /* What a request asks of a count. */
 struct terms {
-    uint32_t traits;   /* of the policy */
-    uint32_t flags;    /* of the request */
-    uint32_t special;  /* enum special */
-    uint32_t cost;     /* tokens; 0 of a key that is never refused */
-    uint64_t capacity; /* most tokens that count as held: the override's, the request's own, or the
-                        * policy's */
-    uint64_t room;     /* most that may be used after this request: the capacity, and what it may
+    uint32_t traits;     /* of the policy */
+    uint32_t flags;      /* of the request */
+    uint32_t special;    /* enum special */
+    uint32_t cost;       /* tokens; 0 of a key that is never refused */
+    uint64_t capacity;   /* most tokens that count as held, by override, request or policy */
+    uint64_t room;       /* most that may be used after this request: the capacity, and what it may
                         * reserve; of a charge, what it may bring the count to */
-    uint64_t unit;     /* what a token adds to a count: 1; of a bucket: ns */
+    uint64_t unit;       /* what a token adds to a count: 1; of a bucket: ns */
     uint64_t reciprocal; /* of a bucket's unit (reciprocal_of) */
     uint64_t rate;       /* the number of a bucket's rate, as a state has it */
 };
 
-/* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
- * same. */
+/* A look leaves nothing behind. The look before a charge is a decision all the same. */
 static ALWAYS_INLINE bool is_look(const struct terms *terms) {
     return (terms->flags & STINT_PEEK) != 0;
 }
@@ -234,8 +230,7 @@ static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 
-/* Where the word of a policy's rate has the number, above the unit; and where a state has it
- * (slot.h). */
+/* Where a policy's rate word has the number, above the unit; and where a state has it (slot.h). */
 enum { RATE_NUMBER = 60, STATE_RATE_SHIFT = 25 };
 #define UNIT_MASK ((UINT64_C(1) << RATE_NUMBER) - 1)
 
@@ -251,8 +246,7 @@ static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t n
     return (int64_t)count > 0 ? count : 0;
 }
 
-/* Whether a bucket's first refusal is over: the instant at which it is full has passed a multiple
- * of the policy's window. */
+/* Whether a bucket's first refusal is over: its instant has passed a multiple of the window. */
 static inline bool mark_passed(uint64_t from, uint64_t to, uint64_t window) {
     return from / window != to / window;
 }
@@ -303,8 +297,7 @@ static ALWAYS_INLINE void terms_cut(struct terms *terms, uint32_t burst) {
     terms->room = terms->room < burst ? terms->room : burst;
 }
 
-/* ceil(count / unit), the tokens of a bucket's count, without a division. The estimate is too small
- * by at most 1. */
+/* ceil(count / unit) of a bucket, without a division: the estimate is too small by at most 1. */
 static ALWAYS_INLINE uint64_t bucket_tokens(const struct terms *terms, uint64_t count) {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t whole = (uint64_t)((wide)count * terms->reciprocal >> 64);
@@ -349,9 +342,8 @@ struct taking {
     bool fits;
 };
 
-/* What a request takes that does not fit: what is left (STINT_PARTIAL, a charge), all that is left
- * (STINT_DRAIN), tokens that it is refused (STINT_COUNT_REFUSED). `asked`: the request's flags, and
- * above them the policy's traits. */
+/* What a request takes that does not fit: what is left (STINT_PARTIAL, a charge, STINT_DRAIN), or
+ * what it is refused (STINT_COUNT_REFUSED). `asked`: the policy's traits 32 | its flags 32. */
 static NOINLINE __attribute__((unused)) struct taking judge_odd(uint64_t asked, uint32_t special,
                                                                 uint64_t cost, uint64_t used,
                                                                 uint64_t capacity, uint64_t room) {
@@ -408,8 +400,7 @@ static inline uint64_t wait_add(uint64_t one, uint64_t other) {
     return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;
 }
 
-/* ns from the end of a window to the end of the one in which all but `room` of `total` is paid
- * back. */
+/* ns from a window's end to that of the one in which all but `room` of `total` is paid back. */
 static inline uint64_t wait_windows(const struct rule *rule, uint64_t window, uint64_t total,
                                     uint64_t room) {
     if (!rule_carries(rule) || total <= room)
@@ -420,8 +411,7 @@ static inline uint64_t wait_windows(const struct rule *rule, uint64_t window, ui
     return __builtin_mul_overflow(windows - 1, window, &wait) ? STINT_NEVER - 1 : wait;
 }
 
-/* ns until the previous window's share fits into `room`, from `left` ns before the end of the
- * window. */
+/* ns until the previous window's share fits into `room`, from `left` ns before a window's end. */
 static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left, uint64_t fade) {
     __extension__ typedef unsigned __int128 wide;
     if (previous <= room)

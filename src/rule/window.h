@@ -35,12 +35,10 @@ typedef int64_t tick_t;
 #define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */
 #define ALLOWANCE_NS    ((uint64_t)ALLOWANCE_TICKS * STINT_TICK_NS)
 
-/* How far a thread's clock may go back before a bucket refuses for it, ns. If it goes back by more,
- * time that passes must count again. */
+/* How far a thread's clock may go back, ns, before the time that passes must count again. */
 #define BACK_NS ((uint64_t)10 * STINT_TICK_NS)
 
-/* An id is not mistaken for its neighbours, 2^33 ticks away, while no live end is 2^32 ticks
- * ahead. */
+/* Ids, 2^33 ticks apart, are not mistaken while no live end is 2^32 ticks ahead. */
 static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_BITS - 1),
               "a window and twice the allowance fit in half the range of an id");
 /* UINT64_MAX ns is 1.8e12 ticks: sums of a few such numbers are far from overflow. */
@@ -68,8 +66,7 @@ static inline tick_t tick_of_end(uint64_t ns) {
            (ns % STINT_TICK_NS == wrapped ? (tick_t)(UINT64_MAX / STINT_TICK_NS) + 1 : 0);
 }
 
-/* A tick less so many, which may be any number. What comes of nonsense is nonsense, and no
- * overflow. */
+/* A tick less so many, which may be any number: what comes of nonsense is no overflow. */
 static inline tick_t tick_back(tick_t tick, tick_t ticks) {
     return (tick_t)((uint64_t)tick - (uint64_t)ticks);
 }

@@ -62,9 +62,6 @@
 #define WORD_CAS(word, expected, desired) ck_pr_cas_64(word, expected, desired)
 #endif
 
-/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
- * so. */
-
 static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
     return WORD_LOAD(word);
 }
@@ -94,8 +91,7 @@ static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
 /* Two words. */
 typedef uint64_t words_2 __attribute__((vector_size(16)));
 
-/* A word, and 0 above it. On x86-64 it goes to a vector register: of the others the hot way has
- * none left. */
+/* A word, and 0 above it: on x86-64 in a vector register, as the hot way has no other left. */
 static inline words_2 atomic_load_widened(const uint64_t *word) {
 #if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
     words_2 value;
@@ -177,9 +173,8 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
 }
 #endif
 
-/* Adds to a word that only this thread writes; others may read it. A signal handler of the thread
- * may add to the same word. On x86-64 one instruction without a lock prefix is enough: neither the
- * handler nor a move to another core can come in the middle. Elsewhere an atomic add is needed. */
+/* Adds to a word that only this thread writes, and its signal handlers. On x86-64 one instruction
+ * without a lock prefix is enough: neither these nor a move to another core come in its middle. */
 static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
     __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc");
@@ -188,10 +183,9 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of
- * ldxp and stxp. If it succeeds, both words were loaded and stored at one instant. If it fails, the
- * two may have been loaded at different instants. A failure says only that the pair was not as
- * expected at some instant: that of the word that differs. */
+/* Compare-and-swap of two adjacent words, aligned to 16 bytes. If it succeeds, both were loaded and
+ * stored at one instant. If it fails, they may have been loaded at different ones (on aarch64, a
+ * loop of ldxp and stxp): one of them was not as expected when it was loaded. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #ifdef STINT_THREAD_SANITIZER
@@ -236,8 +230,7 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #define atomic_cas2_seq(words, old, new)  (STEP(words), atomic_cas2_seq(words, old, new))
 #endif
 
-/* Raises a word to at least a value. All that follows in the program is done after the word has
- * that value, whichever thread raised it. */
+/* Raises a word to at least a value: what follows is done after it has that, whoever raised it. */
 static inline void atomic_raise(uint64_t *word, uint64_t value) {
     uint64_t seen = atomic_load_acquire(word);
     while (seen < value && !atomic_cas_seq(word, seen, value))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The kernel maps a shared object into each process, the vDSO. Its dynamic section tells where the
- * symbols are (elf(5), vdso(7)). */
+ * The vDSO is in each process. Its dynamic section tells of its symbols (elf(5), vdso(7)). */
 #include "sys/clock.h"
 
 #include <elf.h>
@@ -14,8 +13,7 @@
 #define NAME "__vdso_clock_gettime"
 #endif
 
-/* The symbols end where their names begin, as linkers lay them out. `base` is where the object's
- * address 0 is. */
+/* Symbols end where their names begin, as linkers lay them out. `base`: the object's address 0. */
 static clock_read *find(const char *base, const ElfW(Sym) * symbols, const char *names) {
     for (const ElfW(Sym) *symbol = symbols; (const char *)(symbol + 1) <= names; symbol++) {
         const void *address = base + symbol->st_value;

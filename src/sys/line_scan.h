@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Loads of whole cache lines: which of a line's slots have a tag, and whether all four are as
- * asked. On x86-64 by vectors of 16 bytes, each word of which is loaded whole; elsewhere word by
- * word. Orders are named as in atomic.h. */
+ * asked. On x86-64 by vectors of 16 bytes, each word of which is loaded whole; else by words. */
 #ifndef STINT_LINE_SCAN_H
 #define STINT_LINE_SCAN_H
 
@@ -31,8 +30,7 @@ static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
 }
 
 static inline size_t match4_offset(uint32_t match) {
-    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a
-     * register. */
+    /* What __builtin_ctzll is, but for the extension of its int, which costs a register. */
     uint64_t index;
     __asm__("rep bsfq %1, %0" : "=r"(index) : "r"((uint64_t)match) : "cc");
     return index * 4;

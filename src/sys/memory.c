@@ -427,8 +427,7 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
     return error != 0 ? error : stint_memory_file_reserve(memory, size);
 }
 
-/* Gives the file that was made a name in a directory, which no file has. 0, or -1 with errno
- * set. */
+/* Gives the file that was made a new name in a directory. Returns 0, or -1 with errno set. */
 static int file_name(const struct memory *memory, int directory, const char *name) {
     char link[LINK_SIZE];
     return linkat(AT_FDCWD, file_link(memory, link), directory, name, AT_SYMLINK_FOLLOW);
@@ -449,8 +448,7 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
 
     if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
         return failed_file(NO_LOOK);
-    /* With an access control list, the mode's group bits are the list's mask, not the group's
-     * rights. */
+    /* With an access control list, the mode's group bits are not the group's rights. */
     if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
         return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
                                         "lost: give options.mode, and set the list anew after it");

@@ -66,17 +66,15 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
-/* Makes a mapping a lost one. It may be so already. For signal handlers, too. Returns false if the
- * system has no memory for it. */
+/* Makes a mapping a lost one, in signal handlers, too. False: the system has no memory for it. */
 bool stint_mapping_lose(struct mapping *mapping);
 
 /* Opens a file that is there, and locks it unless it is read only: `alone` if no other process has
- * it open. When it is locked, the path still leads to it. -ENOENT, without a reason: there is no
- * file. */
+ * it open. The path still leads to it then. -ENOENT, without a reason: there is no file. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
 /* Returns -EBUSY. The reason names another process that has a lock of the file, as far as the
- * system tells: "process 1234", or "another process". Then it says what that process does. */
+ * system tells, and says what it does. */
 int stint_memory_file_held(int file, const char *does);
 
 /* Reads the first bytes of the file. */
@@ -85,17 +83,15 @@ int stint_memory_file_read(const struct memory *memory, void *bytes, size_t leng
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
-/* Makes a file without a name for `path`, of just this mode, with all its blocks reserved, and
- * locks it. */
+/* Makes a file without a name for `path`, of this mode, with all blocks reserved, and locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
 /* Brings the first bytes of the file that was made, all that was written, to the disk. Then gives
  * it its name: a crash leaves a whole table or none. -EEXIST, without a reason: another has it. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
-/* Puts a file that was made in the place of `old`, which has the path and is locked by this process
- * alone. It gets the owner of `old`, and this mode; 0: the mode of `old`. The path always leads to
- * one of the two, whole. */
+/* Puts a file that was made in the place of `old`, which this process has alone. It gets the owner
+ * of `old`, and this mode; 0: that of `old`. The path always leads to one of the two, whole. */
 int stint_memory_file_replace(struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 

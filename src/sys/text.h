@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Text that is cut at the end of a buffer, as snprintf does, but piece by piece: what policies,
- * headers and metrics are written with. */
+ * Text that is cut at the end of a buffer, as snprintf does, but piece by piece. */
 #ifndef STINT_TEXT_H
 #define STINT_TEXT_H
 
@@ -26,9 +25,8 @@ static inline void add_text(struct text *text, const char *piece) {
         add_letter(text, *piece);
 }
 
-/* A name in quotes, with \" and \\ for what would end or escape. Names are printable ASCII, so this
- * is a structured-field string (RFC 9651), and a label value of OpenMetrics, even if the table is
- * written over meanwhile. */
+/* A name in quotes, with \" and \\ for what would end or escape: a structured-field string (RFC
+ * 9651), and a label value of OpenMetrics, even if the table is written over meanwhile. */
 static inline void add_quoted(struct text *text, const char *name) {
     add_letter(text, '"');
     for (size_t i = 0; i < STINT_NAME_SIZE - 1; i++) {
@@ -54,8 +52,7 @@ static inline void add_number(struct text *text, uint64_t number) {
     add_text(text, first);
 }
 
-/* Ends what is in the buffer with a NUL. Returns the length of the whole text, which the caller
- * knows to fit. */
+/* Ends what is in the buffer with a NUL. Returns the length of the whole text, which is an int. */
 static inline int end_text(struct text *text) {
     if (text->size != 0)
         text->buffer[text->length < text->size ? text->length : text->size - 1] = '\0';

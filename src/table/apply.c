@@ -4,8 +4,7 @@
  *
  *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
- *     3  change_make    one by one, each at once (policy.c); before and after that the slots of
- *                       policies that are gone are swept
+ *     3  change_make    one by one, each at once (policy.c), between two sweeps (sweep.c)
  *     4  change_tell    without the lock */
 #include <errno.h>
 #include <stdio.h>
@@ -42,10 +41,6 @@ struct changes {
 
 #define BLANKS " \t\r"
 
-static bool is_blank(char letter) {
-    return letter == ' ' || letter == '\t' || letter == '\r';
-}
-
 /* Ends a line before its comment: at a # that stands first or after a blank, and in no quotes. */
 static void comment_cut(char *line) {
     bool quoted = false;
@@ -55,10 +50,10 @@ static void comment_cut(char *line) {
             at++;
         else if (*at == '"')
             quoted = !quoted;
-        else if (*at == '#' && !quoted && (at == line || is_blank(at[-1])))
+        else if (*at == '#' && !quoted && (at == line || strchr(BLANKS, at[-1]) != NULL))
             *at = '\0';
     }
-    for (size_t length = strlen(line); length > 0 && is_blank(line[length - 1]); length--)
+    for (size_t length = strlen(line); length > 0 && strchr(BLANKS, line[length - 1]); length--)
         line[length - 1] = '\0';
 }
 
@@ -124,26 +119,19 @@ static int lines_parse(struct changes *changes, const char *text, char *copy, co
     return names_check(changes, wrong);
 }
 
-static size_t lines_count(const char *text) {
-    size_t count = 0;
-
-    for (; *text != '\0'; text += strcspn(text, "\n")) {
-        text += strspn(text, BLANKS "\n");
-        count += *text != '\0' && *text != '#';
-    }
-    return count;
-}
-
 /* Reads the text into changes, with room for so many more. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
     const size_t size = strlen(text) + 1;
+    size_t room = more + 1;
     char *copy = malloc(size);
 
     if (copy == NULL)
         return stint_failed(ENOMEM, "no memory for a copy of the text");
     memcpy(copy, text, size);
-    changes->all = calloc(lines_count(text) + more + 1, sizeof(*changes->all));
+    for (const char *at = text; *at != '\0'; at++)
+        room += *at == '\n';
+    changes->all = calloc(room, sizeof(*changes->all));
     int error = changes->all == NULL
                     ? stint_failed(ENOMEM, "no memory for the policies of the text")
                     : lines_parse(changes, text, copy, wrong);
@@ -243,8 +231,8 @@ static void all_make(struct stint_limiter *limiter, struct changes *changes) {
     (void)stint_sweep(limiter);
 }
 
-/* Plans the changes, and makes them if this is no dry run. A reader's dry run takes no lock: what
- * it tells may be of a table that is being changed, of which each policy is read whole. */
+/* Plans the changes, and makes them if this is no dry run. A reader's dry run takes no lock: it may
+ * tell of a table that is being changed, of which each policy is read whole. */
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
     const bool dry = (flags & STINT_DRY_RUN) != 0, locks = !dry || !limiter->memory.read_only;
@@ -312,8 +300,7 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
 
 /* ---- One policy ------------------------------------------------------------------------------ */
 
-/* Whether a policy may be added. `id` receives that of one that is the same already, or
- * POLICY_NONE. */
+/* Whether a policy may be added. `id` receives that of one that is the same, or POLICY_NONE. */
 static int may_add(const struct stint_limiter *limiter, const struct stint_policy *policy,
                    uint32_t *id) {
     char name[STINT_NAME_SIZE];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All live keys of a table, or one, slot by slot. Striped keys come last: their slots are added up.
- */
+ * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +22,8 @@ struct stripe {
 };
 
 /* A Bloom filter: 16 bits for each number of a set. It saves the cache misses of most questions,
- * which are about other numbers: a million keys in two stripes are told in 430 ms, without it in
- * 640 (26 November 2026, AMD EPYC), 10 million keys of which 1% have labels in 1.0 s, without it in
- * 1.9 (28 November, Intel Xeon). */
+ * which are about other numbers: a million keys in two stripes take 430 ms, else 640 (26 November
+ * 2026, AMD EPYC), 10 million of which 1% have labels 1.0 s, else 1.9 (28 November, Intel Xeon). */
 struct bloom {
     uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
     uint64_t count;
@@ -166,7 +164,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
                       : count;
 }
 
-/* Keeps a slot of a striped key for later. Returns false if there is no memory. */
+/* Keeps a slot of a striped key. Returns false if there is no memory. */
 static bool stripe_keep(struct telling *telling, const struct stint_entry *entry) {
     if (telling->count == telling->room) {
         size_t room = telling->room == 0 ? 1024 : 2 * telling->room;
@@ -267,8 +265,7 @@ static uint64_t neighbourhood(const struct stripe *stripe, uint64_t index) {
     return mix(index / STRIPES_OF_KEY_MAX, stripe->policy);
 }
 
-/* Whether another stripe was kept of the key that has this one as stripe 0. The kept stripes are
- * sorted. */
+/* Whether another stripe was kept of the key that has this one as stripe 0. They are sorted. */
 static bool is_stripe_0(const struct telling *telling, const struct bloom *indexes,
                         const struct stripe *stripe) {
     const uint64_t base = stripe_base(stripe->hash);
@@ -290,8 +287,7 @@ static bool is_stripe_0(const struct telling *telling, const struct bloom *index
            next->index - base < STRIPES_OF_KEY_MAX;
 }
 
-/* Finds the key of the stripes with the indexes `first` to `last`. Returns false if several keys
- * could be it. */
+/* Finds the key of the stripes `first` to `last`. Returns false if several keys could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, uint64_t *key) {
     const uint64_t traits = policy_word(&telling->limiter->policies[first->policy]);

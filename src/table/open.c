@@ -14,9 +14,9 @@
 #include "sys/message.h"
 #include "table/parts.h"
 
-/* A shard has at least so many lines where the number of shards is chosen. A smaller one has a
- * shorter reach; a larger one's share of the keys is nearer to the average (8,192 slots half full:
- * 50% within 1%). The headers of 1,024 shards stay in the second-level cache. */
+/* A shard has at least so many lines where the number is chosen. A smaller one has a shorter reach;
+ * a larger one's share of the keys is nearer to the average (8,192 slots half full: 50% within 1%).
+ * The headers of 1,024 shards stay in the second-level cache. */
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 
@@ -189,9 +189,9 @@ static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
 }
 
 /* Makes a table of zeroed memory. Where others are making one for the same options, or have died
- * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays. So a
- * maker that was stopped, and goes on when the table is in use, changes nothing. The magic is
- * written last. Memory that is anything else stays as it is: header_check says what it is. */
+ * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays: who
+ * was stopped, and goes on when the table is in use, changes nothing. The magic is written last.
+ * Memory that is anything else stays as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
     static const struct header empty;
@@ -248,8 +248,7 @@ static const char *layout_remedy(uint32_t layout) {
                                   : "use the version that made it, ";
 }
 
-/* Checks that a header is one that this version reads, of this layout or a later one. 0, or
- * -EPROTO. */
+/* Checks that a header is one that this version reads, of this layout or a later one. */
 static int header_known(const struct header *header, uint32_t oldest) {
     uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
 
@@ -285,9 +284,8 @@ static int header_options(const struct header *header, struct stint_options *opt
     return 0;
 }
 
-/* Checks that the header of the table in this memory is one for these options, and finds their
- * shape. A copy may be of the layout before this one. `any`: the options receive the numbers that
- * the table was made with. 0, or -EPROTO. */
+/* Checks that a header, in a copy of the layout before, too, is one for these options, and finds
+ * their shape. `any`: the options receive the numbers that the table was made with. */
 static int header_check(const struct header *header, const struct memory *memory, bool any,
                         struct stint_options *options, struct shape *shape) {
     int error = header_known(header, memory->copy ? LAYOUT_BEFORE : HEADER_LAYOUT);
@@ -324,8 +322,7 @@ static int header_check(const struct header *header, const struct memory *memory
     return memory->read_only || memory->copy ? 0 : lock_check(header); /* who takes it */
 }
 
-/* Whether the clock is so far behind the windows of a table that their ids, of 33 bits, no longer
- * tell which are over. Nobody else uses the table. */
+/* Whether the clock is so far behind a table's windows that their ids do not tell what is over. */
 static bool clock_behind(const struct stint_limiter *limiter) {
     tick_t longest = 0;
 
@@ -337,9 +334,8 @@ static bool clock_behind(const struct stint_limiter *limiter) {
                        longest - ALLOWANCE_TICKS;
 }
 
-/* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
- * override that is over keeps its bits: this clock may be ahead, and the key's next override is
- * written in the same slot. */
+/* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. What is
+ * over keeps its bits: this clock may be ahead, and the key's next override has the same slot. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
@@ -401,8 +397,7 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
-/* Looks at a copy of a table of the layout before, which its users may be changing. Clears what 0.3
- * wrote in it. */
+/* Looks at a copy of the layout before, which others may be changing. Clears what 0.3 wrote. */
 static int before_look(struct stint_limiter *copy) {
     for (uint32_t id = 0; id < copy->max_policies; id++)
         copy->records[id].rate_changed = copy->records[id].reserved = 0;
@@ -516,8 +511,7 @@ static int make(const struct stint_options *options, const struct shape *shape,
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-/* Maps the file that was opened, if it is a table for these options. `any` as header_check has
- * it. */
+/* Maps the file that was opened, if header_check finds it a table for these options. */
 static int map_file(struct stint_options *options, bool any, struct shape *shape,
                     struct memory *memory) {
     struct header header;

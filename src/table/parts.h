@@ -5,12 +5,8 @@
 
 #include "limiter/records.h"
 
-/* ---- stats.c --------------------------------------------------------------------------------- */
-
 /* Reads what stint_stats_get tells; without a scan, what takes one is 0. */
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
-
-/* ---- open.c, for resize.c -------------------------------------------------------------------- */
 
 /* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
 int stint_options_read(const struct stint_options *given, struct stint_options *options);
@@ -26,15 +22,11 @@ int stint_table_whole(const struct stint_limiter *copy);
 /* Makes a table in a file beside options.path that has no name yet. */
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made);
 
-/* ---- sweep.c --------------------------------------------------------------------------------- */
-
 /* Makes the slots of all policies that are gone free. Returns whether there are such policies.
  * A thread that still decides by one may claim a slot behind it. */
 bool stint_sweep(struct stint_limiter *limiter);
 
-/* ---- labels.c: names of keys, which callers leave for readers; no decision reads them -------- */
-
-/* A label: whose it is, how often its key was refused, and its bytes. */
+/* A name of a key, which callers leave for readers; no decision reads it. A line of a set. */
 struct label {
     _Alignas(CACHE_LINE) uint64_t key;
     uint64_t refused; /* windows 32 | time of the last one 32, s; 0: nobody's */

@@ -11,16 +11,15 @@
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 
-/* Nobody else sees the new table, or writes to the old one, unless that is of the layout before. So
- * but for the slots of that, all loads and stores are plain. */
+/* Nobody else sees the new table, or writes to the old one unless it is of the layout before. So
+ * but for slots of that, all loads and stores are plain. */
 struct move {
     struct stint_limiter *from, *to;
     tick_t now;
     uint64_t live, lost;
 };
 
-/* Copies the policies with their ids. Ids of policies that are gone became free when the old
- * table was opened. */
+/* Copies the policies with their ids. Those that are gone became free when `from` was opened. */
 static int policies_move(const struct move *move) {
     struct stint_limiter *from = move->from, *to = move->to;
     uint32_t count = limiter_policy_count(from);
@@ -112,8 +111,7 @@ static struct slot slot_read(const struct slot *slot) {
     return read;
 }
 
-/* Moves a slot of the old table, if it still counts. A slot that is far ahead does: the clock may
- * be behind. */
+/* Moves a slot of the old table, if it still counts, as one far ahead does: the clock is behind. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *there) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     const struct slot read = slot_read(there), *slot = &read;
@@ -141,8 +139,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *there)
     return 0;
 }
 
-/* Moves all slots in the order of the lines, which is that of the hashes: both tables are read from
- * end to end. */
+/* In the order of the lines, which is that of the hashes: both tables are read from end to end. */
 static int slots_move(struct move *move) {
     const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 

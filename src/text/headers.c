@@ -60,8 +60,7 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
     add_text(text, "\r\n");
 }
 
-/* ns of a token by which a bucket's request was charged. A verdict of a policy that was none has
- * no unit. */
+/* ns of a token by which a bucket was charged. A verdict of a policy that was none has no unit. */
 static uint64_t token_time(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     return verdict->unit != 0 ? verdict->unit : bucket_unit(policy->window, policy->limit);
 }
@@ -96,8 +95,7 @@ static uint64_t token_after(const struct stint_policy *policy,
     return left > all_but_one ? left - all_but_one : left % unit != 0 ? left % unit : unit;
 }
 
-/* ns until the key has more tokens: no later than its request would fit. A key that is refused
- * everything waits until that ends. */
+/* ns until the key has more tokens: no later than its request fits, or than it is not barred. */
 static uint64_t more_after(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
                         ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
@@ -114,8 +112,7 @@ static bool is_in_flight(const struct stint_policy *policy) {
     return (policy->flags & STINT_IN_FLIGHT) != 0;
 }
 
-/* The longest wait of the refusals. (In flight it is only a bound.) A client that can never be
- * served must not come back. */
+/* The longest wait of the refusals. (In flight it is only a bound.) After "never" none is told. */
 static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
                             const struct stint_verdict *verdicts, size_t n) {
     struct stint_policy policy;

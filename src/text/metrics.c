@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is one thing that is
- * counted. It has one sample for the table, or some for each policy. Samples of counters end in
- * _total, names in their unit where they have one. */
+ * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is one thing that is told,
+ * by one sample for the table, or some for each policy. Those of counters end in _total. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -169,8 +168,7 @@ static bool label_name_good(const char *name) {
            strcmp(name, "outcome") != 0;
 }
 
-/* Whether a text is UTF-8 (RFC 3629): no letter is cut, longer than it need be, a surrogate, or
- * beyond U+10FFFF. */
+/* UTF-8 (RFC 3629): no letter is cut, longer than it need be, a surrogate, or beyond U+10FFFF. */
 static bool is_utf8(const char *text) {
     const unsigned char *byte = (const unsigned char *)text;
 
