@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * Counters: a lane for each thread, summed when read. */
-#include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

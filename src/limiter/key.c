@@ -2,7 +2,6 @@
  * Before a decision: key bytes -> keyed 64-bit hash. The only user of xxHash. */
 #include <endian.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 

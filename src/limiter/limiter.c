@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * A table's lock for set-up, and what set-up needs to look at. No decision takes the lock. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,6 @@
 #ifndef STINT_LIMITER_H
 #define STINT_LIMITER_H
 
-#include <pthread.h>
-#include <time.h>
-
 #include "limiter/header.h"
 #include "limiter/policies.h"
 #include "limiter/table.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * The policy that decides for an id or by a name; free ids; the first hint of a policy. */
-#include <errno.h>
 #include <string.h>
 
 #include "limiter/records.h"

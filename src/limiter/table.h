@@ -25,11 +25,7 @@
 #ifndef STINT_TABLE_H
 #define STINT_TABLE_H
 
-#include <assert.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "rule/window.h"
 #include "sys/line_scan.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What a policy may be: each number by itself, and what goes with what. */
-#include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

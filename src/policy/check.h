@@ -3,9 +3,6 @@
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <stint.h>
 
 #include "sys/message.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * The text notation of policies: stint.h has the grammar, NOTATION of doc/promises.md the rest. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,7 +2,6 @@
  * Policies: added, changed, replaced, removed, found, read. Set-up takes the table's lock, which no
  * decision takes. A decision reads a rule, or its traits, by the policy's version (policies.h). The
  * hot way reads what policy_heat makes of them. */
-#include <errno.h>
 #include <string.h>
 
 #include "limiter/counters.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The policies of a table under its lock: what a process that died left of them is finished or
  * taken back, and what somebody else wrote is checked. */
-#include <errno.h>
 #include <string.h>
 
 #include "limiter/counters.h"

@@ -18,10 +18,6 @@
 #ifndef STINT_JUDGE_H
 #define STINT_JUDGE_H
 
-#include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "rule/window.h"
 #include "sys/testing.h"
 

@@ -12,7 +12,6 @@
 #define STINT_WINDOW_H
 
 #include <assert.h>
-#include <stdint.h>
 
 #include <stint.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * The memory of a table: private, or a file that processes share. */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -14,8 +13,6 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-#include <stint.h>
 
 #include "sys/atomic.h"
 #include "sys/memory.h"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What the library says to people: errors, reasons, its version. */
 #include <assert.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <stint.h>
 
 #include "sys/message.h"
 #include "sys/testing.h"

@@ -3,7 +3,9 @@
 #ifndef STINT_MESSAGE_H
 #define STINT_MESSAGE_H
 
-#include <stddef.h>
+#include <errno.h>
+
+#include <stint.h>
 
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int stint_failed(int error, const char *reason);

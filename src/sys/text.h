@@ -3,9 +3,6 @@
 #ifndef STINT_TEXT_H
 #define STINT_TEXT_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <stint.h>
 
 struct text {

@@ -6,7 +6,6 @@
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
  *     3  change_make    one by one, each at once (policy.c), between two sweeps (sweep.c)
  *     4  change_tell    without the lock */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

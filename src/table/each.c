@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

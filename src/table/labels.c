@@ -10,7 +10,6 @@
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
  * refusal halves that number. A key that is refused once takes no place of one that is refused
  * often, unless that was long ago; nor of one that is banned, unless all are. */
-#include <errno.h>
 #include <string.h>
 
 #include "search.h"

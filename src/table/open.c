@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Opening and closing: the shape of a table, making one, attaching to one.
  * Where the memory comes from is memory.c's. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>

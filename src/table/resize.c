@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A table of another size, which takes the place of one that nobody has open. It is made beside it,
  * in a file without a name, and published whole. */
-#include <errno.h>
 #include <string.h>
 
 #include "override.h"

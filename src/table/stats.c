@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * Statistics: what the counters and the table say. */
-#include <errno.h>
 
 #include "override.h"
 #include "sys/message.h"

@@ -3,7 +3,6 @@
  * draft-ietf-httpapi-ratelimit-headers-11 (lists of structured fields, RFC 9651), the older
  * X-RateLimit trio, and Retry-After (RFC 9110).
  * Their integers have at most 15 digits: UINT64_MAX ns is 18,446,744,074 s. */
-#include <errno.h>
 #include <limits.h>
 
 #include "policy/policy.h"

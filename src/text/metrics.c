@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is one thing that is told,
  * by one sample for the table, or some for each policy. Those of counters end in _total. */
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
 
