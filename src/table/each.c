@@ -50,7 +50,9 @@ struct telling {
     uint64_t now;
     bool one; /* this key alone */
     uint64_t key;
-    bool told; /* something was */
+    bool told;    /* something was */
+    bool stopped; /* the callback wants no more, or there was an error */
+    int error;
     bool (*callback)(void *context, const struct stint_entry *entry);
     void *context;
     struct stripe *stripes;
@@ -76,8 +78,8 @@ static bool label_of(const struct telling *telling, uint64_t key, struct label_r
     return label->refused != 0;
 }
 
-/* Tells of a key, with its label. Returns what the callback says. */
-static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
+/* Tells of a key, with its label. */
+static void entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
     if ((entry->flags & STINT_ENTRY_KEY_STRIPE) == 0 &&
@@ -88,7 +90,7 @@ static bool entry_tell(struct telling *telling, struct stint_entry *entry) {
         entry->label = label.length == 0 ? NULL : label.bytes;
     }
     telling->told = true;
-    return telling->callback(telling->context, entry);
+    telling->stopped = !telling->callback(telling->context, entry);
 }
 
 /* ---- One slot -------------------------------------------------------------------------------- */
@@ -163,13 +165,17 @@ static void slot_count(const struct telling *telling, const struct policy *polic
                       : count;
 }
 
-/* Keeps a slot of a striped key. Returns false if there is no memory. */
-static bool stripe_keep(struct telling *telling, const struct stint_entry *entry) {
+/* Keeps a slot of a striped key for later. */
+static void stripe_keep(struct telling *telling, const struct stint_entry *entry) {
     if (telling->count == telling->room) {
         size_t room = telling->room == 0 ? 1024 : 2 * telling->room;
         struct stripe *stripes = realloc(telling->stripes, room * sizeof(*stripes));
-        if (stripes == NULL)
-            return false;
+        if (stripes == NULL) {
+            telling->error =
+                stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each");
+            telling->stopped = true;
+            return;
+        }
         telling->stripes = stripes;
         telling->room = room;
     }
@@ -182,11 +188,7 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
         .policy = entry->policy,
         .flags = entry->flags,
     };
-    return true;
 }
-
-/* Whether the walk goes on after one slot. */
-enum told { GO_ON, STOP, NO_MEMORY };
 
 /* Fills in an entry of what the library wrote: a ban, or strikes. */
 static void library_wrote(const struct telling *telling, bool strikes, struct stint_entry *entry) {
@@ -200,13 +202,13 @@ static void library_wrote(const struct telling *telling, bool strikes, struct st
         entry->flags |= STINT_ENTRY_BAN;
 }
 
-static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
-                               struct stint_entry *entry) {
+static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
+                          struct stint_entry *entry) {
     struct override_told told;
 
     if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
         (told.strikes != 0 && !telling->one))
-        return GO_ON;
+        return;
     entry->policy = told.policy_id;
     entry->limit = told.limit;
     entry->used = told.strikes;
@@ -214,40 +216,40 @@ static enum told override_each(struct telling *telling, uint64_t tag, uint64_t s
     entry->flags = told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE;
     if (!told.set)
         library_wrote(telling, told.strikes != 0, entry);
-    return entry_tell(telling, entry) ? GO_ON : STOP;
+    entry_tell(telling, entry);
 }
 
-static enum told slot_each(struct telling *telling, uint64_t line, struct slot *slot) {
+static void slot_each(struct telling *telling, uint64_t line, struct slot *slot) {
     const struct stint_limiter *limiter = telling->limiter;
     const struct table *table = &limiter->table;
     uint64_t tag, state, hash;
 
-    if (!slot_read(slot, &tag, &state))
-        return GO_ON;
-    if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
+    if (!slot_read(slot, &tag, &state) ||
+        !stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
         !slot_key(telling, line, tag, &hash))
-        return GO_ON;
+        return;
     struct stint_entry entry = {.key = {hash}, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
     const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_word(policy);
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
-        return override_each(telling, tag, state, &entry);
-    if (traits == 0) /* gone, and not swept yet (sweep.c) */
-        return GO_ON;
+        override_each(telling, tag, state, &entry);
+    if ((traits & (TRAIT_EXISTS | TRAIT_COMPANION)) != TRAIT_EXISTS) /* or gone, not swept yet */
+        return;
     struct bucket bucket;
     if ((traits & RULE_BUCKET) != 0 && stint_bucket_rule(limiter, entry.policy, &bucket) &&
         UNLIKELY(rate_differs(state, bucket.rate))) {
         state = stint_rate_means(limiter, entry.policy, hash, state, &bucket);
         if (!stint_slot_live(limiter, tag, state, tick_of(telling->now)))
-            return GO_ON;
+            return;
     }
     const bool striped = traits_striped(traits);
     if (striped && telling->one) /* stripes_of */
-        return GO_ON;
+        return;
     slot_count(telling, policy, traits, hash, state, &entry);
     if (striped)
-        return stripe_keep(telling, &entry) ? GO_ON : NO_MEMORY;
-    return entry_tell(telling, &entry) ? GO_ON : STOP;
+        stripe_keep(telling, &entry);
+    else
+        entry_tell(telling, &entry);
 }
 
 /* ---- Striped keys ---------------------------------------------------------------------------- */
@@ -345,7 +347,7 @@ static void stripes_tell(struct telling *telling) {
         if (stripes[i].zero)
             stripes[i].index = stripe_base(stripes[i].hash);
     qsort(stripes, count, sizeof(*stripes), stripe_compare);
-    for (size_t i = 0, next; i < count; i = next) {
+    for (size_t i = 0, next; i < count && !telling->stopped; i = next) {
         struct stint_entry entry = {.policy = stripes[i].policy};
         for (next = i; next < count && stripes[next].policy == entry.policy &&
                        stripes[next].index - stripes[i].index < STRIPES_OF_KEY_MAX;
@@ -354,8 +356,7 @@ static void stripes_tell(struct telling *telling) {
                        stripes[next].since);
         if (!stripes_key(telling, &stripes[i], &stripes[next - 1], &entry.key.hash))
             entry.flags |= STINT_ENTRY_KEY_STRIPE;
-        if (!entry_tell(telling, &entry))
-            return;
+        entry_tell(telling, &entry);
     }
 }
 
@@ -366,33 +367,28 @@ int stint_each(struct stint_limiter *limiter,
     const struct table *table = &limiter->table;
     struct telling telling = {
         .limiter = limiter, .now = limiter_now(limiter), .callback = callback, .context = context};
-    enum told told = GO_ON;
 
     labelled_make(limiter, &telling.labelled);
-    for (uint64_t line = 0; line < table->line_count && told == GO_ON; line++)
-        for (uint32_t i = 0; i < LINE_SLOTS && told == GO_ON; i++)
-            told = slot_each(&telling, line, &table->lines[line].slots[i]);
-    if (told == GO_ON)
+    for (uint64_t line = 0; line < table->line_count && !telling.stopped; line++)
+        for (uint32_t i = 0; i < LINE_SLOTS && !telling.stopped; i++)
+            slot_each(&telling, line, &table->lines[line].slots[i]);
+    if (!telling.stopped)
         stripes_tell(&telling);
     free(telling.labelled.bits);
     free(telling.stripes);
-    return told == NO_MEMORY
-               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each")
-               : stint_limiter_whole(limiter);
+    return telling.error != 0 ? telling.error : stint_limiter_whole(limiter);
 }
 
 /* ---- One key --------------------------------------------------------------------------------- */
 
 /* What the stripes of the key hold by a striped policy. */
-static enum told stripes_of(struct telling *telling, uint32_t id) {
+static void stripes_of(struct telling *telling, uint32_t id) {
     const struct table *table = &telling->limiter->table;
     const struct policy *policy = &telling->limiter->policies[id];
     const uint32_t traits = (uint32_t)policy_word(policy);
     struct stint_entry entry = {.key = {telling->key}, .policy = id};
 
-    if (!traits_striped(traits))
-        return GO_ON;
-    for (uint32_t i = 0; i < traits_stripes(traits); i++) {
+    for (uint32_t i = 0; traits_striped(traits) && i < traits_stripes(traits); i++) {
         const uint64_t hash = stripe_key(telling->key, i), asked = table_tag(table, hash, id);
         const struct slot *slot = slot_of(table, hash, asked);
         struct stint_entry stripe = {0};
@@ -403,7 +399,8 @@ static enum told stripes_of(struct telling *telling, uint32_t id) {
         slot_count(telling, policy, traits, hash, state, &stripe);
         stripe_add(&entry, stripe.end, stripe.used, stripe.flags, stripe.since);
     }
-    return entry.end == 0 || entry_tell(telling, &entry) ? GO_ON : STOP;
+    if (entry.end != 0)
+        entry_tell(telling, &entry);
 }
 
 int stint_each_of(struct stint_limiter *limiter, stint_key key,
@@ -419,12 +416,11 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
                               .context = context};
     const uint32_t reach = sequence_reach(table, key.hash),
                    policies = limiter_policy_count(limiter);
-    enum told told = GO_ON;
 
-    for (uint32_t i = 0; i < reach * LINE_SLOTS && told == GO_ON; i++)
-        told = slot_each(&telling, 0, sequence_slot(table, key.hash, i));
-    for (uint32_t id = 0; id < policies && told == GO_ON; id++)
-        told = stripes_of(&telling, id);
+    for (uint32_t i = 0; i < reach * LINE_SLOTS && !telling.stopped; i++)
+        slot_each(&telling, 0, sequence_slot(table, key.hash, i));
+    for (uint32_t id = 0; id < policies && !telling.stopped; id++)
+        stripes_of(&telling, id);
     struct stint_entry labelled = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
     struct label_read label;
     if (!telling.told && label_of(&telling, key.hash, &label))
