@@ -56,7 +56,6 @@ static void process_begin(void) {
     process = number << 32 | (uint32_t)getpid();
 }
 
-/* Frees lanes whose owners, as they were read, are gone. */
 static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bool alone) {
     for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
         const uint64_t owner = atomic_load_relaxed(&owners[lane]);
@@ -79,7 +78,6 @@ static void lanes_inherit(struct stint_limiter *limiter) {
         lanes_free(limiter, owners, false);
 }
 
-/* In a child after fork, which has this thread only. */
 static void child_begin(void) {
     uint64_t number = stint_thread_number;
     numbers_given = 1;
@@ -112,7 +110,6 @@ static __attribute__((destructor)) void number_key_delete(void) {
         pthread_key_delete(number_key);
 }
 
-/* The number of this thread. */
 static uint64_t thread_number(void) {
     uint64_t given, number;
 

@@ -111,13 +111,11 @@ uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
  * each thread number has a lane at once; in a shared one threads take theirs. */
 bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
-/* Gives back the lanes of this process, and the pages. */
 void stint_limiter_lanes_close(struct stint_limiter *limiter);
 
 /* Frees the lanes of processes that are gone; of all others, if this one is `alone`. */
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 
-/* Processes that have lanes in a shared table. */
 uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
 
 /* A counter of a policy, or of the table (row max_policies): the sum of its lanes. */
@@ -134,7 +132,6 @@ static inline uint64_t limiter_rare(const struct stint_limiter *limiter, uint32_
 /* Begins the counters of a policy anew. Nobody else uses the table. */
 void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row);
 
-/* Adds one to a counter of the table. */
 static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
     limiter_count(limiter, limiter->max_policies, counter);
 }

@@ -56,19 +56,14 @@ static ALWAYS_INLINE bool limiter_knows_now(const struct stint_limiter *limiter,
     return known - (uint64_t)now + (uint64_t)ALLOWANCE_TICKS <= 2 * (uint64_t)ALLOWANCE_TICKS;
 }
 
-/* ---- Lost tables ----------------------------------------------------------------------------- */
-
 /* Whether the table is lost: its file was cut off. A SIGBUS shows it (memory.c), or a header of
  * zeros, if the file has grown again. Decisions ask only if they find no policy. */
 bool stint_limiter_lost(const struct stint_limiter *limiter);
 
-/* Returns 0; of a lost table -EPROTO. */
 int stint_limiter_whole(const struct stint_limiter *limiter);
 
 /* Returns -ENOENT, as there is no policy of that id; of a lost table -EPROTO. */
 int stint_limiter_no_policy(const struct stint_limiter *limiter);
-
-/* ---- The lock for set-up --------------------------------------------------------------------- */
 
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 

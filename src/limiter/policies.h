@@ -59,8 +59,6 @@ enum record_flags {
     RECORD_TWO_RATES = 1 << 2, /* slots may count by the rate before (rate.h) */
 };
 
-/* ---- Its window ------------------------------------------------------------------------------ */
-
 /* How far ahead of now a policy's slots may be: any number, if the table was written over. */
 static ALWAYS_INLINE tick_t policy_reach(const struct policy *policy) {
     return (tick_t)atomic_load_relaxed((const uint64_t *)&policy->length); /* M12 */
@@ -84,8 +82,6 @@ static inline tick_t policy_start(const struct policy *policy) {
     return UNLIKELY(start < -most || start > most) ? 0 : start;
 }
 
-/* ---- Hints (policy.current_end) -------------------------------------------------------------- */
-
 /* No end of ns since the epoch has more bits. */
 #define HINT_DAYS 48 /* shift */
 static_assert(UINT64_MAX / STINT_TICK_NS < UINT64_C(1) << HINT_DAYS, "days stand above an end");
@@ -99,7 +95,6 @@ static ALWAYS_INLINE bool hint_foreign(tick_t end, uint64_t window, uint64_t now
     return GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= window);
 }
 
-/* The length of a calendar window, ns. */
 static ALWAYS_INLINE uint64_t hint_window(uint64_t hint) {
     return (hint >> HINT_DAYS) * (uint64_t)TICKS_IN_DAY * STINT_TICK_NS;
 }
@@ -108,8 +103,6 @@ static inline uint64_t hint_of(struct span window, bool calendar) {
     uint64_t days = (uint64_t)((window.end - window.begin) / TICKS_IN_DAY);
     return (uint64_t)window.end | (calendar ? days << HINT_DAYS : 0);
 }
-
-/* ---- Its rule -------------------------------------------------------------------------------- */
 
 /* The traits and the capacity of a policy (judge.h, word 2 of a rule): one word, so both are of one
  * rule. 0: there is no such policy, or it is gone. */
@@ -120,7 +113,6 @@ static ALWAYS_INLINE uint64_t policy_word(const struct policy *policy) {
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
-/* Whether a policy was removed or replaced. */
 static inline bool policy_gone(const struct policy *policy) {
     return atomic_load_acquire(&policy->version) != 0 && policy_word(policy) == 0; /* M15 */
 }

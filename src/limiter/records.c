@@ -76,8 +76,6 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
     return stint_limiter_policy_and_traits(limiter, id, &traits);
 }
 
-/* ---- By name: all ids are looked at in turn -------------------------------------------------- */
-
 /* A name is written once, before its policy's version (M15), and stays until the id is free. So
  * this needs no lock. A policy that was replaced leads to the one in its place. So a policy that is
  * replaced meanwhile is found, whichever of the two ids comes first. */

@@ -29,7 +29,6 @@ static inline const struct policy_record *limiter_record(const struct stint_limi
     return &limiter->records[policy - limiter->policies];
 }
 
-/* The window of a calendar policy that holds a tick. */
 static inline struct span limiter_calendar_window(const struct stint_limiter *limiter,
                                                   const struct policy *policy, tick_t tick) {
     const struct policy_record *record = limiter_record(limiter, policy);
@@ -44,8 +43,6 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
 /* The hint of a policy by which nobody has decided: the window of the clock's time, or the next one
  * or the one before, where no hint may have that (stint_window_compute). */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
-
-/* ---- Buckets --------------------------------------------------------------------------------- */
 
 /* The window of a bucket, ns, by this version of its policy: a possible one, as policy_length. */
 static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *limiter,
@@ -88,8 +85,6 @@ static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, ui
     return limiter_bucket_load(limiter, id, traits, true, bucket);
 }
 
-/* ---- Bans and companions --------------------------------------------------------------------- */
-
 /* What bans keys. */
 struct ban {
     /* Its ticks, and below this bit, after how many windows with refusals. 0: it bans nobody. */
@@ -98,7 +93,6 @@ struct ban {
     uint64_t within; /* ns in which these windows lie; 0: as long as the ban */
 };
 
-/* The ban that goes with the rule, read as the rule is. */
 static inline struct ban limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
@@ -131,8 +125,6 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 
-/* ---- Who decides ----------------------------------------------------------------------------- */
-
 /* With this bit, an alias names a policy that is to decide as soon as this one is gone: it has all
  * but its version, which counts one too few (records.c, policy_wake). */
 #define ALIAS_WAKES (UINT32_C(1) << 31)
@@ -159,7 +151,6 @@ uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *nam
 /* The first id that is free, under the table's lock; max_policies: there is none. */
 uint32_t stint_limiter_free_id(const struct stint_limiter *limiter);
 
-/* How many ids are free. Under the table's lock, or for a reader. */
 uint32_t stint_limiter_free_ids(const struct stint_limiter *limiter);
 
 #endif

@@ -101,7 +101,6 @@ static inline uint64_t hash_pick(uint64_t hash, uint64_t count) {
     return (uint64_t)((wide)hash * count >> 64);
 }
 
-/* The hash by which a stripe of a key is found. */
 static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
@@ -156,7 +155,6 @@ static inline struct shard *table_shard_of(const struct table *table, uint64_t h
     return &table->shards[table_shard(table, hash)];
 }
 
-/* The shard of a slot. */
 static inline struct shard *table_shard_at(const struct table *table, const struct slot *slot) {
     const struct line *line = (const struct line *)(const void *)slot; /* or in the middle of it */
     return &table->shards[(uint64_t)(line - table->lines) / table->shard_lines];
@@ -265,7 +263,6 @@ static inline void filter_mark(const struct table *table, uint64_t hash, uint64_
     words[far.word - filter] |= far.bit;
 }
 
-/* The end of the lines of a key's shard. */
 static inline struct line *shard_end(const struct table *table, uint64_t hash) {
     return &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
 }
@@ -339,7 +336,6 @@ static inline uint32_t line_match(const struct line *line, uint64_t tag) {
     return atomic_match4(&line->slots[0].tag, tag); /* a hint, which M1 and M2 check */
 }
 
-/* The first of the slots of a line that match. */
 static inline struct slot *line_slot(struct line *line, uint32_t match) {
     return (struct slot *)((char *)line + match4_offset(match));
 }
@@ -360,7 +356,6 @@ static ALWAYS_INLINE void fetch_next(const struct line *home) {
  * under way (10 to 24 line fill buffers on x86-64 of the last ten years). */
 #define AHEAD 16
 
-/* Fetches both lines of a key. Returns the first. */
 static ALWAYS_INLINE struct line *fetch_lines(const struct table *table, uint64_t hash) {
     struct line *home = home_of(table, hash);
     __builtin_prefetch(home);

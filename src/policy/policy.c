@@ -406,7 +406,6 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
            (policy_gone(policy) || policy_word(policy) == TRAIT_COMPANION);
 }
 
-/* Gives a companion to the policy that has it by now, or lets it go if none has. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t now = stint_limiter_policy_now(limiter, limiter_companion(limiter, id));
 
@@ -461,7 +460,6 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
     return ids;
 }
 
-/* Says that no id is left for what a policy needs, and how ids become free. */
 static int no_room(const struct stint_limiter *limiter, const char *what) {
     const bool file = limiter->memory.file >= 0;
     unsigned gone = 0;
@@ -513,7 +511,6 @@ static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t
     policy_heat(written, traits);
 }
 
-/* Makes a policy that is gone, under a free id. */
 static void policy_begin(struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *policy) {
     struct policy_record *record = &limiter->records[id];
@@ -609,7 +606,6 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
              bucket.reciprocal == reciprocal_of(bucket.unit)));
 }
 
-/* Whether a policy is one that stint_policy_add can have made. */
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];

@@ -8,7 +8,6 @@
 /* The name that a policy will have: its own, or its rate in the text notation. */
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]);
 
-/* Reads a policy from the table. */
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id);
 
 /* Reads the policy that decides by an id as clients are told of it: one that was given no name has
@@ -46,7 +45,6 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids);
 
-/* Removes a policy, under the lock. */
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
 
 /* Leads the id of each policy that was replaced straight to the one that decides in its place,
@@ -55,8 +53,6 @@ void stint_policies_link(struct stint_limiter *limiter);
 
 /* Frees an id that no slot and no other policy names. */
 void stint_policy_free(struct stint_limiter *limiter, uint32_t id);
-
-/* ---- The lock, and what a death left: repair.c ----------------------------------------------- */
 
 /* Takes the table's lock for set-up, which stint_limiter_unlock gives back, and repairs what its
  * last holder left if that died. Returns 0; -EBUSY if it was held for too long; -EPROTO. */

@@ -32,7 +32,6 @@ static inline int64_t floor_div(int64_t number, int64_t by) {
     return number / by - (number % by < 0);
 }
 
-/* The first day of a month. */
 static inline int64_t month_day(int64_t month) {
     /* Before each month, from March on. */
     static const int16_t days[12] = {0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337};
@@ -41,7 +40,6 @@ static inline int64_t month_day(int64_t month) {
     return 365 * year + leap_days + days[month - 12 * year] - EPOCH_DAY;
 }
 
-/* The month that holds a day. */
 static inline int64_t day_month(int64_t day) {
     /* 400 years have 4,800 months and 146,097 days. The estimate is off by one at most. */
     int64_t month = floor_div((day + EPOCH_DAY) * 4800, 146097);
@@ -52,7 +50,6 @@ static inline int64_t day_month(int64_t day) {
     return month;
 }
 
-/* How far into its month a tick is. */
 static inline tick_t month_into(tick_t tick) {
     return tick - month_day(day_month(floor_div(tick, TICKS_IN_DAY))) * TICKS_IN_DAY;
 }

@@ -302,7 +302,6 @@ static ALWAYS_INLINE uint64_t bucket_tokens(const struct terms *terms, uint64_t 
     return tokens < UINT32_MAX ? tokens : UINT32_MAX;
 }
 
-/* ns until `tokens` more fit into `room`. */
 static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, uint64_t tokens,
                                    uint64_t room) {
     const uint64_t wait = count + tokens * terms->unit - room * terms->unit;
@@ -390,7 +389,6 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
                            taking.fits ? (uint32_t)taken : 0, taking.fits};
 }
 
-/* Adds two waits. The sum is below STINT_NEVER. */
 static inline uint64_t wait_add(uint64_t one, uint64_t other) {
     uint64_t sum;
     return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;

@@ -43,7 +43,6 @@ static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_B
 /* UINT64_MAX ns is 1.8e12 ticks: sums of a few such numbers are far from overflow. */
 static_assert(UINT64_MAX / STINT_TICK_NS < INT64_MAX / 1024, "ticks do not overflow");
 
-/* The tick that holds an instant (ns since the epoch). */
 static inline tick_t tick_of(uint64_t ns) {
     return (tick_t)(ns / STINT_TICK_NS);
 }

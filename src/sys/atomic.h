@@ -88,7 +88,6 @@ static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
 #endif
 }
 
-/* Two words. */
 typedef uint64_t words_2 __attribute__((vector_size(16)));
 
 /* A word, and 0 above it: on x86-64 in a vector register, as the hot way has no other left. */

@@ -61,7 +61,6 @@ static struct mapping *entry_claim(void) {
     return made;
 }
 
-/* Lists a mapping. Returns NULL if there is no memory. */
 static struct mapping *mapping_list(void *start, size_t size, int access) {
     struct mapping *entry = entry_claim();
 
@@ -100,7 +99,6 @@ bool stint_mapping_lose(struct mapping *mapping) {
     return true;
 }
 
-/* The mapping that has this address; NULL: none. */
 static struct mapping *mapping_of(uint64_t at) {
     for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry)) {
         const uint64_t start = atomic_load_acquire(&entry->start);
@@ -301,7 +299,6 @@ static int lock_shared(int file) {
                      "resize a large table?");
 }
 
-/* Opens a file that is there, and locks it unless it is to be read only. */
 static int open_locked(struct memory *memory, const char *path, bool read_only) {
     struct stat about;
     int file = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |

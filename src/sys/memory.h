@@ -62,7 +62,6 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
 /* Makes the system give the memory now, if `flags` have STINT_PREFAULT; what is in it stays. */
 int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 
-/* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
 /* Makes a mapping a lost one, in signal handlers, too. False: the system has no memory for it. */
@@ -76,7 +75,6 @@ int stint_memory_file_open(struct memory *memory, const char *path, bool read_on
  * system tells, and says what it does. */
 int stint_memory_file_held(int file, const char *does);
 
-/* Reads the first bytes of the file. */
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
@@ -97,7 +95,6 @@ int stint_memory_file_replace(struct memory *memory, const struct memory *old, u
 /* Notes the path of the file that is open. If it cannot, stint_memory_file_removed tells less. */
 void stint_memory_file_path(struct memory *memory, const char *path);
 
-/* Whether the path does not lead to the file any more. */
 bool stint_memory_file_removed(const struct memory *memory);
 
 /* Lets others in: not `alone` any more. */

@@ -37,7 +37,6 @@ static inline void add_quoted(struct text *text, const char *name) {
     add_letter(text, '"');
 }
 
-/* In decimal. */
 static inline void add_number(struct text *text, uint64_t number) {
     char digits[21]; /* 2^64 has 20 */
     char *first = &digits[sizeof(digits) - 1];

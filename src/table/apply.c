@@ -68,7 +68,6 @@ static int by_name(const void *one, const void *other) {
     return order != 0 ? order : (*a)->line < (*b)->line ? -1 : 1;
 }
 
-/* Whether no two lines are of one name. */
 static int names_check(const struct changes *changes, const char **wrong) {
     const struct change *twice = NULL, *first = NULL;
     const struct change **sorted = malloc((changes->lines + 1) * sizeof(struct change *));
@@ -214,7 +213,6 @@ static void change_make(struct stint_limiter *limiter, struct change *change) {
         change->id = stint_policy_make(limiter, &change->policy, &change->ids);
 }
 
-/* Makes all changes, under the lock. */
 static void all_make(struct stint_limiter *limiter, struct changes *changes) {
     bool again = false;
 

@@ -70,7 +70,6 @@ static void labelled_make(const struct stint_limiter *limiter, struct bloom *lab
     }
 }
 
-/* Reads the label of a key. Returns false if it has none. */
 static bool label_of(const struct telling *telling, uint64_t key, struct label_read *label) {
     if (telling->limiter->labels == NULL || !bloom_has(&telling->labelled, key))
         return false;
@@ -78,7 +77,6 @@ static bool label_of(const struct telling *telling, uint64_t key, struct label_r
     return label->refused != 0;
 }
 
-/* Tells of a key, with its label. */
 static void entry_tell(struct telling *telling, struct stint_entry *entry) {
     struct label_read label;
 
@@ -314,7 +312,6 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     return false;
 }
 
-/* Adds a stripe to the entry of its key. */
 static void stripe_add(struct stint_entry *entry, uint64_t end, uint64_t used, uint32_t flags,
                        uint64_t since) {
     if (end > entry->end) { /* else it is in a window that was just over */
@@ -381,7 +378,6 @@ int stint_each(struct stint_limiter *limiter,
 
 /* ---- One key --------------------------------------------------------------------------------- */
 
-/* What the stripes of the key hold by a striped policy. */
 static void stripes_of(struct telling *telling, uint32_t id) {
     const struct table *table = &telling->limiter->table;
     const struct policy *policy = &telling->limiter->policies[id];

@@ -57,7 +57,6 @@ static uint32_t seconds_now(const struct stint_limiter *limiter) {
     return (uint32_t)(limiter_now(limiter) / 1000000000);
 }
 
-/* When the last window of a label was counted, s. */
 static uint32_t last_of(uint64_t refused) {
     const uint32_t time = (uint32_t)refused;
     return time < DAYS_MAX ? time * DAY : time;
@@ -94,7 +93,6 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
     return found;
 }
 
-/* Whether a key is banned by any policy. */
 static bool key_banned(const struct stint_limiter *limiter, uint64_t key) {
     const struct table *table = &limiter->table;
     const uint32_t slots =

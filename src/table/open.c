@@ -239,7 +239,6 @@ static int lock_check(const struct header *header) {
 #define LAYOUT_BEFORE (HEADER_LAYOUT - 1)
 #define LAYOUT_0_3    4
 
-/* What is to be done with a table of another layout. */
 static const char *layout_remedy(uint32_t layout) {
     return layout == LAYOUT_BEFORE ? "make it this one's by stint resize, "
            : layout == LAYOUT_0_3 ? "make it one of layout 5 by the `stint resize` of version 0.4, "
@@ -542,7 +541,6 @@ static int open_file(struct stint_options *options, struct shape *shape, struct 
     }
 }
 
-/* Opens the file at options->path, which is there. */
 static int open_there(const struct stint_options *options, struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     int error = stint_memory_file_open(memory, options->path, read_only);

@@ -55,7 +55,6 @@ struct label_read {
 /* Reads what is known of a key: all 0 if that is nothing. */
 void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct label_read *read);
 
-/* How many places have a key. */
 uint64_t stint_labels_used(const struct stint_limiter *limiter);
 
 /* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */

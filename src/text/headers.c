@@ -18,7 +18,6 @@ static uint64_t seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);
 }
 
-/* Checks the arguments, before anything is written. */
 static int check(const struct stint_limiter *limiter, const struct stint_verdict *verdicts,
                  size_t n, bool buffer_missing) {
     if (limiter == NULL)
@@ -64,7 +63,6 @@ static uint64_t token_time(const struct stint_policy *policy, const struct stint
     return verdict->unit != 0 ? verdict->unit : bucket_unit(policy->window, policy->limit);
 }
 
-/* The ns in which the quota comes back. */
 static uint64_t quota_time(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     const uint64_t tokens = quota(policy, verdict);
 
@@ -82,7 +80,6 @@ static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
 }
 
-/* ns until a bucket has a token more. */
 static uint64_t token_after(const struct stint_policy *policy,
                             const struct stint_verdict *verdict) {
     const uint64_t tokens = quota(policy, verdict), left = verdict->reset_after;
