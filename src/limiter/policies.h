@@ -5,7 +5,6 @@
 
 #include <stint.h>
 
-#include "rule/calendar.h"
 #include "rule/judge.h"
 #include "sys/atomic.h"
 

@@ -28,7 +28,7 @@
 #include <limits.h>
 
 #include "rule/window.h"
-#include "sys/line_scan.h"
+#include "sys/atomic.h"
 
 struct slot {
     uint64_t tag; /* 0: never used */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "policy/check.h"
-#include "rule/calendar.h"
 #include "rule/judge.h"
 #include "sys/text.h"
 

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "policy/check.h"
-#include "rule/calendar.h"
 #include "rule/judge.h"
 #include "sys/message.h"
 #include "sys/text.h"
@@ -399,7 +398,7 @@ static bool read_start(struct reader *reader, struct stint_policy *policy) {
     if (!read_field(reader, '\0', 4, YEAR_FIRST, YEAR_LAST, &year) ||
         !read_field(reader, '-', 2, 1, 12, &month))
         return false;
-    const int64_t months = 12 * year + month - 3; /* as calendar.h counts */
+    const int64_t months = 12 * year + month - 3; /* as window.h counts */
     const int days = (int)(month_day(months + 1) - month_day(months));
     if (!read_field(reader, '-', 2, 1, days, &day))
         return false;

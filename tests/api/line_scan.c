@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Loads of whole lines (line_scan.h): they find what the definition finds. */
-#include "sys/line_scan.h"
+ * Loads of whole lines (atomic.h): they find what the definition finds. */
 #include "random.h"
+#include "sys/atomic.h"
 #include "test.h"
 
 enum { LINE_WORDS = 8 };
 
-/* What line_scan.h says of struct slot_pattern, word by word. */
+/* What atomic.h says of struct slot_pattern, word by word. */
 static bool as_asked(const uint64_t *line, const struct slot_pattern *asked) {
     for (unsigned i = 0; i < LINE_WORDS; i++) {
         uint32_t low = (uint32_t)line[i], high = (uint32_t)(line[i] >> 32);
