@@ -98,12 +98,6 @@ static size_t round_up(size_t number, size_t to) {
     return (number + to - 1) / to * to;
 }
 
-/* Lanes of counters. A table of layout 5 had at most 16 MiB for them. */
-static uint32_t lanes_of(size_t lane, uint32_t layout) {
-    const size_t most = (size_t)16 << 20;
-    return layout != HEADER_LAYOUT && lane * LANES_MAX > most ? (uint32_t)(most / lane) : LANES_MAX;
-}
-
 /* Bytes between shards and lines, where layout 5 has notes of overrides: sets of 16, 144 each. */
 static size_t notes_size(uint64_t max_entries, uint32_t layout) {
     const size_t notes = round_up(max_entries / 1024, 16);
@@ -137,7 +131,10 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
         table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
     const size_t lane = (header->max_policies + 1) * sizeof(struct counters);
-    header->lanes = lanes_of(lane, layout);
+    header->lanes = LANES_MAX;
+    if (layout != HEADER_LAYOUT && lane * LANES_MAX > (size_t)16
+                                                          << 20) /* it had no more than that */
+        header->lanes = (uint32_t)(((size_t)16 << 20) / lane);
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
@@ -395,13 +392,6 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
-/* Looks at a copy of the layout before, which others may be changing. Clears what 0.3 wrote. */
-static int before_look(struct stint_limiter *copy) {
-    for (uint32_t id = 0; id < copy->max_policies; id++)
-        copy->records[id].rate_changed = copy->records[id].reserved = 0;
-    return table_look(copy);
-}
-
 /* ---- Handles --------------------------------------------------------------------------------- */
 
 /* A section of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
@@ -478,8 +468,11 @@ static int handle_open(int error, const struct stint_options *options, const str
         error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
                                      "and then resize; or if it is right, open the table once and "
                                      "close it before");
-    if (error == 0 && memory->copy && shape->header.layout != HEADER_LAYOUT)
-        error = before_look(limiter);
+    if (error == 0 && memory->copy && shape->header.layout != HEADER_LAYOUT) {
+        for (uint32_t id = 0; id < limiter->max_policies; id++) /* what 0.3 wrote */
+            limiter->records[id].rate_changed = limiter->records[id].reserved = 0;
+        error = table_look(limiter); /* others may be changing it */
+    }
     if (error == 0)
         error = memory->read_only ? table_look(limiter)
                                   : table_attach(limiter, memory->alone || memory->copy);

@@ -95,11 +95,6 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Whether version 0.4 noted a strike or a ban of a shadow in a slot of a companion: it is void. */
-static bool by_shadow(uint64_t state) {
-    return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_ENDLESS / 2) != 0;
-}
-
 /* Reads tag and state of one occupant. */
 static struct slot slot_read(const struct slot *slot) {
     struct slot read;
@@ -122,7 +117,8 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *there)
     const bool told = policy != NULL && override_says(policy, slot->state);
     const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
     if (policy == NULL || override_lifted(policy, slot->state) ||
-        (told && by_shadow(slot->state)) ||
+        /* Void: 0.4's strikes and bans of shadows. */
+        (told && (slot->state & (STATE_REFUSED | OVERRIDE_ENDLESS / 2)) == OVERRIDE_ENDLESS / 2) ||
         (slot_end(move->from, policy, slot->state, move->now) <= over &&
          !slot_carries(policy, slot->state, move->now)))
         return 0;
@@ -157,18 +153,17 @@ static int slots_move(struct move *move) {
     return 0;
 }
 
-static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
-    struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
-    int error = policies_move(&move);
+static int all_move(struct move *move) {
+    int error = policies_move(move);
 
     if (error == 0)
-        error = slots_move(&move);
-    if (error != 0)
-        return error;
-    counters_move(&move);
-    stint_labels_move(from, to);
-    watermarks_move(&move);
-    return 0;
+        error = slots_move(move);
+    if (error == 0) {
+        counters_move(move);
+        stint_labels_move(move->from, move->to);
+        watermarks_move(move);
+    }
+    return error;
 }
 
 /* ---- Resize ---------------------------------------------------------------------------------- */
@@ -187,8 +182,9 @@ static int resize(const struct stint_options *given, const struct stint_options 
     options.path = made->path;
     options.secret = from->secret;
     int error = stint_table_make(&options, &to);
+    struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
     if (error == 0)
-        error = all_move(from, to);
+        error = all_move(&move);
     if (error == 0) /* or some of what was moved is zeros */
         error = stint_table_whole(from);
     if (error == 0)

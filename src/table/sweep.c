@@ -36,12 +36,6 @@ struct swept {
     bool overrides; /* companions are swept, too */
 };
 
-static bool is_swept(const struct swept *swept, const struct policy *policy) {
-    const uint32_t id = (uint32_t)(policy - swept->limiter->policies);
-    return policy_gone(policy) &&
-           (swept->overrides || !GUARD(SWEEP_OVERRIDES, is_companion(swept->limiter, id)));
-}
-
 /* Makes a slot free if it is of a policy that is swept. */
 static void slot_sweep(const struct swept *swept, struct shard *shard, struct slot *slot) {
     const struct stint_limiter *limiter = swept->limiter;
@@ -50,7 +44,9 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
     for (;;) {
         const uint64_t tag = atomic_load_acquire(&slot->tag); /* M15 */
         const struct policy *policy = limiter_tag_policy(limiter, tag);
-        if (LIKELY(policy == NULL || !is_swept(swept, policy)))
+        if (LIKELY(policy == NULL || !policy_gone(policy)) ||
+            (!swept->overrides &&
+             GUARD(SWEEP_OVERRIDES, is_companion(limiter, tag_policy(&limiter->table, tag)))))
             return;
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         /* After the tag, whose claim raised it (M7). */

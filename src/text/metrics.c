@@ -11,12 +11,14 @@
 #include "sys/text.h"
 #include "table/parts.h"
 
-/* What a family tells, and of what. */
+/* What a family tells, and of what: first the gauges, then the counters. */
 enum family_kind {
     OF_TABLE,    /* a member of struct stint_stats */
+    OF_BYTES,    /* one in bytes */
     OF_SLOTS,    /* one that needs a look at every slot */
     OF_RULES,    /* a number of each policy that has it */
     OF_WINDOWS,  /* one in ns, told in seconds */
+    OF_TOTALS,   /* a member of struct stint_stats */
     OF_OUTCOMES, /* the first three counters of each policy */
     OF_POLICIES, /* a counter of each policy */
     OF_BANNING,  /* a counter of its companion */
@@ -25,25 +27,21 @@ enum family_kind {
 
 struct family {
     const char *name;
-    const char *type;
-    const char *unit; /* NULL: none */
     enum family_kind kind;
     uint32_t value; /* the member, the option (check.h) or the counter */
     const char *help;
 };
 
-#define COUNTER "counter"
-#define GAUGE   "gauge"
-#define NARROW  (UINT32_C(1) << 31) /* beside a member's offset: it has 32 bits */
+#define NARROW (UINT32_C(1) << 31) /* beside a member's offset: it has 32 bits */
 #define STATS(member)                                                                              \
     (offsetof(struct stint_stats, member) |                                                        \
      (sizeof((struct stint_stats){0}.member) == sizeof(uint32_t) ? NARROW : 0))
-#define TABLE(member) GAUGE, NULL, OF_TABLE, STATS(member)
-#define SLOTS(member) GAUGE, NULL, OF_SLOTS, STATS(member)
-#define TOTAL(member) COUNTER, NULL, OF_TABLE, STATS(member)
+#define TABLE(member) OF_TABLE, STATS(member)
+#define SLOTS(member) OF_SLOTS, STATS(member)
+#define TOTAL(member) OF_TOTALS, STATS(member)
 
 static const struct family table_families[] = {
-    {"stint_table_memory_bytes", GAUGE, "bytes", OF_TABLE, STATS(memory), "Memory mapped."},
+    {"stint_table_memory_bytes", OF_BYTES, STATS(memory), "Memory mapped."},
     {"stint_table_slots", TABLE(slots), "Keys that fit, one for each policy that limits it."},
     {"stint_table_used_slots", SLOTS(used), "Slots that ever held a key."},
     {"stint_table_live_slots", SLOTS(live), "Slots that are not free to be reused."},
@@ -81,30 +79,27 @@ static const struct family table_families[] = {
 };
 
 static const struct family policy_families[] = {
-    {"stint_policy_limit", GAUGE, NULL, OF_RULES, OPTION_LIMIT,
-     "Tokens granted per window, or held at once."},
-    {"stint_policy_window_seconds", GAUGE, "seconds", OF_WINDOWS, OPTION_WINDOW,
+    {"stint_policy_limit", OF_RULES, OPTION_LIMIT, "Tokens granted per window, or held at once."},
+    {"stint_policy_window_seconds", OF_WINDOWS, OPTION_WINDOW,
      "Length of a window, where all are alike."},
-    {"stint_decisions", COUNTER, NULL, OF_OUTCOMES, 0,
+    {"stint_decisions", OF_OUTCOMES, 0,
      "Decisions. Shadowed: let through, but would have been refused."},
-    {"stint_near_limit_decisions", COUNTER, NULL, OF_POLICIES, COUNT_NEAR_LIMIT,
+    {"stint_near_limit_decisions", OF_POLICIES, COUNT_NEAR_LIMIT,
      "Allowed, with most of the capacity used."},
-    {"stint_first_refusals", COUNTER, NULL, OF_POLICIES, COUNT_FIRST_REFUSAL,
+    {"stint_first_refusals", OF_POLICIES, COUNT_FIRST_REFUSAL,
      "Keys refused, counted once per window."},
-    {"stint_untracked_decisions", COUNTER, NULL, OF_POLICIES, COUNT_UNTRACKED,
+    {"stint_untracked_decisions", OF_POLICIES, COUNT_UNTRACKED,
      "Decided without a slot, the table being full."},
-    {"stint_charged_tokens", COUNTER, NULL, OF_POLICIES, COUNT_CHARGED,
-     "Tokens charged whatever was left."},
-    {"stint_refunded_tokens", COUNTER, NULL, OF_POLICIES, COUNT_REFUNDED, "Tokens given back."},
-    {"stint_lost_refunds", COUNTER, NULL, OF_RARE, RARE_REFUND_LOST,
+    {"stint_charged_tokens", OF_POLICIES, COUNT_CHARGED, "Tokens charged whatever was left."},
+    {"stint_refunded_tokens", OF_POLICIES, COUNT_REFUNDED, "Tokens given back."},
+    {"stint_lost_refunds", OF_RARE, RARE_REFUND_LOST,
      "Refunds of granted tokens that gave nothing back."},
-    {"stint_mistaken_nows", COUNTER, NULL, OF_RARE, RARE_NOW_MISTAKEN,
+    {"stint_mistaken_nows", OF_RARE, RARE_NOW_MISTAKEN,
      "Requests whose time was more than two minutes from the clock's, which decided."},
-    {"stint_bans", COUNTER, NULL, OF_BANNING, COUNT_BANNED, "Times that a key was banned."},
-    {"stint_lost_strikes", COUNTER, NULL, OF_BANNING, COUNT_STRIKE_LOST,
+    {"stint_bans", OF_BANNING, COUNT_BANNED, "Times that a key was banned."},
+    {"stint_lost_strikes", OF_BANNING, COUNT_STRIKE_LOST,
      "Refusals that did not count for a ban, the table being full."},
-    {"stint_policy_burst", GAUGE, NULL, OF_RULES, OPTION_BURST,
-     "Tokens that a token bucket holds."},
+    {"stint_policy_burst", OF_RULES, OPTION_BURST, "Tokens that a token bucket holds."},
 };
 
 static const char *const outcomes[] = {
@@ -125,13 +120,9 @@ static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(policy_families) + LENGTH(outc
 /* A text, and what all of its samples have. */
 struct metrics {
     struct text text;
-    char labels[LABELS_MAX + 1];                /* a="b",c="d"; empty: none */
-    uint64_t told[STINT_POLICIES_MAX / 64 + 1]; /* a bit for each policy that has samples */
+    char labels[LABELS_MAX + 1];   /* a="b",c="d"; empty: none */
+    bool told[STINT_POLICIES_MAX]; /* which policies have samples */
 };
-
-static bool is_told(const struct metrics *metrics, uint32_t id) {
-    return (metrics->told[id / 64] >> id % 64 & 1) != 0;
-}
 
 /* Picks the policies in the text once, so that all families have the same. No two have one name:
  * one that was replaced meanwhile is left out. */
@@ -140,11 +131,10 @@ static void policies_pick(struct metrics *metrics, const struct stint_limiter *l
     for (uint32_t id = 0; id < count; id++) {
         const uint32_t now = stint_limiter_policy_now(limiter, id);
         if (now < count)
-            metrics->told[now / 64] |= UINT64_C(1) << now % 64;
+            metrics->told[now] = true;
     }
     for (uint32_t id = 0; id < count; id++)
-        if (!limiter_decides_by(limiter, id))
-            metrics->told[id / 64] &= ~(UINT64_C(1) << id % 64);
+        metrics->told[id] &= limiter_decides_by(limiter, id);
 }
 
 /* ---- The labels of all samples --------------------------------------------------------------- */
@@ -229,9 +219,9 @@ static void add_about(struct text *text, const char *what, const char *name, con
 
 static void add_family(struct metrics *metrics, const struct family *family) {
     struct text *text = &metrics->text;
-    add_about(text, "# TYPE ", family->name, family->type);
-    if (family->unit != NULL)
-        add_about(text, "# UNIT ", family->name, family->unit);
+    add_about(text, "# TYPE ", family->name, family->kind >= OF_TOTALS ? "counter" : "gauge");
+    if (family->kind == OF_BYTES || family->kind == OF_WINDOWS)
+        add_about(text, "# UNIT ", family->name, family->kind == OF_BYTES ? "bytes" : "seconds");
     add_about(text, "# HELP ", family->name, family->help);
 }
 
@@ -254,7 +244,7 @@ static void add_sample(struct metrics *metrics, const struct family *family, con
     const char *before = "{"; /* a label */
 
     add_text(text, family->name);
-    if (family->type[0] == COUNTER[0])
+    if (family->kind >= OF_TOTALS)
         add_text(text, "_total");
     if (policy != NULL) {
         add_text(text, "{policy=");
@@ -317,7 +307,7 @@ static void add_policies(struct metrics *metrics, const struct stint_limiter *li
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
         add_family(metrics, &policy_families[i]);
         for (uint32_t id = 0; id < count; id++)
-            if (is_told(metrics, id))
+            if (metrics->told[id])
                 add_policy(metrics, limiter, &policy_families[i], id);
     }
 }
