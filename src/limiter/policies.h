@@ -10,9 +10,8 @@
 
 /* All that a decision reads of a policy. The atomic add (fast.h) reads the first line only. */
 struct policy {
-    /* The end (tick) of the window of the last decision: a hint that saves the division. Any end of
-     * the policy's is safe. A calendar policy's has the window's days above the end (HINT_DAYS): 30
-     * January is not in the window that ends with February. */
+    /* The end (tick) of the window of the last decision, a hint: any end of the policy's is safe. A
+     * calendar's has the window's days above it: 30 January is not in that of February. */
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the atomic add is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
@@ -116,9 +115,9 @@ static inline bool policy_gone(const struct policy *policy) {
     return atomic_load_acquire(&policy->version) != 0 && policy_word(policy) == 0; /* M15 */
 }
 
-/* A policy's id and, above it, the generation of that id, as a verdict has them. The upper word is
- * 0, where a verdict has its unit. Whoever charges reads it first: the slots of a generation are
- * swept before the next one begins. So no verdict tells a later generation than was charged. */
+/* A policy's id and, above it, its generation, as a verdict has them. The upper word is 0, where a
+ * verdict has its unit. Whoever charges reads it first: slots are swept before the next generation
+ * begins, so no verdict tells a later one than was charged. */
 static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
     return atomic_load_widened(&policy->identity); /* M15 */
 }

@@ -27,9 +27,9 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
 
 /* Wakes the policy `next`, which takes the place of one that is gone.
  *
- * A policy is replaced by one store: its end (policy.c, policy_replace). From that instant on the
- * next one decides, whose version is stored after it. Whoever finds that missing stores it. So
- * nobody waits for a thread that was stopped or killed between the two.
+ * A policy is replaced by one store: its end (policy.c, policy_replace). The next one decides from
+ * then on. Its version is stored after that, by whoever finds it missing: nobody waits for a thread
+ * that was stopped or killed between the two.
  *
  * `asleep` is loaded first. Then the alias has the bit, which the call that wakes the policy clears
  * after it has stored the version, and the old policy is gone. If the CAS finds the same version,
@@ -76,9 +76,8 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
     return stint_limiter_policy_and_traits(limiter, id, &traits);
 }
 
-/* A name is written once, before its policy's version (M15), and stays until the id is free. So
- * this needs no lock. A policy that was replaced leads to the one in its place. So a policy that is
- * replaced meanwhile is found, whichever of the two ids comes first. */
+/* A name is written once, before its policy's version (M15), and stays until the id is free: no
+ * lock is needed. One that is replaced meanwhile leads on, whichever of the two ids comes first. */
 uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *name) {
     const uint32_t count = limiter_policy_count(limiter);
 

@@ -43,10 +43,9 @@ struct line {
 };
 static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
 
-/* Lines that a key may be in: its home line and those after it, in its shard. With 10 million keys
- * in as many random lines (the `first-seen` benchmark does the same with the table itself): at a
- * load of 50% the farthest key was 12 lines from home, so 24 leaves 1 in 1,000 such tables with one
- * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. */
+/* Lines that a key may be in: its home line and those after it, in its shard. Of 10 million random
+ * keys the farthest was 12 lines from home at a load of 50%: 24 leaves 1 in 1,000 such tables with
+ * one key unplaced; at 70%, 42 keys would find no place in 24, 634 in 16, 1 in 32. */
 #define PROBE_LINES 24
 
 /* Lines for each number that a tag may have in the place of a policy, at least. */
@@ -161,10 +160,8 @@ static inline struct shard *table_shard_at(const struct table *table, const stru
 }
 
 /* How many lines from home the farthest claim of all keys of a home line ever was. A thread that
- * claims beyond it raises it first. So a search may stop there (I6): it reads these lines, not all
- * PROBE_LINES. The first two lines are always looked at, so it is 1 at least; and of most lines no
- * more. (In a table of a million keys the mean is 1.03 after 2 windows, each of other keys, and 2.5
- * after 200.)
+ * claims beyond it raises it first. So a search may stop there (I6). It is 1 at least, and of most
+ * lines no more. (Of a million keys the mean is 1.03 after 2 windows of other keys, 2.5 after 200.)
  *
  * A byte of each line, in the order of the lines, says how much more than 1. Eight are a word: a
  * CAS that raises one fails if another was raised meanwhile, as each seldom is. They follow the
@@ -296,9 +293,8 @@ static inline uint64_t table_tombstone(const struct table *table) {
     return table->tag_unit;
 }
 
-/* The hash by which a slot in this line got its tag. False if there is none: the slot is nonsense.
- * Hashes that differ in their top bits alone are so far apart in the table that a line stands for
- * one of them only. */
+/* The hash by which a slot in this line got its tag: of those that differ in their top bits alone a
+ * line stands for one. False if there is none: the slot is nonsense. */
 static inline bool table_hash(const struct table *table, uint64_t line, uint64_t tag,
                               uint64_t *hash) {
     const uint32_t bits = (uint32_t)__builtin_ctzll(table->tag_unit);

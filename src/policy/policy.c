@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Policies: added, changed, replaced, removed, found, read. Set-up takes the table's lock, which no
- * decision takes. A decision reads a rule, or its traits, by the policy's version (policies.h). The
- * hot way reads what policy_heat makes of them. */
+ * Policies: added, changed, replaced, removed, read. Set-up takes the table's lock. A decision
+ * takes none: it reads a rule, or its traits, by the policy's version (policies.h). */
 #include <string.h>
 
 #include "limiter/counters.h"
@@ -121,10 +120,9 @@ static bool rate_changes(const struct policy *policy, const struct ruling *was,
             was->rule.max_reserved > next->rule.max_reserved);
 }
 
-/* Notes a bucket's rate before it changes, and when. No slot counts by an older one (rate.h). A
- * verdict of before is known by its generation (rate.c, stint_rate_verdict): while the two words
- * are being written, there is no instant of a change. The policy's identity follows its version, so
- * that no verdict by the rate before tells the generation of the next. */
+/* Notes a bucket's rate before it changes, and when: 0 while it is written. No slot counts by an
+ * older one (rate.h). Verdicts of before are known by the generation (rate.c, stint_rate_verdict):
+ * the policy's identity follows its version, so none by this rate tells the next one's. */
 static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was) {
     struct policy_record *record = &limiter->records[id];
 

@@ -61,8 +61,8 @@ int stint_policies_lock(struct stint_limiter *limiter);
 /* The same for a handle that must be able to write, and takes lanes of dead processes back. */
 int stint_policies_begin(struct stint_limiter *limiter);
 
-/* Checks what decisions trust of a table that somebody else wrote: its shards and all policies. 0,
- * or -EPROTO with a reason. Under the lock. */
+/* Checks what decisions trust of a table that somebody else wrote: shards and policies. Under the
+ * lock. 0, or -EPROTO with a reason. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
 /* Finishes or takes back what a process that died left half done. Under the lock. */

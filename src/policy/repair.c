@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The policies of a table under its lock: what a process that died left of them is finished or
- * taken back, and what somebody else wrote is checked. */
+ * Policies under the lock: what a death left is finished or taken back, what there is checked. */
 #include <string.h>
 
 #include "limiter/counters.h"

@@ -6,12 +6,9 @@
  *
  *     28 ... 15  previous window | 14 ... 0  this window
  *
- * Each is at most 14 bits of tokens. This window has one bit more: stray tokens (slot.h) that are
- * added to a full count do not reach the previous one.
- *
- * They differ in how much of the previous window counts. Smooth: the share of it that still
- * overlaps. In flight: all of it, as tokens are held until they are given back. What nobody gives
- * back is forgotten with the window after its own.
+ * This window has one bit more, so that stray tokens (slot.h) do not reach the previous one. Of
+ * that counts: smooth, the share that still overlaps; in flight, all, as tokens are held until they
+ * are given back. What nobody gives back is forgotten with the window after its own.
  *
  * A token bucket's count is ns: how far the instant at which it is full is ahead of now. A token is
  * `unit` ns. Its slot has the instant (bucket_full). */
@@ -116,9 +113,8 @@ static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t coun
     return count > paid ? count - paid : 0;
 }
 
-/* The traits of a policy, which most decisions read and no more: its flags (enum
- * stint_policy_flags) in the low 14 bits, and these. With the capacity in the upper half they are
- * one word, so they are always of one rule. */
+/* The traits of a policy: its flags (enum stint_policy_flags) in the low 14 bits, and these. With
+ * the capacity in the upper half they are one word, so they are always of one rule. */
 enum trait {
     TRAIT_EXISTS = 1 << 14,
     /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the
@@ -361,9 +357,8 @@ static NOINLINE __attribute__((unused)) struct taking judge_odd(uint64_t asked, 
 }
 
 /* Whether a request does not fit into a count which amounts to `used` tokens. A bucket is judged by
- * its ns, so that its tokens, a multiplication later, are not waited for. (room - cost) * unit does
- * not overflow: what a bucket has room for comes back in a year (check.c); of a key that is never
- * refused the room is INT64_MAX / unit. */
+ * its ns, so that its tokens, a multiplication later, are not waited for. No overflow: what a
+ * bucket has room for comes back in a year (check.c), or the room is INT64_MAX / unit. */
 static ALWAYS_INLINE bool is_over(const struct terms *terms, uint64_t count, uint64_t used) {
     return (terms->traits & RULE_BUCKET) != 0
                ? never_fits(terms) || count > (terms->room - terms->cost) * terms->unit

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Now and a policy -> the window, named by its end. Pure arithmetic: no atomics, no clock, no
- * state.
+ * Now and a policy -> the window, named by its end. Integers; no atomics, no clock, no state.
  *
  * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
  * before the epoch and before a policy's start are ordinary numbers. Windows and starts are whole
@@ -56,8 +55,7 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
-/* The tick of an end in ns, as tick_ns makes them. An end past the year 2554 has wrapped, and is no
- * whole number of ticks, as 2^64 ns are none. */
+/* The tick of an end of tick_ns. One past 2554 has wrapped, and is no whole tick, as 2^64 none. */
 static inline tick_t tick_of_end(uint64_t ns) {
     const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
     return tick_of(ns) +
@@ -162,9 +160,8 @@ static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
 }
 
 /* The window that holds tick `now`, by a clock that is `offset` minutes ahead of UTC. Months begin
- * on the day of the month and at the time of `start`, which is a tick of that clock; years in its
- * month, too. That day is CALENDAR_DAY_MAX at most. So every window begins in another month of the
- * calendar, always by as much later than the month. */
+ * on the day and at the time of `start`, a tick of that clock; years in its month, too. That day is
+ * CALENDAR_DAY_MAX at most: windows begin in different months, by as much later than the month. */
 static inline struct span calendar_window(tick_t now, tick_t start, uint32_t calendar,
                                           int32_t offset) {
     const int64_t months = calendar == STINT_CALENDAR_YEAR ? 12 : 1;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The atomic operations that stint uses, with the memory order in the name.
  *
- * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit. Its
- * operations are inline assembly, which ThreadSanitizer cannot see through: it would report races
- * that are none and miss real ones. So its builds (STINT_THREAD_SANITIZER) use the compiler's
- * builtins, with the same names and the same orders. Other sanitizers check what users run; they do
- * not see whether an operation's word is within its memory, which guard pages show (attacks.c).
+ * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit, inline
+ * assembly. ThreadSanitizer cannot see through that, and has the compiler's builtins
+ * (STINT_THREAD_SANITIZER). Other sanitizers check what users run, but not whether an operation's
+ * word is within its memory, which guard pages show (attacks.c).
  *
  * The contract, on which ordering.md builds:
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
@@ -241,10 +240,9 @@ static inline void atomic_raise(uint64_t *word, uint64_t value) {
 
 /* ---- Whole cache lines ----------------------------------------------------------------------- */
 
-/* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
- * is equal; else match4_offset gives the offset in bytes of the first that is, and match4_rest the
- * others. No order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load
- * are, on every x86-64).
+/* Compares the first, third, fifth and seventh word of a cache line with a value. 0: none is equal;
+ * else match4_offset gives the offset in bytes of the first that is, and match4_rest the others. No
+ * order: each word is whole (as aligned halves of a 16-byte load are, on every x86-64).
  *
  * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
  * that run out first while the processor works ahead of a miss. */

@@ -20,14 +20,12 @@
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
 
-/* Whoever may write to a file can cut it off, and who then looks at what is gone gets a SIGBUS. A
- * list of all mappings tells whether that was a table's. If so, it is lost: zeros, of this process
- * alone, take its place.
+/* Who looks at what was cut off a file gets a SIGBUS. A list of all mappings tells whether that was
+ * a table's. If so, it is lost: zeros, of this process alone, take its place.
  *
  * A handler may run at any time, beside all other threads. So the list takes no lock. Its entries
- * are never freed: the next mapping takes the place of one that is gone. A handler that reads an
- * entry while it changes hands reads its start twice. A mapping in which a thread faults is there
- * meanwhile, and no other one has a part of its memory.
+ * are never freed, but become another mapping's. A handler reads an entry's start twice. A mapping
+ * in which a thread faults is there meanwhile, and no other one has a part of its memory.
  *
  * Threads may be in the middle of any call when zeros take the place of the table, or be so once
  * more, if several lose it at one instant. They find what is in a table that was written over: no
@@ -161,8 +159,7 @@ static int failed_file(const char *what) {
 #define NO_LOOK      "the table cannot be looked at"
 #define NO_LOCK      "the table cannot be locked"
 
-/* Asks whether a file that is there, or is new, has holes: blocks that the system has not given.
- * -EPROTO: it is smaller than it was when it was opened. */
+/* Asks whether a file has holes, blocks that were not given. -EPROTO: it was cut off meanwhile. */
 static int holes_find(const struct memory *memory, size_t size, bool *holes) {
     struct stat about;
 

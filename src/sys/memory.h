@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Where the memory of a table comes from: private, or a file that processes share. What is in it is
- * open.c's. Functions that can fail return 0, or -errno with a reason noted. */
+ * Where the memory of a table comes from: private, or a file that processes share. Functions that
+ * can fail return 0, or -errno with a reason noted. */
 #ifndef STINT_MEMORY_H
 #define STINT_MEMORY_H
 
@@ -71,8 +71,7 @@ bool stint_mapping_lose(struct mapping *mapping);
  * it open. The path still leads to it then. -ENOENT, without a reason: there is no file. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
-/* Returns -EBUSY. The reason names another process that has a lock of the file, as far as the
- * system tells, and says what it does. */
+/* Returns -EBUSY: says what another process does that has a lock of the file, and names it. */
 int stint_memory_file_held(int file, const char *does);
 
 int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);

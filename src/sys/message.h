@@ -22,9 +22,8 @@ int stint_failed_at(int error, const char *path);
 /* The size of a struct that ends with this member: what it began with, of those that have grown. */
 #define SIZE_THROUGH(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 
-/* A caller's struct begins with its size, of whatever version the caller was compiled with: at
- * least what the struct began with, at most a page. A larger one than this version knows will do if
- * all that it does not know is 0. Returns 0, or -EINVAL; the reason begins with `name`. */
+/* Checks a caller's struct, which begins with its size: what it began with at least, at most a
+ * page. What this version does not know must be 0. 0, or -EINVAL with a reason that names it. */
 int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name);
 
 /* Checks it, and reads it into one of this version; what the caller's does not have is 0. */

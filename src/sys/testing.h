@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may
- * stop a thread, and guards that a test may take away to see that it would notice. A guard is one
- * condition; a larger mistake is a patch (tests/protocol/mutants). In other builds all of it is
- * nothing.
+ * What test builds (STINT_TESTING) add to the protocol, and others do not: steps at which a test
+ * may stop a thread, and guards that it may take away to see that it would notice. A guard is one
+ * condition; a larger mistake is a patch (tests/protocol/mutants).
  *
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Opening and closing: the shape of a table, making one, attaching to one.
- * Where the memory comes from is memory.c's. */
+ * Opening and closing: the shape of a table, making one, attaching to one. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,9 +12,8 @@
 #include "sys/message.h"
 #include "table/parts.h"
 
-/* A shard has at least so many lines where the number is chosen. A smaller one has a shorter reach;
- * a larger one's share of the keys is nearer to the average (8,192 slots half full: 50% within 1%).
- * The headers of 1,024 shards stay in the second-level cache. */
+/* A shard's lines at least where the number is chosen: the share of 8,192 slots is within 1% of the
+ * average, and a smaller one has a shorter reach. 1,024 headers stay in the second-level cache. */
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 

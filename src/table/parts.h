@@ -11,9 +11,8 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
 /* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
 int stint_options_read(const struct stint_options *given, struct stint_options *options);
 
-/* Opens a copy of the table at made->path, which nobody else has open. The file stays as it is:
- * what a killed process has left half done is finished in the copy. `made` has clock and secret.
- * It receives the options that the table was made with; shards 0: their number was chosen. */
+/* Opens a copy of the table at made->path, which nobody else has open, and finishes in it what was
+ * left half done. `made` has clock and secret, and receives the rest (shards 0: chosen). */
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened);
 
 /* Whether the file is still the one that was copied. A copy keeps pages that it has written to. */

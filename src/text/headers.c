@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Verdicts as HTTP fields: RateLimit-Policy and RateLimit of
- * draft-ietf-httpapi-ratelimit-headers-11 (lists of structured fields, RFC 9651), the older
- * X-RateLimit trio, and Retry-After (RFC 9110).
+ * Verdicts as HTTP fields: RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11,
+ * RFC 9651), the older X-RateLimit trio, and Retry-After (RFC 9110).
  * Their integers have at most 15 digits: UINT64_MAX ns is 18,446,744,074 s. */
 #include <limits.h>
 
