@@ -293,18 +293,6 @@ static __attribute__((format(printf, 2, 3))) void add_note(struct text *text, co
     add_text(text, note);
 }
 
-/* A ban that begins early in its window ends before anything would be granted. */
-static void note_ban(struct text *text, const struct stint_policy *policy, uint64_t unit) {
-    const uint64_t window =
-        policy->calendar != 0 ? tick_ns(calendar_shortest(policy->calendar, 1)) : policy->window;
-
-    if (policy->ban != 0 && policy->ban < (unit != 0 ? unit : window))
-        add_note(text, "ban= is shorter than %s: a ban that ends before that keeps nobody out",
-                 unit != 0 ? "a token takes to come back" : "the window");
-    if (policy->ban != 0 && (policy->flags & STINT_SHADOW) != 0)
-        add_note(text, "a shadow counts no strikes: bans begin once it is lifted");
-}
-
 int stint_policy_note(const struct stint_policy *given, char *buffer, size_t size) {
     struct stint_policy policy;
     struct text text = {.buffer = buffer, .size = size};
@@ -330,6 +318,13 @@ int stint_policy_note(const struct stint_policy *given, char *buffer, size_t siz
                  "no window grants more than capacity=%u, and a larger cost never fits, though "
                  "the limit is %u",
                  policy.capacity, policy.limit);
-    note_ban(&text, &policy, unit);
+    const uint64_t window =
+        policy.calendar != 0 ? tick_ns(calendar_shortest(policy.calendar, 1)) : policy.window;
+    /* A ban that begins early in its window ends before anything would be granted. */
+    if (policy.ban != 0 && policy.ban < (unit != 0 ? unit : window))
+        add_note(&text, "ban= is shorter than %s: a ban that ends before that keeps nobody out",
+                 unit != 0 ? "a token takes to come back" : "the window");
+    if (policy.ban != 0 && (policy.flags & STINT_SHADOW) != 0)
+        add_note(&text, "a shadow counts no strikes: bans begin once it is lifted");
     return end_text(&text);
 }

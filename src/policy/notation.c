@@ -568,23 +568,20 @@ static void add_start(struct text *text, const struct stint_policy *policy) {
     const int64_t ticks = policy->start / (int64_t)STINT_TICK_NS;
     const time_t seconds = floor_div(ticks, TICKS_IN_SECOND);
     const int rest = (int)(ticks - seconds * TICKS_IN_SECOND);
+    const int32_t offset = policy->offset, minutes = offset < 0 ? -offset : offset;
+    char date[64], fraction[8] = "", zone[16] = "Z";
     struct tm time;
-    char piece[64];
 
     (void)gmtime_r(&seconds, &time);
-    (void)strftime(piece, sizeof(piece), "%Y-%m-%dT%H:%M:%S", &time);
-    add_text(text, piece);
-    if (rest != 0) {
-        (void)snprintf(piece, sizeof(piece), ".%02d", rest);
-        add_text(text, piece);
-    }
-    const int32_t offset = policy->offset, minutes = offset < 0 ? -offset : offset;
-    if (offset == 0)
-        (void)snprintf(piece, sizeof(piece), "Z");
-    else
-        (void)snprintf(piece, sizeof(piece), "%c%02d:%02d", offset < 0 ? '-' : '+', minutes / 60,
-                       minutes % 60);
-    add_text(text, piece);
+    (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &time);
+    if (rest != 0)
+        (void)snprintf(fraction, sizeof(fraction), ".%02u", (unsigned)rest % 100);
+    if (offset != 0)
+        (void)snprintf(zone, sizeof(zone), "%c%02u:%02u", offset < 0 ? '-' : '+',
+                       (unsigned)minutes / 60 % 100, (unsigned)minutes % 60);
+    add_text(text, date);
+    add_text(text, fraction);
+    add_text(text, zone);
 }
 
 static void add_option(struct text *text, enum option option, const struct stint_policy *policy) {

@@ -61,13 +61,11 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
             stint_policy_free(limiter, id);
     }
-    stint_policies_link(limiter); /* wakes what is to be woken */
-    for (uint32_t id = 0; id < count; id++)
-        if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
-            stint_policy_mend(limiter, id);
-    for (uint32_t id = 0; id < count; id++)
-        if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
-            stint_policy_mend(limiter, id);
+    stint_policies_link(limiter);                           /* wakes what is to be woken */
+    for (int companions = 0; companions <= 1; companions++) /* which come last */
+        for (uint32_t id = 0; id < count; id++)
+            if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id) == companions)
+                stint_policy_mend(limiter, id);
 }
 
 void stint_policies_free(struct stint_limiter *limiter) {

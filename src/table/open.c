@@ -174,14 +174,6 @@ static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
                   offsetof(struct header, lock) % sizeof(uint64_t) == 0,
               "shape, secret and lock are whole words");
 
-/* The magic while a table is made: of its shape, and of the secret if one is given. */
-static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
-    uint64_t print = 0;
-    for (size_t i = 1; i < (secret_given ? MADE_GIVEN : MADE_SHAPE); i++)
-        print = mix(print, words[i]);
-    return HEADER_MAKING << 32 | print >> 32;
-}
-
 /* Makes a table of zeroed memory. Where others are making one for the same options, or have died
  * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays: who
  * was stopped, and goes on when the table is in use, changes nothing. The magic is written last.
@@ -199,7 +191,11 @@ static int table_make(struct header *header, const struct stint_options *options
     stint_limiter_lock_make(&made.lock);
     memcpy(words, &made, sizeof(words));
 
-    const uint64_t making = making_of(words, options->secret != NULL);
+    /* The magic of the making tells of the shape, and of the secret if one is given. */
+    uint64_t print = 0;
+    for (size_t i = 1; i < (options->secret != NULL ? MADE_GIVEN : MADE_SHAPE); i++)
+        print = mix(print, words[i]);
+    const uint64_t making = HEADER_MAKING << 32 | print >> 32;
     if (memcmp(header, &empty, sizeof(empty)) == 0)
         /* The magic of the making, then each word (M15), then the magic (M12). */
         (void)atomic_cas_seq(&header->magic, 0, making);

@@ -8,8 +8,6 @@
 #include "sys/message.h"
 #include "table/parts.h"
 
-/* ---- What is moved --------------------------------------------------------------------------- */
-
 /* Nobody else sees the new table, or writes to the old one unless it is of the layout before. So
  * but for slots of that, all loads and stores are plain. */
 struct move {
@@ -165,8 +163,6 @@ static int all_move(struct move *move) {
     }
     return error;
 }
-
-/* ---- Resize ---------------------------------------------------------------------------------- */
 
 /* Makes the new table, and puts it in the place of the old one, which has the options `made`. */
 static int resize(const struct stint_options *given, const struct stint_options *made,

@@ -30,22 +30,14 @@
 
 #include "slot.h"
 
-struct swept {
-    const struct stint_limiter *limiter;
-    tick_t clock;
-    bool overrides; /* companions are swept, too */
-};
-
-/* Makes a slot free if it is of a policy that is swept. */
-static void slot_sweep(const struct swept *swept, struct shard *shard, struct slot *slot) {
-    const struct stint_limiter *limiter = swept->limiter;
-    const tick_t clock = swept->clock;
-
+/* Makes a slot free if its policy is gone; of a companion only if `overrides` are swept, too. */
+static void slot_sweep(const struct stint_limiter *limiter, struct shard *shard, struct slot *slot,
+                       tick_t clock, bool overrides) {
     for (;;) {
         const uint64_t tag = atomic_load_acquire(&slot->tag); /* M15 */
         const struct policy *policy = limiter_tag_policy(limiter, tag);
         if (LIKELY(policy == NULL || !policy_gone(policy)) ||
-            (!swept->overrides &&
+            (!overrides &&
              GUARD(SWEEP_OVERRIDES, is_companion(limiter, tag_policy(&limiter->table, tag)))))
             return;
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
@@ -71,17 +63,17 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
     }
 }
 
-static void table_sweep(const struct swept *swept) {
-    const struct table *table = &swept->limiter->table;
+static void table_sweep(const struct stint_limiter *limiter, tick_t clock, bool overrides) {
+    const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots;
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
         for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
-            slot_sweep(swept, &table->shards[shard], slot++);
+            slot_sweep(limiter, &table->shards[shard], slot++, clock, overrides);
 }
 
 bool stint_sweep(struct stint_limiter *limiter) {
-    struct swept swept = {.limiter = limiter, .clock = tick_of(limiter_now(limiter))};
+    const tick_t clock = tick_of(limiter_now(limiter));
     bool any = false, companions = false;
 
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
@@ -90,9 +82,8 @@ bool stint_sweep(struct stint_limiter *limiter) {
         any |= gone;
     }
     if (any)
-        table_sweep(&swept);
-    swept.overrides = true;
+        table_sweep(limiter, clock, false);
     if (companions) /* their policies ended before them (policy.c), and were swept before them */
-        table_sweep(&swept);
+        table_sweep(limiter, clock, true);
     return any;
 }

@@ -137,8 +137,6 @@ static void policies_pick(struct metrics *metrics, const struct stint_limiter *l
         metrics->told[id] &= limiter_decides_by(limiter, id);
 }
 
-/* ---- The labels of all samples --------------------------------------------------------------- */
-
 /* As OpenMetrics writes it: only these three are escaped. */
 static void add_label_value(struct text *text, const char *value) {
     add_letter(text, '"');
@@ -206,8 +204,6 @@ static int labels_write(struct metrics *metrics, const char *const *labels) {
     (void)end_text(&text);
     return 0;
 }
-
-/* ---- Families and samples -------------------------------------------------------------------- */
 
 static void add_about(struct text *text, const char *what, const char *name, const char *about) {
     add_text(text, what);
