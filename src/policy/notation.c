@@ -6,7 +6,6 @@
 
 #include "policy/check.h"
 #include "rule/judge.h"
-#include "sys/message.h"
 #include "sys/text.h"
 
 #define SECOND UINT64_C(1000000000)

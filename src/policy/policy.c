@@ -6,7 +6,6 @@
 #include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/policy.h"
-#include "sys/message.h"
 
 /* Writes a word for readers, who see what was written before it. A process may die before each. */
 static void word_write(uint64_t *word, uint64_t value) {
@@ -560,19 +559,13 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
 }
 
 void stint_policies_link(struct stint_limiter *limiter) {
-    uint32_t alias = 0, leads = 0; /* of the id before: mostly those of one name stand together */
-
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         uint32_t *own = &limiter->records[id].alias, led = 0;
         if (*own == 0 || limiter_policy(limiter, id) == NULL)
             continue;
         if (policy_gone(&limiter->policies[id])) { /* else it was not replaced, or is back */
-            if (*own != alias) {
-                const uint32_t now = stint_limiter_policy_now(limiter, id); /* wakes the next one */
-                alias = *own;
-                leads = now == POLICY_NONE ? alias : now + 1;
-            }
-            led = leads;
+            const uint32_t now = stint_limiter_policy_now(limiter, id); /* wakes the next one */
+            led = now == POLICY_NONE ? *own : now + 1;
         }
         if (led != *own)
             half_write(own, led); /* M14: after the version of the next one */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * Policies under the lock: what a death left is finished or taken back, what there is checked. */
-#include <string.h>
-
 #include "limiter/counters.h"
 #include "policy/policy.h"
 #include "sys/message.h"
@@ -10,17 +8,14 @@
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
-    static const struct policy_record none;
-
     const uint32_t flags =
         RECORD_UNNAMED | RECORD_COMPANION | (bucket ? (uint32_t)RECORD_TWO_RATES : 0);
 
     return (record_flags(limiter, id) & ~flags) == 0 && record->calendar <= STINT_CALENDAR_YEAR &&
            record->reserved == 0 &&
-           (bucket ||
-            ((record->rate_changed | record->rate_before) == 0 &&
-             memcmp(record->bucket, none.bucket, sizeof(none.bucket)) == 0 &&
-             memcmp(record->bucket_window, none.bucket_window, sizeof(none.bucket_window)) == 0));
+           (bucket || (record->rate_changed | record->rate_before | record->bucket_window[0] |
+                       record->bucket_window[1] | record->bucket[0][0] | record->bucket[0][1] |
+                       record->bucket[1][0] | record->bucket[1][1]) == 0);
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {

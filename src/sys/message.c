@@ -47,16 +47,8 @@ int stint_failed_at(int error, const char *path) {
                              told, last_reason);
 }
 
-/* `size` is the first member of each. */
-static size_t size_of(const void *given) {
-    size_t size;
-
-    memcpy(&size, given, sizeof(size));
-    return size;
-}
-
 int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name) {
-    const size_t size = size_of(given);
+    const size_t size = *(const size_t *)given; /* its first member */
 
     /* No struct is larger than a page: this is no size, and what is there is not read. */
     if (size < least || GUARD(STRUCT_PAGE, size > STRUCT_MAX))
@@ -79,7 +71,7 @@ int stint_struct_read(void *known, size_t known_size, const void *given, size_t 
 
     if (error != 0)
         return error;
-    const size_t size = size_of(given);
+    const size_t size = *(const size_t *)given; /* its first member */
     memset(known, 0, known_size);
     memcpy(known, given, size < known_size ? size : known_size);
     memcpy(known, &known_size, sizeof(known_size));
@@ -87,7 +79,7 @@ int stint_struct_read(void *known, size_t known_size, const void *given, size_t 
 }
 
 void stint_struct_write(void *given, const void *known, size_t known_size) {
-    const size_t size = size_of(given);
+    const size_t size = *(const size_t *)given; /* its first member */
 
     memset(given, 0, size);
     memcpy(given, known, size < known_size ? size : known_size);

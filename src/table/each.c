@@ -60,16 +60,6 @@ struct telling {
     struct bloom labelled; /* keys that had a label when the walk began; one: anything */
 };
 
-static void labelled_make(const struct stint_limiter *limiter, struct bloom *labelled) {
-    bloom_make(labelled, limiter->label_sets * LABELS_IN_SET);
-    for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++) {
-        uint64_t seen[2];
-        label_load(&limiter->labels[i], seen);
-        if (seen[1] != 0)
-            bloom_add(labelled, seen[0]);
-    }
-}
-
 static bool label_of(const struct telling *telling, uint64_t key, struct label_read *label) {
     if (telling->limiter->labels == NULL || !bloom_has(&telling->labelled, key))
         return false;
@@ -105,16 +95,6 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
             return false;
     } while (!state_same_window(atomic_load_relaxed(&slot->state), *state)); /* M2, I1 */
     return true;
-}
-
-/* The key of a slot in this line. Returns false if the callback is not called for it. */
-static bool slot_key(const struct telling *telling, uint64_t line, uint64_t tag, uint64_t *key) {
-    const struct table *table = &telling->limiter->table;
-
-    if (!telling->one)
-        return table_hash(table, line, tag, key);
-    *key = telling->key;
-    return tag == table_tag(table, *key, tag_policy(table, tag));
 }
 
 /* The instant after which a slot with the refused bit, whose window has this end, was refused. A
@@ -188,18 +168,6 @@ static void stripe_keep(struct telling *telling, const struct stint_entry *entry
     };
 }
 
-/* Fills in an entry of what the library wrote: a ban, or strikes. */
-static void library_wrote(const struct telling *telling, bool strikes, struct stint_entry *entry) {
-    const struct stint_limiter *limiter = telling->limiter;
-    const struct ban ban = limiter_ban(limiter, entry->policy);
-    const uint64_t length = tick_ns((tick_t)(ban.word >> BAN_TICKS));
-    const uint64_t lasts = strikes && ban.within != 0 ? ban.within : length;
-
-    entry->since = entry->end > lasts ? entry->end - lasts : 1;
-    if (!strikes)
-        entry->flags |= STINT_ENTRY_BAN;
-}
-
 static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
                           struct stint_entry *entry) {
     struct override_told told;
@@ -212,8 +180,13 @@ static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
     entry->used = told.strikes;
     entry->end = told.until;
     entry->flags = told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE;
-    if (!told.set)
-        library_wrote(telling, told.strikes != 0, entry);
+    if (!told.set) { /* the library has written it */
+        const struct ban ban = limiter_ban(telling->limiter, entry->policy);
+        const bool within = told.strikes != 0 && ban.within != 0;
+        const uint64_t lasts = within ? ban.within : tick_ns((tick_t)(ban.word >> BAN_TICKS));
+        entry->since = entry->end > lasts ? entry->end - lasts : 1;
+        entry->flags |= told.strikes != 0 ? 0 : STINT_ENTRY_BAN;
+    }
     entry_tell(telling, entry);
 }
 
@@ -223,8 +196,11 @@ static void slot_each(struct telling *telling, uint64_t line, struct slot *slot)
     uint64_t tag, state, hash;
 
     if (!slot_read(slot, &tag, &state) ||
-        !stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
-        !slot_key(telling, line, tag, &hash))
+        !stint_slot_live(limiter, tag, state, tick_of(telling->now)))
+        return;
+    hash = telling->key;
+    if (telling->one ? tag != table_tag(table, hash, tag_policy(table, tag))
+                     : !table_hash(table, line, tag, &hash))
         return;
     struct stint_entry entry = {.key = {hash}, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
@@ -362,10 +338,17 @@ int stint_each(struct stint_limiter *limiter,
     if (limiter == NULL || callback == NULL)
         return stint_failed(EINVAL, "limiter or callback is NULL");
     const struct table *table = &limiter->table;
+    const uint64_t labels = limiter->label_sets * LABELS_IN_SET;
     struct telling telling = {
         .limiter = limiter, .now = limiter_now(limiter), .callback = callback, .context = context};
 
-    labelled_make(limiter, &telling.labelled);
+    bloom_make(&telling.labelled, labels);
+    for (uint64_t i = 0; i < labels; i++) {
+        uint64_t seen[2];
+        label_load(&limiter->labels[i], seen);
+        if (seen[1] != 0)
+            bloom_add(&telling.labelled, seen[0]);
+    }
     for (uint64_t line = 0; line < table->line_count && !telling.stopped; line++)
         for (uint32_t i = 0; i < LINE_SLOTS && !telling.stopped; i++)
             slot_each(&telling, line, &table->lines[line].slots[i]);

@@ -8,7 +8,6 @@
 #include "override.h"
 #include "policy/policy.h"
 #include "slot.h"
-#include "sys/memory.h"
 #include "sys/message.h"
 #include "table/parts.h"
 
@@ -230,13 +229,6 @@ static int lock_check(const struct header *header) {
 #define LAYOUT_BEFORE (HEADER_LAYOUT - 1)
 #define LAYOUT_0_3    4
 
-static const char *layout_remedy(uint32_t layout) {
-    return layout == LAYOUT_BEFORE ? "make it this one's by stint resize, "
-           : layout == LAYOUT_0_3 ? "make it one of layout 5 by the `stint resize` of version 0.4, "
-                                    "and then this one's by that of this version, "
-                                  : "use the version that made it, ";
-}
-
 /* Checks that a header is one that this version reads, of this layout or a later one. */
 static int header_known(const struct header *header, uint32_t oldest) {
     uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
@@ -251,7 +243,12 @@ static int header_known(const struct header *header, uint32_t oldest) {
             EPROTO,
             "the table has another version's layout, %u, and this version of stint reads layout "
             "%u: %s" BEGIN_ANEW,
-            (unsigned)header->layout, (unsigned)HEADER_LAYOUT, layout_remedy(header->layout));
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT,
+            header->layout == LAYOUT_BEFORE ? "make it this one's by stint resize, "
+            : header->layout == LAYOUT_0_3
+                ? "make it one of layout 5 by the `stint resize` of version 0.4, and then this "
+                  "one's by that of this version, "
+                : "use the version that made it, ");
     if ((header->features & ~FEATURE_LOCK) != 0)
         return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
     return 0;

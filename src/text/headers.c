@@ -115,9 +115,8 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
     bool refused = false;
 
     for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed || !stint_policy_told(limiter, verdicts[i].policy, &policy))
-            continue;
-        if (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER)
+        if (verdicts[i].allowed || !stint_policy_told(limiter, verdicts[i].policy, &policy) ||
+            (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER))
             continue;
         refused = true;
         if (verdicts[i].retry_after > longest)

@@ -7,7 +7,6 @@
 #include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/policy.h"
-#include "sys/message.h"
 #include "sys/text.h"
 #include "table/parts.h"
 
