@@ -43,8 +43,7 @@ enum {
     RARE_NOW_MISTAKEN,
 };
 
-/* A thread's number is 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: none was free at its
- * first decision, or the thread is at its end. */
+/* A thread's number is 1 to LANES_MAX - 1; 0: none yet; THREAD_NUMBERS - 1: none was free. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
 /* What each thread of this process has, by thread number: above all its lane. If the table is

@@ -122,8 +122,7 @@ static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
     return atomic_load_widened(&policy->identity); /* M15 */
 }
 
-/* A whole copy of the rule. A writer that was killed holds up nobody: it writes the rule that is
- * not in use, and then the version. */
+/* A whole copy of the rule. A writer writes the one that is not in use, and then the version. */
 static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     uint64_t words[RULE_WORDS];
     uint64_t version;

@@ -55,8 +55,7 @@ static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *
                                                                                 : STINT_TICK_NS;
 }
 
-/* The rule of a bucket with these traits; if not `whole`, without its limit and its reserve.
- * Returns false if the policy has others by now. */
+/* A bucket with these traits; not `whole`: no limit, no reserve. False: it has other traits now. */
 static ALWAYS_INLINE bool limiter_bucket_load(const struct stint_limiter *limiter, uint32_t id,
                                               uint32_t traits, bool whole, struct bucket *bucket) {
     const struct policy *policy = &limiter->policies[id];

@@ -122,16 +122,6 @@ static bool has(const struct stint_policy *policy, enum option option) {
                                       : stint_policy_value(policy, option) != 0;
 }
 
-static int check_features(const struct stint_policy *policy, enum option wrong[2]) {
-    for (size_t i = 0; i < FEATURES; i++)
-        for (size_t j = 0; j < FEATURES; j++) {
-            const enum option one = features[i].option, other = features[j].option;
-            if ((features[i].without & BIT(other)) != 0 && has(policy, one) && has(policy, other))
-                return refuse(wrong, one, other, "%s does not go with %s");
-        }
-    return 0;
-}
-
 /* Checks the rate of a bucket, and how long it takes to fill. */
 static int check_bucket(const struct stint_policy *policy, enum option wrong[2]) {
     const uint64_t tokens = (uint64_t)policy->burst + policy->max_reserved;
@@ -155,9 +145,12 @@ static int check_together(const struct stint_policy *policy, enum option wrong[2
                       : policy->capacity != 0 ? OPTION_CAPACITY
                                               : OPTION_LIMIT,
                       OPTION_RESERVE, "%s and %s must be at most 2^28 together");
-    int error = check_features(policy, wrong);
-    if (error != 0)
-        return error;
+    for (size_t i = 0; i < FEATURES; i++)
+        for (size_t j = 0; j < FEATURES; j++) {
+            const enum option one = features[i].option, other = features[j].option;
+            if ((features[i].without & BIT(other)) != 0 && has(policy, one) && has(policy, other))
+                return refuse(wrong, one, other, "%s does not go with %s");
+        }
     if (policy->burst != 0)
         return check_bucket(policy, wrong);
     if ((policy->flags & TWO_COUNTS) != 0 && policy->limit > SMOOTH_MAX)

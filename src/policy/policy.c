@@ -108,8 +108,7 @@ static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t i
     return ruling;
 }
 
-/* Whether a policy that decides, and is to have the next rule, is a bucket whose slots are to be
- * counted anew: its rate changes, or it holds less. */
+/* Whether a bucket that decides is to be counted anew: its rate changes, or it holds less. */
 static bool rate_changes(const struct policy *policy, const struct ruling *was,
                          const struct ruling *next) {
     return (policy_word(policy) & TRAIT_EXISTS) != 0 &&

@@ -40,8 +40,7 @@ struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
 int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
                       const struct policy_ids *ids, uint32_t *room);
 
-/* Adds, changes or replaces a policy, which was checked and has room, under the lock. Returns the
- * id, to which one that is replaced leads. */
+/* Adds, changes or replaces a policy, which was checked and has room, under the lock. Its id. */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids);
 

@@ -199,8 +199,7 @@ static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous,
         return previous;
     uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
     uint64_t rest = previous * left - share * fade; /* mod 2^64 */
-    /* No more than all: a thread that reads a policy while its id becomes another's may have the
-     * fade of one and the reciprocal of the other. */
+    /* No more than all: while an id becomes another policy's, fade and reciprocal may not match. */
     for (; rest >= fade && share < previous; rest -= fade)
         share++;
     return share + (rest != 0);
@@ -409,8 +408,7 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
     return left > enough ? left - enough : 0;
 }
 
-/* The wait of a policy with two counts, the former of which fades in so many ns. In flight it is an
- * upper bound: tokens may be given back before. */
+/* The wait of a policy with two counts, the former of which fades. In flight it is a bound. */
 static inline uint64_t wait_two(const struct terms *terms, uint64_t count, uint64_t window,
                                 uint64_t fade, uint64_t left) {
     const uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;

@@ -150,8 +150,7 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
     return old;
 }
 
-/* Whether a word differs from a value, or is less: a relaxed load and a comparison. On x86-64 this
- * is one instruction, which needs no integer register. */
+/* A relaxed load and a comparison: on x86-64 one instruction, which needs no integer register. */
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 static inline int atomic_differs(const uint64_t *word, uint64_t value) {
     int differs;

@@ -72,13 +72,6 @@ static struct mapping *mapping_list(void *start, size_t size, int access) {
     return entry;
 }
 
-/* Takes it off the list, before it is unmapped. Returns whether it was lost. */
-static bool mapping_forget(struct mapping *mapping) {
-    const bool lost = atomic_load_relaxed(&mapping->lost) != 0;
-    atomic_store_release(&mapping->start, 0);
-    return lost;
-}
-
 bool stint_mapping_lose(struct mapping *mapping) {
     const int before = errno;
     void *start = (void *)(uintptr_t)atomic_load_acquire(&mapping->start);
@@ -97,24 +90,19 @@ bool stint_mapping_lose(struct mapping *mapping) {
     return true;
 }
 
-static struct mapping *mapping_of(uint64_t at) {
-    for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry)) {
-        const uint64_t start = atomic_load_acquire(&entry->start);
-        const uint64_t size = atomic_load_acquire(&entry->size);
-        if (start > MAPPING_CLAIMED && at - start < size &&
-            atomic_load_relaxed(&entry->start) == start)
-            return entry;
-    }
-    return NULL;
-}
-
 bool stint_on_sigbus(const void *fault) {
     const siginfo_t *about = fault;
 
     if (about == NULL || about->si_code != BUS_ADRERR)
         return false;
-    struct mapping *mapping = mapping_of((uintptr_t)about->si_addr);
-    return mapping != NULL && stint_mapping_lose(mapping);
+    for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry)) {
+        const uint64_t start = atomic_load_acquire(&entry->start);
+        const uint64_t size = atomic_load_acquire(&entry->size);
+        if (start > MAPPING_CLAIMED && (uintptr_t)about->si_addr - start < size &&
+            atomic_load_relaxed(&entry->start) == start)
+            return stint_mapping_lose(entry);
+    }
+    return false;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -234,8 +222,11 @@ void stint_memory_free(struct memory *memory) {
 
     /* Of a lost table the first page stays. It has the lock for set-up. If that became zeros while
      * a thread held it, the C library's list of what the thread holds leads there for ever. */
-    if (memory->mapping != NULL && mapping_forget(memory->mapping))
-        kept = (size_t)sysconf(_SC_PAGESIZE);
+    if (memory->mapping != NULL) {
+        if (atomic_load_relaxed(&memory->mapping->lost) != 0)
+            kept = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_release(&memory->mapping->start, 0); /* then it is another's */
+    }
     if (memory->mapped && memory->size > kept)
         munmap(memory->start + kept, memory->size - kept);
     if (memory->file >= 0 && memory->alone) /* a child that was forked meanwhile has it open, too */

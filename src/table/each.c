@@ -83,8 +83,7 @@ static void entry_tell(struct telling *telling, struct stint_entry *entry) {
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
-/* Tag and state of a slot, of one occupant. Returns false if it is changing hands. Each round but
- * the last, the key has begun another window. */
+/* Tag and state of a slot, of one occupant and one window. False: it is changing hands. */
 static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
     do {
         *tag = atomic_load_acquire(&slot->tag); /* M15: its policy is read */

@@ -40,17 +40,6 @@ static bool bytes_load(const struct label *label, uint64_t key, uint64_t words[L
     return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
 }
 
-/* Stores the bytes of a label; the words behind their length are 0. */
-static void bytes_store(struct label *label, uint64_t key, const uint64_t words[LABEL_WORDS],
-                        uint64_t length) {
-    for (size_t i = 0; i < LABEL_WORDS; i++) {
-        STEP(&label->bytes[i]); /* stores are none of themselves */
-        atomic_store_relaxed(&label->bytes[i], words[i]);
-    }
-    STEP(&label->seal);
-    atomic_store_release(&label->seal, seal_of(key, words, length));
-}
-
 static uint32_t seconds_now(const struct stint_limiter *limiter) {
     return (uint32_t)(limiter_now(limiter) / 1000000000);
 }
@@ -151,7 +140,12 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (bytes_load(label, key.hash, there, &there_length) && there_length == length &&
         memcmp(words, there, sizeof(words)) == 0)
         return 0;
-    bytes_store(label, key.hash, words, length);
+    for (size_t i = 0; i < LABEL_WORDS; i++) {
+        STEP(&label->bytes[i]); /* stores are none of themselves */
+        atomic_store_relaxed(&label->bytes[i], words[i]);
+    }
+    STEP(&label->seal);
+    atomic_store_release(&label->seal, seal_of(key.hash, words, length));
     return 0;
 }
 

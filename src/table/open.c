@@ -95,12 +95,6 @@ static size_t round_up(size_t number, size_t to) {
     return (number + to - 1) / to * to;
 }
 
-/* Bytes between shards and lines, where layout 5 has notes of overrides: sets of 16, 144 each. */
-static size_t notes_size(uint64_t max_entries, uint32_t layout) {
-    const size_t notes = round_up(max_entries / 1024, 16);
-    return layout == HEADER_LAYOUT ? 0 : (notes < 128 ? 128 : notes) * 144;
-}
-
 /* No overflow: 2^40 keys are 2^45 bytes, 4,096 policies less than 2^29, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options, uint32_t layout) {
     struct shape shape = {.header = {.layout = layout,
@@ -137,8 +131,10 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
     shape.rare = shape.counters + header->lanes * lane;
     shape.shards = shape.rare + header->max_policies * sizeof(struct counters);
-    shape.lines = shape.shards + header->shards * sizeof(struct shard) +
-                  notes_size(options->max_entries, layout);
+    shape.lines = shape.shards + header->shards * sizeof(struct shard);
+    const size_t notes = round_up(options->max_entries / 1024, 16); /* of overrides, in layout 5 */
+    if (layout != HEADER_LAYOUT)
+        shape.lines += (notes < 128 ? 128 : notes) * 144;
     const size_t lines_size = table->line_count * sizeof(struct line) +
                               round_up(table->line_count, sizeof(uint64_t)); /* the reach */
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);

@@ -156,8 +156,7 @@ static int rank(const struct stint_verdict *verdict) {
     return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
 }
 
-/* Whether the client hears of `a` and not of `b`: a refusal comes first, then a key's own count,
- * then fewer tokens left, then a longer time. */
+/* Whether the client hears of `a`: first refusals, then own counts, fewer tokens, longer times. */
 static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
     if (rank(a) != rank(b))
         return rank(a) > rank(b);

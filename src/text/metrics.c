@@ -123,8 +123,7 @@ struct metrics {
     bool told[STINT_POLICIES_MAX]; /* which policies have samples */
 };
 
-/* Picks the policies in the text once, so that all families have the same. No two have one name:
- * one that was replaced meanwhile is left out. */
+/* Picks the policies once, so that all families have the same, and no two of them one name. */
 static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
                           uint32_t count) {
     for (uint32_t id = 0; id < count; id++) {
