@@ -34,8 +34,9 @@ static struct rule rule_of(const struct stint_policy *policy) {
 
 /* The longest window, in ticks. */
 static tick_t longest_of(const struct stint_policy *policy) {
-    return policy->calendar != 0 ? calendar_longest(policy->calendar)
-                                 : (tick_t)(policy->window / STINT_TICK_NS);
+    return policy->calendar == STINT_CALENDAR_YEAR    ? CALENDAR_YEAR_MAX
+           : policy->calendar == STINT_CALENDAR_MONTH ? CALENDAR_MONTH_MAX
+                                                      : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
 static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,

@@ -148,10 +148,6 @@ static inline tick_t month_into(tick_t tick) {
     return tick - month_day(day_month(floor_div(tick, TICKS_IN_DAY))) * TICKS_IN_DAY;
 }
 
-static inline tick_t calendar_longest(uint32_t calendar) {
-    return calendar == STINT_CALENDAR_YEAR ? CALENDAR_YEAR_MAX : CALENDAR_MONTH_MAX;
-}
-
 /* The shortest time of so many months or years in a row: from a February on, before leap years. (Of
  * two years and more one may be a leap year; no policy has a time that long.) */
 static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
