@@ -229,7 +229,8 @@ static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
 
 /* Whether a key may have a slot of a companion: its bits are set as long as it has (I6). */
 static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t hash) {
-    return filter_bit_has(filter_any(table, hash));
+    const struct filter_bit bit = filter_any(table, hash);
+    return filter_bit_has(bit);
 }
 
 /* How many lines from home such a slot may be (I6). */
