@@ -121,7 +121,7 @@ static uint64_t thread_number(void) {
         /* Acquires what the thread that had the number before has counted. */
     } while (number != NUMBER_NONE_LEFT &&
              !atomic_cas_seq(&numbers_given, given, given | UINT64_C(1) << number));
-    /* In one step: of a signal handler that came before it, the thread keeps the number. */
+    /* In one step: if a signal handler of the thread came before it, the number of that stays. */
     if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
         if (number != NUMBER_NONE_LEFT)
             number_release((void *)(uintptr_t)number);

@@ -18,10 +18,7 @@ enum {
     COUNT_REFUNDED,
 };
 /* Of a companion: what it did for its policy. */
-enum {
-    COUNT_BANNED,
-    COUNT_STRIKE_LOST,
-};
+enum { COUNT_BANNED, COUNT_STRIKE_LOST };
 enum {
     COUNT_PLACED,
     COUNT_REPLACED,
@@ -38,10 +35,7 @@ struct counters {
 };
 
 /* Counts of a policy that are seldom added to: one line, which all threads share. */
-enum {
-    RARE_REFUND_LOST,
-    RARE_NOW_MISTAKEN,
-};
+enum { RARE_REFUND_LOST, RARE_NOW_MISTAKEN };
 
 /* A thread's number is 1 to LANES_MAX - 1; 0: none yet; THREAD_NUMBERS - 1: none was free. */
 #define THREAD_NUMBERS (LANES_MAX + 1)

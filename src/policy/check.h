@@ -39,15 +39,8 @@ enum option {
     OPTION_OFFSET, /* of the start */
 };
 
-/* Of the value of an option. */
-enum kind {
-    KIND_NAME,
-    KIND_START,
-    KIND_NUMBER,
-    KIND_PERCENT,
-    KIND_TIME,
-    KIND_FLAG, /* no value */
-};
+/* Of the value of an option; a flag has none. */
+enum kind { KIND_NAME, KIND_START, KIND_NUMBER, KIND_PERCENT, KIND_TIME, KIND_FLAG };
 
 struct policy_option {
     const char *names[2]; /* in a program, and in a text: how the option begins */

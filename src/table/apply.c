@@ -155,20 +155,6 @@ static void was_read(const struct stint_limiter *limiter, struct change *change)
                       stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
-static void change_plan(const struct stint_limiter *limiter, struct change *change) {
-    const uint32_t old = stint_limiter_find(limiter, change->name);
-
-    change->ids = stint_policy_ids(limiter, &change->policy, old);
-    change->id = change->ids.id;
-    change->kind = old == POLICY_NONE  ? STINT_POLICY_ADDED
-                   : change->id != old ? STINT_POLICY_REPLACED
-                   : stint_policy_difference(limiter, old, &change->policy) != NULL
-                       ? STINT_POLICY_CHANGED
-                       : STINT_POLICY_UNCHANGED;
-    if (old != POLICY_NONE)
-        was_read(limiter, change);
-}
-
 /* Adds a removal for each policy that no line is about. `changes->all` has room. */
 static int removals_plan(const struct stint_limiter *limiter, struct changes *changes) {
     bool *named = calloc(limiter->max_policies, sizeof(*named));
@@ -196,7 +182,16 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
-        change_plan(limiter, change);
+        const uint32_t old = stint_limiter_find(limiter, change->name);
+        change->ids = stint_policy_ids(limiter, &change->policy, old);
+        change->id = change->ids.id;
+        change->kind = old == POLICY_NONE  ? STINT_POLICY_ADDED
+                       : change->id != old ? STINT_POLICY_REPLACED
+                       : stint_policy_difference(limiter, old, &change->policy) != NULL
+                           ? STINT_POLICY_CHANGED
+                           : STINT_POLICY_UNCHANGED;
+        if (old != POLICY_NONE)
+            was_read(limiter, change);
         int error = stint_policy_room(limiter, &change->policy, &change->ids, &room);
         if (error != 0)
             return failed_in_line(error, change->line, change->at, wrong);

@@ -250,31 +250,26 @@ static int header_known(const struct header *header, uint32_t oldest) {
     return 0;
 }
 
-/* Finds the options that a table was made with, but for those that each process has of its own. */
-static int header_options(const struct header *header, struct stint_options *options) {
-    if (header->max_entries == 0 || header->max_entries > STINT_ENTRIES_MAX ||
-        header->shards == 0 || (header->shards & (header->shards - 1)) != 0 ||
-        header->shards > STINT_SHARDS_MAX || header->max_policies == 0 ||
-        header->max_policies >
-            (header->layout == HEADER_LAYOUT ? STINT_POLICIES_MAX : UINT16_MAX) ||
-        header->labels_count > STINT_LABELS_MAX)
-        return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
-    options->max_entries = header->max_entries;
-    options->shards = header->shards;
-    options->max_policies = header->max_policies;
-    options->labels = (uint32_t)header->labels_count;
-    return 0;
-}
-
 /* Checks that a header, in a copy of the layout before, too, is one for these options, and finds
  * their shape. `any`: the options receive the numbers that the table was made with. */
 static int header_check(const struct header *header, const struct memory *memory, bool any,
                         struct stint_options *options, struct shape *shape) {
     int error = header_known(header, memory->copy ? LAYOUT_BEFORE : HEADER_LAYOUT);
-    if (error == 0 && any)
-        error = header_options(header, options);
     if (error != 0)
         return error;
+    if (any) {
+        if (header->max_entries == 0 || header->max_entries > STINT_ENTRIES_MAX ||
+            header->shards == 0 || (header->shards & (header->shards - 1)) != 0 ||
+            header->shards > STINT_SHARDS_MAX || header->max_policies == 0 ||
+            header->max_policies >
+                (header->layout == HEADER_LAYOUT ? STINT_POLICIES_MAX : UINT16_MAX) ||
+            header->labels_count > STINT_LABELS_MAX)
+            return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
+        options->max_entries = header->max_entries;
+        options->shards = header->shards;
+        options->max_policies = header->max_policies;
+        options->labels = (uint32_t)header->labels_count;
+    }
     *shape = shape_of(options, header->layout);
     const struct header *asked = &shape->header;
     const struct {
