@@ -362,16 +362,6 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
         id_count(limiter, id);
 }
 
-/* Gives a policy its companion: what it has or takes over, one that is gone, or a new one. */
-static void companion_give(struct stint_limiter *limiter, uint32_t id,
-                           const struct stint_policy *policy, uint32_t companion) {
-    if (companion == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
-        companion = stint_limiter_free_id(limiter);
-    if (companion != POLICY_NONE && policy_word(&limiter->policies[companion]) == 0)
-        companion_make(limiter, companion, id);
-    half_write(&limiter->records[id].companion, companion + 1); /* then the rule. 0: none */
-}
-
 /* Whether the companion of a policy is there, and is this policy's or about to be. If not,
  * companion_mend would end it, and its id would become another policy's. */
 static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
@@ -549,8 +539,14 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
         if (ids->id == POLICY_NONE)
             id_count(limiter, id);
     }
-    companion_give(limiter, id, policy, ids->companion);
-    if (old == POLICY_NONE) /* what took its place is gone, too */
+    /* Its companion: what it has or takes over, one that is gone, or a new one. */
+    uint32_t own = ids->companion;
+    if (own == POLICY_NONE && (policy->flags & STINT_OVERRIDES) != 0)
+        own = stint_limiter_free_id(limiter);
+    if (own != POLICY_NONE && policy_word(&limiter->policies[own]) == 0)
+        companion_make(limiter, own, id);
+    half_write(&limiter->records[id].companion, own + 1); /* then the rule. 0: none */
+    if (old == POLICY_NONE)                               /* what took its place is gone, too */
         half_write(&limiter->records[id].alias, 0);
     policy_replace(limiter, id == old ? POLICY_NONE : old, id, &ruling);
     if (companion != POLICY_NONE)

@@ -595,8 +595,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
 
     /* First: a process that cannot have the memory must not begin to make a table of it. */
     error = stint_memory_prefault(&memory, options.flags);
-    /* M15 */
-    if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
+    if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC) /* M15 */
         error = table_make(header, &options, &shape);
     if (error != 0)
         return error;

@@ -57,8 +57,7 @@ static void slot_sweep(const struct stint_limiter *limiter, struct shard *shard,
         if (GUARDED(SWEEP_FULL))
             used = STINT_LIMIT_MAX;
         const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
-        /* I2 */
-        if (atomic_cas2_seq(slot, expected, tombstone))
+        if (atomic_cas2_seq(slot, expected, tombstone)) /* I2 */
             return;
     }
 }

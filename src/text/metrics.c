@@ -306,21 +306,6 @@ static void add_policies(struct metrics *metrics, const struct stint_limiter *li
     }
 }
 
-static int options_read(const struct stint_metrics_options *given,
-                        struct stint_metrics_options *options) {
-    int error = stint_struct_read(options, sizeof(*options), given,
-                                  SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
-    if (error != 0)
-        return error;
-    if ((options->flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
-        return stint_failed(
-            EINVAL,
-            "options.flags has a flag that is none of enum stint_metrics_flags: leave it out");
-    if (options->reserved != 0)
-        return stint_failed(EINVAL, "options.reserved must be 0");
-    return 0;
-}
-
 int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *given,
                   char *buffer, size_t size) {
     struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
@@ -331,7 +316,18 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
         return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    int error = given == NULL ? 0 : options_read(given, &options);
+    int error =
+        given == NULL
+            ? 0
+            : stint_struct_read(&options, sizeof(options), given,
+                                SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
+    if (error == 0 &&
+        (options.flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
+        error = stint_failed(
+            EINVAL,
+            "options.flags has a flag that is none of enum stint_metrics_flags: leave it out");
+    if (error == 0 && options.reserved != 0)
+        error = stint_failed(EINVAL, "options.reserved must be 0");
     if (error == 0)
         error = labels_write(&metrics, options.labels);
     if (error != 0)
