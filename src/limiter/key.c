@@ -12,8 +12,8 @@
 
 #include "limiter/limiter.h"
 
-/* The part of the secret that joins keys, and hashes ids, starts here. Of what it is given XXH3
- * reads 72 bytes for short keys: so short keys, pairs and ids are hashed by different bytes. */
+/* The part of the secret that joins keys, and hashes ids, starts here. For short keys XXH3 reads
+ * the first 72 bytes that it is given: they, pairs and ids are hashed by different bytes. */
 #define JOIN_SECRET_OFFSET 56
 static_assert(STINT_SECRET_SIZE >= JOIN_SECRET_OFFSET + XXH3_SECRET_SIZE_MIN,
               "the part of the secret that joins keys is long enough for XXH3");

@@ -63,8 +63,7 @@ static void watermarks_move(const struct move *move) {
     for (uint64_t old = 0; old < from_end; old++) {
         uint64_t first = old * to_end / from_end, last = ((old + 1) * to_end - 1) / from_end;
         for (uint64_t shard = first; shard <= last; shard++)
-            if (to->shards[shard].watermark < from->shards[old].watermark)
-                to->shards[shard].watermark = from->shards[old].watermark;
+            atomic_raise(&to->shards[shard].watermark, from->shards[old].watermark); /* M7 */
     }
 }
 
@@ -85,8 +84,7 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
                 continue;
             *slot = *placed;
             reach_raise(table, hash, i); /* I6 */
-            if (shard->reach < i)
-                shard->reach = i;
+            atomic_raise(&shard->reach, i);
             return true;
         }
     }
@@ -103,7 +101,7 @@ static struct slot slot_read(const struct slot *slot) {
     return read;
 }
 
-/* Moves a slot of the old table, if it still counts, as one far ahead does: the clock is behind. */
+/* Moves a slot, if it still counts, as one that is far ahead does: the clock may be behind. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *there) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     const struct slot read = slot_read(there), *slot = &read;

@@ -90,7 +90,7 @@ static uint64_t token_after(const struct stint_policy *policy,
     return left > all_but_one ? left - all_but_one : left % unit != 0 ? left % unit : unit;
 }
 
-/* ns until the key has more tokens: no later than its request fits, or than it is not barred. */
+/* ns until the key has more tokens: at most until its request fits, or it is barred no more. */
 static uint64_t more_after(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
                         ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
