@@ -56,8 +56,9 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
             stint_policy_free(limiter, id);
     }
-    stint_policies_link(limiter);                           /* wakes what is to be woken */
-    for (int companions = 0; companions <= 1; companions++) /* which come last */
+    stint_policies_link(limiter); /* wakes what is to be woken */
+    /* Companions come last. */
+    for (int companions = 0; companions <= 1; companions++)
         for (uint32_t id = 0; id < count; id++)
             if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id) == companions)
                 stint_policy_mend(limiter, id);

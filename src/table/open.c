@@ -122,10 +122,10 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
         table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
     const size_t lane = (header->max_policies + 1) * sizeof(struct counters);
+    const size_t most = (size_t)16 << 20; /* bytes of all lanes in layout 5 */
     header->lanes = LANES_MAX;
-    if (layout != HEADER_LAYOUT && lane * LANES_MAX > (size_t)16
-                                                          << 20) /* it had no more than that */
-        header->lanes = (uint32_t)(((size_t)16 << 20) / lane);
+    if (layout != HEADER_LAYOUT && lane * LANES_MAX > most)
+        header->lanes = (uint32_t)(most / lane);
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + header->max_policies * sizeof(struct policy);
     shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
