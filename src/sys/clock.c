@@ -13,20 +13,6 @@
 #define NAME "__vdso_clock_gettime"
 #endif
 
-/* Symbols end where their names begin, as linkers lay them out. `base`: the object's address 0. */
-static clock_read *find(const char *base, const ElfW(Sym) * symbols, const char *names) {
-    for (const ElfW(Sym) *symbol = symbols; (const char *)(symbol + 1) <= names; symbol++) {
-        const void *address = base + symbol->st_value;
-        clock_read *found;
-
-        if (symbol->st_shndx == SHN_UNDEF || strcmp(names + symbol->st_name, NAME) != 0)
-            continue;
-        memcpy(&found, &address, sizeof(found));
-        return found;
-    }
-    return clock_gettime;
-}
-
 clock_read *stint_clock_find(void) {
     const char *image = (const char *)getauxval(AT_SYSINFO_EHDR), *base = NULL;
     const ElfW(Ehdr) *header = (const void *)image;
@@ -49,8 +35,19 @@ clock_read *stint_clock_find(void) {
         if (entry->d_tag == DT_STRTAB)
             names = entry->d_un.d_ptr;
     }
-    return base != NULL && symbols != 0 && names != 0
-               ? find(base, (const void *)((uintptr_t)base + symbols),
-                      (const char *)((uintptr_t)base + names))
-               : clock_gettime;
+    if (base == NULL || symbols == 0 || names == 0)
+        return clock_gettime;
+    const ElfW(Sym) *symbol = (const void *)((uintptr_t)base + symbols);
+    const char *text = (const char *)((uintptr_t)base + names);
+    /* Symbols end where their names begin, as linkers lay them out. */
+    for (; (const char *)(symbol + 1) <= text; symbol++) {
+        const void *address = base + symbol->st_value;
+        clock_read *found;
+
+        if (symbol->st_shndx == SHN_UNDEF || strcmp(text + symbol->st_name, NAME) != 0)
+            continue;
+        memcpy(&found, &address, sizeof(found));
+        return found;
+    }
+    return clock_gettime;
 }
