@@ -44,26 +44,21 @@ static struct mapping *mapping_after(struct mapping *entry) {
     return (struct mapping *)(uintptr_t)atomic_load_acquire(&entry->next);
 }
 
-/* Finds an entry that is nobody's, or makes one. Returns NULL if there is no memory. */
-static struct mapping *entry_claim(void) {
-    for (struct mapping *entry = first; entry != NULL; entry = mapping_after(entry))
-        if (atomic_cas_seq(&entry->start, 0, MAPPING_CLAIMED))
-            return entry;
-    struct mapping *made = calloc(1, sizeof(*made));
-    if (made == NULL)
-        return NULL;
-    made->start = MAPPING_CLAIMED;
-    do
-        made->next = atomic_load_relaxed(&last->next);
-    while (!atomic_cas_seq(&last->next, made->next, (uintptr_t)made));
-    return made;
-}
-
+/* Lists a mapping in an entry that is nobody's, or a new one. NULL: there is no memory. */
 static struct mapping *mapping_list(void *start, size_t size, int access) {
-    struct mapping *entry = entry_claim();
+    struct mapping *entry = first;
 
-    if (entry == NULL)
-        return NULL;
+    while (entry != NULL && !atomic_cas_seq(&entry->start, 0, MAPPING_CLAIMED))
+        entry = mapping_after(entry);
+    if (entry == NULL) {
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
+            return NULL;
+        entry->start = MAPPING_CLAIMED;
+        do
+            entry->next = atomic_load_relaxed(&last->next);
+        while (!atomic_cas_seq(&last->next, entry->next, (uintptr_t)entry));
+    }
     entry->deciding = NULL;
     entry->access = access;
     atomic_store_relaxed(&entry->lost, 0);

@@ -12,15 +12,13 @@
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
-/* How long a set-up call waits for another before it returns -EBUSY. Policies are added in
- * microseconds. It tries again and again: the other may have been stopped. */
-#define SET_UP_WAIT  10 /* s */
-#define SET_UP_TRIES (SET_UP_WAIT * 1000)
+/* A set-up call waits for another, which may have been stopped, so many ms: then it is -EBUSY. */
+#define SET_UP_TRIES 10000
 
 /* Waits between two tries, until a time: the rest that nanosleep tells contains the timer's slack,
  * so a signal each 50 us would make it wait for ever. */
 static inline void set_up_pause(void) {
-    const int64_t second = 1000000000, pause = SET_UP_WAIT * second / SET_UP_TRIES;
+    const int64_t second = 1000000000, pause = second / 1000;
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);

@@ -146,13 +146,6 @@ static void add_label_value(struct text *text, const char *value) {
     add_letter(text, '"');
 }
 
-static bool label_name_good(const char *name) {
-    size_t length = strspn(name, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
-    /* The first is there, and no digit. */
-    return name[0] > '9' && name[length] == '\0' && strcmp(name, "policy") != 0 &&
-           strcmp(name, "outcome") != 0;
-}
-
 /* UTF-8 (RFC 3629): no letter is cut, longer than it need be, a surrogate, or beyond U+10FFFF. */
 static bool is_utf8(const char *text) {
     const unsigned char *byte = (const unsigned char *)text;
@@ -179,21 +172,25 @@ static int labels_write(struct metrics *metrics, const char *const *labels) {
     struct text text = {.buffer = metrics->labels, .size = sizeof(metrics->labels)};
 
     for (size_t i = 0; labels != NULL && labels[i] != NULL; i += 2) {
-        if (!label_name_good(labels[i]))
+        const char *name = labels[i];
+        const size_t length =
+            strspn(name, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
+        /* The first letter is there, and no digit. */
+        if (name[0] <= '9' || name[length] != '\0' || strcmp(name, "policy") == 0 ||
+            strcmp(name, "outcome") == 0)
             return stint_failed(EINVAL,
                                 "options.labels has a name that is not [a-zA-Z_][a-zA-Z0-9_]*, or "
                                 "is \"policy\" or \"outcome\"");
         if (labels[i + 1] == NULL)
             return stint_failed(EINVAL, "options.labels has a name without a value");
         if (!is_utf8(labels[i + 1]))
-            return stint_failed_with(EINVAL, "options.labels: the value of %s is no UTF-8",
-                                     labels[i]);
+            return stint_failed_with(EINVAL, "options.labels: the value of %s is no UTF-8", name);
         for (size_t j = 0; j < i; j += 2)
-            if (strcmp(labels[i], labels[j]) == 0)
+            if (strcmp(name, labels[j]) == 0)
                 return stint_failed(EINVAL, "options.labels has a name twice");
         if (i != 0)
             add_letter(&text, ',');
-        add_text(&text, labels[i]);
+        add_text(&text, name);
         add_letter(&text, '=');
         add_label_value(&text, labels[i + 1]);
         if (text.length > LABELS_MAX)
