@@ -63,8 +63,7 @@ struct rule {
 /* A rule as a policy has it, in three words:
  *
  *     word 0   capacity 32 | limit 32
- *     word 1   capacity given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 |
- *              max_reserved 32
+ *     word 1   given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 | max_reserved 32
  *     word 2   capacity 32 | enum trait 32     what most decisions read, and no more */
 #define RULE_WORDS  3
 #define RULE_TRAITS 2
@@ -156,8 +155,7 @@ struct terms {
     uint32_t special;    /* enum special */
     uint32_t cost;       /* tokens; 0 of a key that is never refused */
     uint64_t capacity;   /* most tokens that count as held, by override, request or policy */
-    uint64_t room;       /* most that may be used after this request: the capacity, and what it may
-                        * reserve; of a charge, what it may bring the count to */
+    uint64_t room;       /* most that may be used after this request, reserved and charged too */
     uint64_t unit;       /* what a token adds to a count: 1; of a bucket: ns */
     uint64_t reciprocal; /* of a bucket's unit (reciprocal_of) */
     uint64_t rate;       /* the number of a bucket's rate, as a state has it */
