@@ -84,8 +84,6 @@ static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
     return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
 }
 
-/* ---- Hashes ---------------------------------------------------------------------------------- */
-
 /* Mixes a hash and a number: the finalizer of splitmix64. */
 static inline uint64_t mix(uint64_t hash, uint64_t number) {
     uint64_t x = hash + number * UINT64_C(0x9E3779B97F4A7C15);
@@ -126,8 +124,6 @@ static inline uint64_t stripe_base(uint64_t key) {
 static inline uint64_t stripe_base_key(uint64_t base) {
     return base * UINT64_C(0x9E3779B97F4A7C15);
 }
-
-/* ---- The table ------------------------------------------------------------------------------- */
 
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
 struct table {
@@ -319,8 +315,6 @@ static inline bool table_hash(const struct table *table, uint64_t line, uint64_t
     }
     return false;
 }
-
-/* ---- Lines ----------------------------------------------------------------------------------- */
 
 static inline struct line *home_of(const struct table *table, uint64_t hash) {
     return &table->lines[table_home(table, hash)];

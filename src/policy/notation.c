@@ -180,8 +180,6 @@ static bool refuse_value(struct reader *reader, const char *wrong, enum option o
                   kind == KIND_PERCENT ? "%" : "");
 }
 
-/* ---- Values ---------------------------------------------------------------------------------- */
-
 static bool read_per(struct reader *reader) {
     if (reader->at[0] == 'r' && reader->at[1] == '/') /* nginx writes requests as 10r/s */
         reader->at++;

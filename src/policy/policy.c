@@ -323,8 +323,6 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
            policy->reciprocal == reciprocal_of(window) && policy->fade == count_fade(flags, window);
 }
 
-/* ---- Companions ------------------------------------------------------------------------------ */
-
 /* A policy with overrides has a companion (override.h), a hidden policy. Their records name each
  * other. It goes to the policy that replaces its own, if that has overrides. */
 

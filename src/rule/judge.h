@@ -208,8 +208,6 @@ static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, 
     return (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
 }
 
-/* ---- Token buckets --------------------------------------------------------------------------- */
-
 /* A token's ns at least, whatever an override says. A policy's limit is checked. */
 #define BUCKET_UNIT_MIN UINT64_C(100)
 
@@ -300,8 +298,6 @@ static inline uint64_t bucket_wait(const struct terms *terms, uint64_t count, ui
     const uint64_t wait = count + tokens * terms->unit - room * terms->unit;
     return (int64_t)wait > 0 ? wait : 0;
 }
-
-/* ---- Judge ----------------------------------------------------------------------------------- */
 
 /* Whether a request does not even fit into an empty count. */
 static ALWAYS_INLINE bool never_fits(const struct terms *terms) {

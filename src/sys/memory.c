@@ -100,8 +100,6 @@ bool stint_on_sigbus(const void *fault) {
     return false;
 }
 
-/* ---- Memory ---------------------------------------------------------------------------------- */
-
 int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
     if ((flags & STINT_PREFAULT) == 0)
         return 0;
@@ -231,8 +229,6 @@ void stint_memory_free(struct memory *memory) {
     free(memory->path);
     *memory = (struct memory){.file = -1};
 }
-
-/* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Another process that has a lock of the file, as far as the system tells; else 0. */
 static long holder_find(int file) {

@@ -81,8 +81,6 @@ static void entry_tell(struct telling *telling, struct stint_entry *entry) {
     telling->stopped = !telling->callback(telling->context, entry);
 }
 
-/* ---- One slot -------------------------------------------------------------------------------- */
-
 /* Tag and state of a slot, of one occupant and one window. False: it is changing hands. */
 static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
     do {
@@ -225,8 +223,6 @@ static void slot_each(struct telling *telling, uint64_t line, struct slot *slot)
         entry_tell(telling, &entry);
 }
 
-/* ---- Striped keys ---------------------------------------------------------------------------- */
-
 static int stripe_compare(const void *a, const void *b) {
     const struct stripe *one = a, *other = b;
     if (one->policy != other->policy)
@@ -357,8 +353,6 @@ int stint_each(struct stint_limiter *limiter,
     free(telling.stripes);
     return telling.error != 0 ? telling.error : stint_limiter_whole(limiter);
 }
-
-/* ---- One key --------------------------------------------------------------------------------- */
 
 static void stripes_of(struct telling *telling, uint32_t id) {
     const struct table *table = &telling->limiter->table;

@@ -374,8 +374,6 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
-/* ---- Handles --------------------------------------------------------------------------------- */
-
 /* A section of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
 static void *section_at(char *start, size_t offset) {
     return start + offset;
