@@ -92,8 +92,7 @@ static void child_begin(void) {
 
 static void numbers_begin(void) {
     process_begin();
-    /* Without memory for it, children that share a table may count in their parent's lanes. These
-     * become free too early or too late, and a count or two may be lost. */
+    /* Without memory for it, children may count in their parent's lanes, and lose a count. */
     (void)pthread_atfork(NULL, NULL, child_begin);
     if (pthread_key_create(&number_key, thread_ends) != 0)
         return;

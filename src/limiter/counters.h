@@ -60,8 +60,7 @@ enum lanes_left {
 /* initial-exec: the access never allocates, so a signal handler may count, after dlopen too. */
 extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
-/* A lock of this process alone, which a child after fork finds free. Returns the number of forks
- * before: another number than the last time is another process. */
+/* A lock of this process, which a child finds free. Returns the number of forks before this one. */
 uint64_t stint_limiter_process_lock(void);
 void stint_limiter_process_unlock(void);
 
@@ -84,8 +83,7 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
     limiter_add(limiter, row, counter, 1);
 }
 
-/* Notes the now by which a bucket has decided, if it is the latest of this thread. It is a hint: a
- * thread has that of one with its number that has ended, too. */
+/* Notes the now by which a bucket has decided, if it is the latest of this thread's number. */
 static ALWAYS_INLINE void limiter_raise_now(const struct stint_limiter *limiter, uint64_t now) {
     uint64_t *latest = &limiter->own->latest[stint_thread_number].now;
     if (atomic_less(latest, now) && GUARDED(BUCKET_NOW))

@@ -21,8 +21,7 @@ struct policy {
                             * bucket: the longest that one was ever not full (policy_reach) */
     tick_t start; /* of a window, but for a key's own phase; calendar: by the clock of the offset */
     uint64_t identity; /* policy_identity: its id, and the generation of its record */
-    /* Second line: the rule. The one that counts is rules[version % 2]: the other can be written
-     * meanwhile. The version is written last; 0: there is no such policy. */
+    /* Second line. The rule that counts is rules[version % 2]. 0: there is no such policy. */
     _Alignas(CACHE_LINE) uint64_t version;
     uint64_t rules[2][RULE_WORDS];
     uint64_t fade; /* ns; of the previous window's tokens (count_fade) */
@@ -62,8 +61,7 @@ static ALWAYS_INLINE tick_t policy_reach(const struct policy *policy) {
     return (tick_t)atomic_load_relaxed((const uint64_t *)&policy->length); /* M12 */
 }
 
-/* The length of a policy's window, by which others divide: a possible one, whatever is in the
- * table, or becomes of the id while a thread sleeps. */
+/* The length of a policy's window, by which others divide: a possible one, whatever is there. */
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
@@ -102,8 +100,7 @@ static inline uint64_t hint_of(struct span window, bool calendar) {
     return (uint64_t)window.end | (calendar ? days << HINT_DAYS : 0);
 }
 
-/* The traits and the capacity of a policy (judge.h, word 2 of a rule): one word, so both are of one
- * rule. 0: there is no such policy, or it is gone. */
+/* The traits and the capacity of one rule (judge.h, word 2). 0: no such policy, or it is gone. */
 static ALWAYS_INLINE uint64_t policy_word(const struct policy *policy) {
     uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))

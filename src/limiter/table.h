@@ -197,9 +197,8 @@ static inline void reach_raise(const struct table *table, uint64_t hash, uint64_
                            seen + ((line - reach_in(seen, reach)) << reach.shift)));
 }
 
-/* The bits of a key in its shard's filter. They come from the low bits of the hash, which a tag has
- * whole (tag_hash). One says that the key may have a slot of a companion; the other, that this may
- * be in a line behind its first two, as few are. */
+/* The bits of a key in its shard's filter, from the bits of the hash that a tag has (tag_hash). One
+ * says that it may have a slot of a companion; the other, that this may be behind two lines. */
 #define FILTER_ANY 4 /* words; those behind them are for the other bit */
 #define FILTER_FAR 2
 

@@ -382,8 +382,7 @@ static bool read_offset(struct reader *reader, int *minutes) {
 #define YEAR_FIRST 1677
 #define YEAR_LAST  2262
 
-/* Reads a full-date or a date-time of RFC 3339, but for leap seconds, which have no Unix time. The
- * start of a calendar policy is by the clock of its offset. */
+/* Reads a full-date or a date-time of RFC 3339. Leap seconds, which have no Unix time, are none. */
 static bool read_start(struct reader *reader, struct stint_policy *policy) {
     const char *text = reader->at;
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, offset = 0;

@@ -360,8 +360,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
         id_count(limiter, id);
 }
 
-/* Whether the companion of a policy is there, and is this policy's or about to be. If not,
- * companion_mend would end it, and its id would become another policy's. */
+/* Whether a policy's companion is there, its own or about to be (else companion_mend ends it). */
 static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *records = limiter->records;

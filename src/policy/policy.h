@@ -10,8 +10,7 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id);
 
-/* Reads the policy that decides by an id as clients are told of it: one that was given no name has
- * its present rate for a name. Returns false if there is none. */
+/* Reads a policy as clients are told of it: without a name, by its present rate. False: none. */
 bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
                        struct stint_policy *policy);
 
@@ -31,8 +30,7 @@ struct policy_ids {
     bool again;         /* one of these was gone: sweep.c is called before it is used */
 };
 
-/* Finds them. A policy that is changed keeps its id. One that is replaced, or is back, gets the id
- * that a policy of its name had, from which it could be changed. */
+/* A policy that is changed keeps its id; else it gets one of its name from which it could be. */
 struct policy_ids stint_policy_ids(const struct stint_limiter *limiter,
                                    const struct stint_policy *policy, uint32_t old);
 
@@ -60,8 +58,7 @@ int stint_policies_lock(struct stint_limiter *limiter);
 /* The same for a handle that must be able to write, and takes lanes of dead processes back. */
 int stint_policies_begin(struct stint_limiter *limiter);
 
-/* Checks what decisions trust of a table that somebody else wrote: shards and policies. Under the
- * lock. 0, or -EPROTO with a reason. */
+/* Under the lock: checks what decisions trust of a table. 0, or -EPROTO with a reason. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
 /* Finishes or takes back what a process that died left half done. Under the lock. */

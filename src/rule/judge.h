@@ -116,8 +116,7 @@ static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t coun
  * the capacity in the upper half they are one word, so they are always of one rule. */
 enum trait {
     TRAIT_EXISTS = 1 << 14,
-    /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the
-     * only wait is for the window's end, and a window begins with 0. */
+    /* A request takes tokens or is refused, waits for the window's end, and that is all. */
     TRAIT_PLAIN = 1 << 15,
     TRAIT_CARRIES = 1 << 16, /* rule_carries: a window that is over may still matter */
     TRAIT_NEAR = 1 << 18,    /* it has a near limit */
@@ -180,8 +179,7 @@ static inline uint64_t reciprocal_of(uint64_t window) {
     return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
 }
 
-/* The ns in which the previous window's tokens fade: the length of a window that slides. In flight
- * they do not fade: 0, which is less than any time left. */
+/* ns in which the previous window's tokens fade; in flight they do not: 0, below any time left. */
 static inline uint64_t count_fade(uint32_t flags, uint64_t window) {
     return GUARD(COUNT_FADE, (flags & STINT_IN_FLIGHT) != 0) ? 0 : window;
 }
@@ -415,8 +413,7 @@ static inline uint64_t wait_two(const struct terms *terms, uint64_t count, uint6
     return left + wait_share(current, terms->capacity - terms->cost, window, fade);
 }
 
-/* The verdict's retry_after, without jitter, of a request that was judged as `charge`, `left` ns
- * before the end of a window of this length. */
+/* retry_after, without jitter, of what was judged so, `left` ns before the end of its window. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t window, uint64_t left) {
     if (is_charge(terms))

@@ -15,8 +15,7 @@
 /* A set-up call waits for another, which may have been stopped, so many ms: then it is -EBUSY. */
 #define SET_UP_TRIES 10000
 
-/* Waits between two tries, until a time: the rest that nanosleep tells contains the timer's slack,
- * so a signal each 50 us would make it wait for ever. */
+/* 1 ms, until a time: the rest of nanosleep has some slack, so many signals would be no end. */
 static inline void set_up_pause(void) {
     const int64_t second = 1000000000, pause = second / 1000;
     struct timespec until;

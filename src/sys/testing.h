@@ -7,8 +7,7 @@
  *     STEP(word);                             before every atomic operation: atomic.h has it
  *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
  *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away
- *     HOLDS(I6, the reach has the line)       asserts an invariant, or a promise, unless a guard is
- *                                             taken away */
+ *     HOLDS(I6, the reach has the line)       asserts an invariant, if no guard is taken away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 

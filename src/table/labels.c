@@ -40,10 +40,6 @@ static bool bytes_load(const struct label *label, uint64_t key, uint64_t words[L
     return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
 }
 
-static uint32_t seconds_now(const struct stint_limiter *limiter) {
-    return (uint32_t)(limiter_now(limiter) / 1000000000);
-}
-
 static uint32_t last_of(uint64_t refused) {
     const uint32_t time = (uint32_t)refused;
     return time < DAYS_MAX ? time * DAY : time;
@@ -121,7 +117,7 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (limiter->labels == NULL)
         return stint_failed(ENOENT, "the table has no room for labels: it was made with "
                                     "options.labels 0");
-    const uint32_t now = seconds_now(limiter);
+    const uint32_t now = (uint32_t)(limiter_now(limiter) / 1000000000);
     struct label *set = label_set(limiter, key.hash), *label;
     uint64_t words[LABEL_WORDS] = {0}, there[LABEL_WORDS], seen[2], there_length;
 
@@ -180,7 +176,7 @@ uint64_t stint_labels_used(const struct stint_limiter *limiter) {
 }
 
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
-    const uint32_t now = seconds_now(from);
+    const uint32_t now = (uint32_t)(limiter_now(from) / 1000000000);
 
     for (uint64_t i = 0; to->labels != NULL && i < from->label_sets * LABELS_IN_SET; i++) {
         struct label label = from->labels[i];

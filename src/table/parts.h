@@ -21,8 +21,7 @@ int stint_table_whole(const struct stint_limiter *copy);
 /* Makes a table in a file beside options.path that has no name yet. */
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made);
 
-/* Makes the slots of all policies that are gone free. Returns whether there are such policies.
- * A thread that still decides by one may claim a slot behind it. */
+/* Frees the slots of policies that are gone. Returns whether there are any such policies. */
 bool stint_sweep(struct stint_limiter *limiter);
 
 /* A name of a key, which callers leave for readers; no decision reads it. A line of a set. */

@@ -102,11 +102,6 @@ static uint64_t more_after(const struct stint_policy *policy, const struct stint
                : more;
 }
 
-/* Whether tokens come back at times that nobody knows, and not at the end of a window. */
-static bool is_in_flight(const struct stint_policy *policy) {
-    return (policy->flags & STINT_IN_FLIGHT) != 0;
-}
-
 /* The longest wait of the refusals. (In flight it is only a bound.) After "never" none is told. */
 static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
                             const struct stint_verdict *verdicts, size_t n) {
@@ -116,7 +111,7 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
 
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].allowed || !stint_policy_told(limiter, verdicts[i].policy, &policy) ||
-            (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER))
+            ((policy.flags & STINT_IN_FLIGHT) != 0 && verdicts[i].retry_after != STINT_NEVER))
             continue;
         refused = true;
         if (verdicts[i].retry_after > longest)
@@ -140,11 +135,11 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_quoted(text, policy.name);
         add_parameter(text, quotas ? ";q=" : ";r=",
                       quotas ? quota(&policy, &verdicts[i]) : verdicts[i].remaining);
-        if (quotas && is_in_flight(&policy))
+        if (quotas && (policy.flags & STINT_IN_FLIGHT) != 0)
             add_text(text, ";qu=\"concurrent-requests\"");
         else if (quotas && policy.calendar == 0) /* else no one length */
             add_parameter(text, ";w=", seconds_up(quota_time(&policy, &verdicts[i])));
-        else if (!quotas && !is_in_flight(&policy))
+        else if (!quotas && (policy.flags & STINT_IN_FLIGHT) == 0)
             add_parameter(text, ";t=", seconds_up(more_after(&policy, &verdicts[i])));
     }
     if (before[0] == ',')
@@ -185,7 +180,8 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
             continue;
-        if (!stint_policy_told(limiter, verdicts[i].policy, &its) || is_in_flight(&its))
+        if (!stint_policy_told(limiter, verdicts[i].policy, &its) ||
+            (its.flags & STINT_IN_FLIGHT) != 0)
             continue;
         tightest = &verdicts[i];
         policy = its;
