@@ -112,9 +112,8 @@ static inline bool policy_gone(const struct policy *policy) {
     return atomic_load_acquire(&policy->version) != 0 && policy_word(policy) == 0; /* M15 */
 }
 
-/* A policy's id and, above it, its generation, as a verdict has them. The upper word is 0, where a
- * verdict has its unit. Whoever charges reads it first: slots are swept before the next generation
- * begins, so no verdict tells a later one than was charged. */
+/* A policy's id, its generation above it, and 0, where a verdict has its unit. Who charges reads it
+ * first: slots are swept before the next generation, so no verdict tells a later one. */
 static ALWAYS_INLINE words_2 policy_identity(const struct policy *policy) {
     return atomic_load_widened(&policy->identity); /* M15 */
 }

@@ -159,9 +159,8 @@ static inline struct shard *table_shard_at(const struct table *table, const stru
  * claims beyond it raises it first. So a search may stop there (I6). It is 1 at least, and of most
  * lines no more. (Of a million keys the mean is 1.03 after 2 windows of other keys, 2.5 after 200.)
  *
- * A byte of each line, in the order of the lines, says how much more than 1. Eight are a word: a
- * CAS that raises one fails if another was raised meanwhile, as each seldom is. They follow the
- * lines, so that the same huge pages have them. */
+ * A byte of each line says how much more than 1. Eight are a word, raised by a CAS, seldom. They
+ * follow the lines, so that the same huge pages have them. */
 static inline uint64_t *reach_words(const struct table *table) {
     return (uint64_t *)(void *)(table->lines + table->line_count);
 }
@@ -296,9 +295,8 @@ static inline bool table_hash(const struct table *table, uint64_t line, uint64_t
     const uint64_t low = tag >> bits; /* no overflow below: 2^40 lines, 16 bits */
     const uint64_t shard = line / table->shard_lines;
 
-    /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
-     * of the shard's last. The largest top bits that lead to one of these lines are those at the
-     * end of the line. At most one less leads there, too. */
+    /* The home line is this one, one of those before it, or, behind the shard's first, one of its
+     * last. The largest top bits that lead there are those at the line's end, or one less. */
     for (uint32_t wrapped = 0; wrapped < 2; wrapped++) {
         const uint64_t from = line + wrapped * table->shard_lines;
         const uint64_t top = (((from + 1) << bits) - 1) / table->line_count;

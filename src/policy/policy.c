@@ -119,9 +119,8 @@ static bool rate_changes(const struct policy *policy, const struct ruling *was,
             was->rule.max_reserved > next->rule.max_reserved);
 }
 
-/* Notes a bucket's rate before it changes, and when: 0 while it is written. No slot counts by an
- * older one (rate.h). Verdicts of before are known by the generation (rate.c, stint_rate_verdict):
- * the policy's identity follows its version, so none by this rate tells the next one's. */
+/* Notes a bucket's rate before it changes, and when: 0 while it is written. Verdicts of before are
+ * known by the generation (rate.c, stint_rate_verdict), as the identity follows the version. */
 static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was) {
     struct policy_record *record = &limiter->records[id];
 
@@ -512,10 +511,9 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
 }
 
 /* An id that was a policy's may be used again. Its slots were swept while the policy was gone
- * (sweep.c), so no count, override or ban of before is left. A thread that still decides by the
- * policy of before finds no slot of its key, or one of now, in which it charges now, by the limit
- * or the override that it has read (A3). What it gives back was taken before, which the generation
- * tells (refund.c; slot.c, stint_slot_take_back). */
+ * (sweep.c), so nothing of before is left. A thread that still decides by the policy of before
+ * finds no slot of its key, or one of now, and charges it by what it has read (A3). What it gives
+ * back was taken before, which the generation tells (refund.c; slot.c, stint_slot_take_back). */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
     const uint32_t old = ids->old,

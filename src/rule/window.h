@@ -156,8 +156,7 @@ static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
 }
 
 /* The window that holds tick `now`, by a clock that is `offset` minutes ahead of UTC. Months begin
- * on the day and at the time of `start`, a tick of that clock; years in its month, too. That day is
- * CALENDAR_DAY_MAX at most: windows begin in different months, by as much later than the month. */
+ * on the day, CALENDAR_DAY_MAX at most, and at the time of `start`; years in its month, too. */
 static inline struct span calendar_window(tick_t now, tick_t start, uint32_t calendar,
                                           int32_t offset) {
     const int64_t months = calendar == STINT_CALENDAR_YEAR ? 12 : 1;

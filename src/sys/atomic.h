@@ -183,9 +183,8 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* Compare-and-swap of two adjacent words, aligned to 16 bytes. If it succeeds, both were loaded and
- * stored at one instant. If it fails, they may have been loaded at different ones (on aarch64, a
- * loop of ldxp and stxp): one of them was not as expected when it was loaded. */
+/* Compare-and-swap of two adjacent words, aligned to 16 bytes. If it fails, they may have been
+ * loaded at different instants (on aarch64): one was not as expected when it was loaded. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #ifdef STINT_THREAD_SANITIZER

@@ -94,8 +94,8 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
     return true;
 }
 
-/* The instant after which a slot with the refused bit, whose window has this end, was refused. A
- * bucket was empty then, and its end has not passed a multiple of the window since. */
+/* The instant after which a slot whose window has this end was refused. A bucket was empty then,
+ * and its end has not passed a multiple of the window since. */
 static uint64_t refused_since(const struct stint_limiter *limiter, const struct policy *policy,
                               uint32_t traits, tick_t end) {
     const uint64_t length = tick_ns(policy_length(policy));

@@ -87,10 +87,6 @@ struct shape {
     size_t lines;
 };
 
-static uint64_t divide_up(uint64_t number, uint64_t by) {
-    return number / by + (number % by != 0);
-}
-
 static size_t round_up(size_t number, size_t to) {
     return (number + to - 1) / to * to;
 }
@@ -102,8 +98,8 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
                                      .features = HEADER_FEATURES}};
     struct header *header = &shape.header;
     struct table *table = &shape.table;
-    uint64_t lines =
-        divide_up(options->max_entries, LINE_SLOTS / 2); /* half full with max_entries keys */
+    const uint64_t half = LINE_SLOTS / 2; /* of a line is taken with max_entries keys */
+    uint64_t lines = round_up(options->max_entries, half) / half;
 
     header->max_policies = options->max_policies == 0 ? 64 : options->max_policies;
     table->tag_unit = 1;
@@ -116,7 +112,7 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
                                       lines >> (table->shard_bits + 1) >= SHARD_LINES)
         table->shard_bits++;
     header->shards = UINT32_C(1) << table->shard_bits;
-    table->shard_lines = divide_up(lines, header->shards);
+    table->shard_lines = round_up(lines, header->shards) / header->shards;
     table->line_count = table->shard_lines * header->shards;
     table->probe_lines =
         table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
@@ -169,10 +165,9 @@ static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
                   offsetof(struct header, lock) % sizeof(uint64_t) == 0,
               "shape, secret and lock are whole words");
 
-/* Makes a table of zeroed memory. Where others are making one for the same options, or have died
- * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays: who
- * was stopped, and goes on when the table is in use, changes nothing. The magic is written last.
- * Memory that is anything else stays as it is: header_check says what it is. */
+/* Makes a table of zeroed memory, or goes on where others make one for the same options, or have
+ * died doing it. Each word goes from 0 to what its first maker has for it, and stays: who was
+ * stopped meanwhile changes nothing. The magic is last. Other memory stays as it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
     static const struct header empty;
