@@ -5,7 +5,6 @@
 #include "limiter/records.h"
 #include "sys/message.h"
 
-/* A policy's window that holds a tick. (Where windows are the keys' own: one of their length.) */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              tick_t tick) {
     if (limiter_record(limiter, policy)->calendar != 0)

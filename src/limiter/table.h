@@ -227,7 +227,6 @@ static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t
     return filter_bit_has(bit);
 }
 
-/* How many lines from home such a slot may be (I6). */
 static inline uint64_t companion_reach(const struct table *table, uint64_t hash) {
     return filter_bit_has(filter_far(table, hash)) ? reach_of(table, hash) : 1;
 }

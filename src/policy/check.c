@@ -212,7 +212,6 @@ static bool ban_can_come(const struct stint_policy *policy) {
     return tick_of(within) + tick_of(bucket) > shortest;
 }
 
-/* The window is right. */
 static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
     const enum option needs = policy->ban_after != 0 ? OPTION_AFTER : OPTION_WITHIN;
 

@@ -85,8 +85,6 @@ static uint64_t read_digits(struct reader *reader) {
     return number;
 }
 
-/* ---- Words that are none --------------------------------------------------------------------- */
-
 #define WORD_MAX 24 /* letters that a reason repeats */
 
 /* A word of the text, and the nearest of those that might stand there. */

@@ -13,7 +13,6 @@ static void word_write(uint64_t *word, uint64_t value) {
     atomic_store_release(word, value); /* M12, M14 */
 }
 
-/* Half a word, likewise. */
 static void half_write(uint32_t *half, uint32_t value) {
     INSTANT(INSTANT_SET_UP);
     atomic_store_release_32(half, value); /* M12, M14 */
@@ -32,7 +31,6 @@ static struct rule rule_of(const struct stint_policy *policy) {
     };
 }
 
-/* The longest window, in ticks. */
 static tick_t longest_of(const struct stint_policy *policy) {
     return policy->calendar == STINT_CALENDAR_YEAR    ? CALENDAR_YEAR_MAX
            : policy->calendar == STINT_CALENDAR_MONTH ? CALENDAR_MONTH_MAX
@@ -298,7 +296,6 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
     return NULL;
 }
 
-/* Writes the windows of a new policy, whose record is written. */
 static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
                           uint32_t flags) {
     struct policy *policy = &limiter->policies[id];
@@ -314,7 +311,6 @@ static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t len
     word_write(&policy->current_end, stint_limiter_hint_first(limiter, policy));
 }
 
-/* Whether a policy has what windows_write writes for this length. */
 static bool windows_whole(const struct policy *policy, tick_t length, uint32_t flags) {
     const uint64_t window = tick_ns(length);
 
@@ -399,8 +395,6 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     else
         policy_end(limiter, id);
 }
-
-/* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
 /* Whether an id is that of a policy that is gone, and had this name; or, its companion. */
 static bool was_named(const struct stint_limiter *limiter, uint32_t id, const char *name,

@@ -303,7 +303,6 @@ static int open_locked(struct memory *memory, const char *path, bool read_only) 
     return 0;
 }
 
-/* Says whether a name in a directory is that of the file. */
 static int file_named(const struct memory *memory, int directory, const char *name, bool *named) {
     struct stat there, ours;
 

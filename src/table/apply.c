@@ -117,7 +117,6 @@ static int lines_parse(struct changes *changes, const char *text, char *copy, co
     return names_check(changes, wrong);
 }
 
-/* Reads the text into changes, with room for so many more. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
     const size_t size = strlen(text) + 1;

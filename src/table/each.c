@@ -140,7 +140,6 @@ static void slot_count(const struct telling *telling, const struct policy *polic
                       : count;
 }
 
-/* Keeps a slot of a striped key for later. */
 static void stripe_keep(struct telling *telling, const struct stint_entry *entry) {
     if (telling->count == telling->room) {
         size_t room = telling->room == 0 ? 1024 : 2 * telling->room;

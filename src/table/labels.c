@@ -30,7 +30,6 @@ static uint64_t seal_of(uint64_t key, const uint64_t words[LABEL_WORDS], uint64_
     return (seal & ~SEAL_LENGTH) | length;
 }
 
-/* Loads the bytes of a label. Returns whether they are whole, and the key's. */
 static bool bytes_load(const struct label *label, uint64_t key, uint64_t words[LABEL_WORDS],
                        uint64_t *length) {
     const uint64_t seal = atomic_load_acquire(&label->seal);

@@ -612,8 +612,6 @@ void stint_close(struct stint_limiter *limiter) {
     stint_memory_free(&memory);
 }
 
-/* ---- For resize.c ---------------------------------------------------------------------------- */
-
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
     struct memory memory = {.file = -1};
     struct shape shape;

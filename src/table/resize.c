@@ -91,7 +91,6 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Reads tag and state of one occupant. */
 static struct slot slot_read(const struct slot *slot) {
     struct slot read;
     do {

@@ -121,7 +121,6 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
         add_field(text, "Retry-After: ", seconds_up(longest));
 }
 
-/* RateLimit-Policy (`quotas`), or RateLimit. */
 static void add_draft(struct text *text, const struct stint_limiter *limiter,
                       const struct stint_verdict *verdicts, size_t n, bool quotas) {
     const char *before = quotas ? "RateLimit-Policy: " : "RateLimit: ";

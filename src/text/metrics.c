@@ -292,7 +292,6 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
     }
 }
 
-/* The families of the picked ones of the first `count` policies. */
 static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
                          uint32_t count) {
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
