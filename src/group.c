@@ -263,7 +263,7 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct part *part) {
-    struct hot hot;
+    struct hot hot = {.count = 0}; /* until it is charged */
 
     part->swaps = false;
     if (part_simple(request) && part_window(limiter, request, now, &hot) &&
