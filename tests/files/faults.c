@@ -3,6 +3,7 @@
  * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */
 #include "children.h"
+#include "decisions.h"
 #include "directory.h"
 #include "kinds.h"
 #include "random.h"
@@ -10,7 +11,6 @@
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -82,9 +82,7 @@ static void operation_prepare(enum operation operation, struct stint_limiter **l
 }
 
 static int operate(enum operation operation, struct stint_limiter **limiter) {
-    struct stint_options options = operation <= OPEN ? table_options() : shared_options(0);
-    struct stint_options same = STINT_OPTIONS_INIT;
-    same.clock = test_clock;
+    struct stint_options options = operation <= OPEN ? table_options() : attach_options(0);
     switch (operation) {
     case APPLY:
         return apply_texts(*limiter);
@@ -93,7 +91,7 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
         *limiter = NULL;
         return 0;
     case RESIZE:
-        return stint_resize(path, &same);
+        return file_resize(path, 0);
     case CREATE:
     case OPEN:
         options.flags = STINT_PREFAULT;
@@ -109,14 +107,10 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
 enum { NO_MOUNT = 77 };
 
 /* Mounts one with these options of tmpfs. Returns false if that is not allowed here. */
-static bool small_file_system_mount_at(const char *place, const char *options) {
+static bool small_file_system_mount(const char *place, const char *options) {
     return (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("tmpfs", place, "tmpfs", 0, options) == 0;
-}
-
-static bool small_file_system_mount(const char *options) {
-    return small_file_system_mount_at(directory, options);
 }
 
 /* Runs in a child what returns 0, NO_MOUNT, or what CHECK says. */
@@ -138,13 +132,11 @@ static void small_file_system_test(int (*use)(void)) {
 /* A file without a name gets one by /proc alone: without, no table is made, one stays as it is. */
 static int make_bare(void) {
     const struct stint_options options = table_options();
-    struct stint_options same = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter = NULL;
-    same.clock = test_clock;
     make_table();
-    if (!small_file_system_mount_at("/proc", "size=4k"))
+    if (!small_file_system_mount("/proc", "size=4k"))
         return NO_MOUNT;
-    EXPECT(stint_resize(path, &same) == -ENOENT && strstr(stint_reason(), "without /proc") != NULL);
+    EXPECT(file_resize(path, 0) == -ENOENT && strstr(stint_reason(), "without /proc") != NULL);
     EXPECT(entries_of_directory() == 1);
     EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
     stint_close(limiter);
@@ -340,8 +332,7 @@ static void run_fault(enum operation operation, struct fault given) {
         (void)alarm(60); /* nobody tries for ever */
         fault_child(operation);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
+    const int status = status_of(child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != GOOD)
         fail_msg("%s: call %u (%ld%s) fails with \"%s\", result %d: status %#x", names[operation],
                  fault.at, told->call, fault.on ? ", and all later ones" : "",
@@ -399,12 +390,6 @@ TEST_IN_DIRECTORY(test_each_call_fails) {
 
 /* ---- Each system call is where a process stops, or dies -------------------------------------- */
 
-static const struct stint_policy *added_policy(void) {
-    static struct stint_policy policy;
-    policy = make_policy("added", 5, HOUR, 0, 0);
-    return &policy;
-}
-
 /* Sets up while the fault comes, and if it goes on, to a good end; unless a table is to be resized
  * that the other one has open. `beside`: he surely has. */
 static void watched_child(enum operation operation, bool beside) {
@@ -422,23 +407,16 @@ static void watched_child(enum operation operation, bool beside) {
 
 /* Who comes meanwhile. */
 static void other_child(enum operation operation) {
+    const struct stint_policy added = make_policy("added", 5, HOUR, 0, 0);
     struct stint_options options = table_options();
     struct stint_limiter *limiter = NULL;
+    (void)alarm(60);
     EXPECT(stint_open(&options, &limiter) == 0);
     if (operation != CREATE)
         EXPECT(table_right(limiter));
-    EXPECT(policy_added(limiter, added_policy()) >= 0);
+    EXPECT(policy_added(limiter, &added) >= 0);
     stint_close(limiter);
     _exit(GOOD);
-}
-
-static pid_t fork_other(enum operation operation) {
-    pid_t child = forked();
-    if (child == 0) {
-        (void)alarm(60);
-        other_child(operation);
-    }
-    return child;
 }
 
 /* Whether it ends within some ms. */
@@ -472,7 +450,9 @@ static void check_signal(enum operation operation, unsigned at, int signal,
     assert_int_equal(WIFSTOPPED(status) ? WSTOPSIG(status) : WTERMSIG(status), signal);
     if (limiter != NULL)
         assert_true(stint_take(limiter, 0, 1, 1, STINT_NOW, NULL));
-    pid_t other = fork_other(operation);
+    pid_t other = forked();
+    if (other == 0)
+        other_child(operation);
     if (signal == SIGSTOP) {
         waited += !ended(other, 10);
         assert_int_equal(kill(child, SIGCONT), 0);
@@ -513,10 +493,8 @@ TEST_IN_DIRECTORY(test_each_call_stops) {
 static void fork_here(void) {
     watched = false;
     fork_made = fork();
-    if (fork_made == 0) {
-        (void)alarm(60);
+    if (fork_made == 0)
         other_child(forked_in);
-    }
     watched = true;
 }
 
@@ -538,46 +516,6 @@ TEST_IN_DIRECTORY(test_each_call_forks) {
 }
 
 /* ---- Decisions make none --------------------------------------------------------------------- */
-
-/* All that decides: on new keys and old ones, in a full table, across windows, by its own clock. */
-static bool decide(struct stint_limiter *limiter) {
-    uint64_t start = stint_now(limiter);
-    unsigned allowed = 0, refused = 0, all_allowed = 0, all_refused = 0;
-    for (uint32_t i = 0; i < 30000; i++) {
-        struct stint_request requests[20];
-        struct stint_verdict verdicts[20];
-        const struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = i}};
-        char name[40] = "a name that is longer than 16 bytes ";
-        uint32_t number = i % 1500;
-        memcpy(name, &number, sizeof number);
-        stint_key key = stint_key_of(limiter, name, number % sizeof name);
-        key = stint_key_join(limiter, key, &number, sizeof number);
-        uint64_t now = i % 2 == 0 ? STINT_NOW : start + i / 3000 * MINUTE / 10;
-        stint_prefetch(limiter, key);
-        uint32_t policy = i % KINDS;
-        bool fits = stint_take(limiter, policy, key, 1 + i % 3, now, &verdicts[0]);
-        fits ? allowed++ : refused++;
-        if (fits && i % 5 == 0)
-            stint_refund(limiter, key, &verdicts[0], 1);
-        for (uint32_t n = 0; n < 20; n++)
-            requests[n] = (struct stint_request){.key = {key.hash + n % 7},
-                                                 .policy = n % KINDS,
-                                                 .cost = n % 4,
-                                                 .limit = n % 5,
-                                                 .flags = STINT_PEEK * (n % 16)};
-        requests[3].key = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
-        stint_decide_batch(limiter, requests, 20, now, verdicts);
-        stint_decide(limiter, &requests[i % 20], now, NULL);
-        for (uint32_t n = 0; n < 2; n++) /* by the second: the key is there, its window is known */
-            stint_take(limiter, policy, key, 1, STINT_NOW, NULL);
-        for (uint32_t n = 0; n < 4; n++)
-            requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};
-        stint_decide_all(limiter, requests, 4, now, NULL) ? all_allowed++ : all_refused++;
-        if (i % 7 == 0)
-            stint_reset(limiter, policy, key);
-    }
-    return allowed && refused && all_allowed && all_refused;
-}
 
 /* Promise E. */
 static void decisions_child(uint32_t flags, enum stint_on_full on_full) {
@@ -654,14 +592,14 @@ static void use_all_slots(struct stint_limiter *limiter) {
  * SIGBUS. */
 static int use_full_file_system(void) {
     char filler[PATH_MAX + 32], sparse[PATH_MAX + 32], untouched[PATH_MAX + 32];
-    struct stint_options options, same = STINT_OPTIONS_INIT;
+    struct stint_options options;
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
     struct statvfs room, left;
     snprintf(filler, sizeof filler, "%s/filler", directory);
     snprintf(sparse, sizeof sparse, "%s/sparse", directory);
     snprintf(untouched, sizeof untouched, "%s/untouched", directory);
-    if (!small_file_system_mount("size=1536k,mode=700"))
+    if (!small_file_system_mount(directory, "size=1536k,mode=700"))
         return NO_MOUNT;
     options = shared_options(1000000);
     EXPECT(statvfs(directory, &room) == 0);
@@ -681,7 +619,6 @@ static int use_full_file_system(void) {
     EXPECT(unlink(untouched) == 0);
     fill(filler);
     options = table_options();
-    same.clock = test_clock;
     EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
     for (unsigned i = 0; i < 10; i++)
         EXPECT(stint_policies_apply(limiter,
@@ -699,7 +636,7 @@ static int use_full_file_system(void) {
     EXPECT(!stint_take(limiter, id, number_key(limiter, 7), 1, STINT_NOW, NULL));
     stint_close(limiter);
 
-    EXPECT(stat(path, &before) == 0 && stint_resize(path, &same) == -ENOSPC);
+    EXPECT(stat(path, &before) == 0 && file_resize(path, 0) == -ENOSPC);
     EXPECT(strstr(stint_reason(), path) != NULL && entries_of_directory() == 3);
     EXPECT(stat(path, &about) == 0 && about.st_ino == before.st_ino);
     options = shared_options(0);
@@ -713,7 +650,7 @@ static int use_full_file_system(void) {
     if (getenv("STINT_TEST_EMULATED") == NULL) { /* where no madvise is done */
         EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
         EXPECT(strstr(stint_reason(), "has holes") != NULL);
-        EXPECT(stint_resize(sparse, &same) == -ENOSPC);
+        EXPECT(file_resize(sparse, 0) == -ENOSPC);
     }
     options.flags = 0;
     EXPECT(unlink(filler) == 0);
@@ -721,7 +658,7 @@ static int use_full_file_system(void) {
     EXPECT(stint_attach(&options, &limiter) == 0 && table_right(limiter));
     EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 >= about.st_size);
     stint_close(limiter);
-    EXPECT(stint_resize(path, &same) == 0 && stint_resize(sparse, &same) == 0);
+    EXPECT(file_resize(path, 0) == 0 && file_resize(sparse, 0) == 0);
     return 0;
 }
 
@@ -731,14 +668,13 @@ TEST_IN_DIRECTORY(test_full_file_system) {
 
 /* What may only be read is refused with this error, but to readers. */
 static void check_readable(int error) {
-    struct stint_options options = shared_options(0), same = STINT_OPTIONS_INIT;
+    struct stint_options options = attach_options(0);
     struct stint_limiter *limiter = NULL;
     EXPECT(stint_attach(&options, &limiter) == -error && strstr(stint_reason(), path) != NULL);
     options = table_options();
     EXPECT(stint_open(&options, &limiter) == -error && strstr(stint_reason(), path) != NULL);
-    EXPECT(stint_resize(path, &same) == -error && strstr(stint_reason(), path) != NULL);
-    options = shared_options(0);
-    options.flags = STINT_READ_ONLY;
+    EXPECT(file_resize(path, 0) == -error && strstr(stint_reason(), path) != NULL);
+    options = attach_options(STINT_READ_ONLY);
     EXPECT(limiter == NULL && stint_attach(&options, &limiter) == 0 && table_right(limiter));
     stint_close(limiter);
 }
@@ -755,7 +691,7 @@ static void check_no_new_file(int error) {
 }
 
 static int use_read_only_file_system(void) {
-    if (!small_file_system_mount("size=1m,mode=700"))
+    if (!small_file_system_mount(directory, "size=1m,mode=700"))
         return NO_MOUNT;
     make_table();
     if (mount(NULL, directory, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0)
@@ -777,7 +713,7 @@ TEST_IN_DIRECTORY(test_no_rights) {
         assert_int_equal(chmod(directory, 0555), 0);
         pid_t child = forked();
         if (child == 0) {
-            struct stint_options options = table_options(), same = STINT_OPTIONS_INIT;
+            struct stint_options options = table_options();
             struct stint_limiter *limiter = NULL;
             EXPECT(geteuid() != 0 || setuid(65534) == 0);
             check_no_new_file(EACCES);
@@ -785,7 +721,7 @@ TEST_IN_DIRECTORY(test_no_rights) {
                 check_readable(EACCES);
                 _exit(GOOD);
             }
-            EXPECT(stint_resize(path, &same) == -EACCES && entries_of_directory() == 1);
+            EXPECT(file_resize(path, 0) == -EACCES && entries_of_directory() == 1);
             EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
             EXPECT(apply_texts(limiter) == 0);
             stint_close(limiter);
@@ -878,11 +814,10 @@ TEST(test_clocks_differ) {
 /* ---- A library that is unloaded -------------------------------------------------------------- */
 
 static struct unloaded {
-    int (*open)(const struct stint_options *options, struct stint_limiter **limiter);
-    int (*add)(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id);
-    bool (*take)(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
-                 uint64_t now, struct stint_verdict *verdict);
-    void (*close)(struct stint_limiter *limiter);
+    __typeof__(stint_open) *open;
+    __typeof__(stint_policy_add) *add;
+    __typeof__(stint_take) *take;
+    __typeof__(stint_close) *close;
     struct stint_limiter *limiter;
     pthread_barrier_t barrier;
 } library;

@@ -50,14 +50,6 @@ static void must(bool holds, const char *what) {
     _exit(1);
 }
 
-static struct stint_limiter *attached(uint32_t flags) {
-    struct stint_options options = shared_options(0);
-    struct stint_limiter *limiter = NULL;
-    options.flags = flags;
-    must(stint_attach(&options, &limiter) == 0, "attach");
-    return limiter;
-}
-
 static stint_key key_of(struct stint_limiter *limiter, uint64_t number) {
     return stint_key_of_id(limiter, number);
 }
@@ -70,7 +62,7 @@ static void writes(struct random *random) {
         struct stint_verdict v;
         uint32_t p, k;
     } holds[HOLDS];
-    struct stint_limiter *limiter = attached(0);
+    struct stint_limiter *limiter = attach(0);
     memset(holds, 0, sizeof holds);
     for (uint64_t left = HOLDS + random_below(random, 200); left != 0; left--) {
         const uint64_t hold = left <= HOLDS ? left - 1 : random_below(random, HOLDS);
@@ -111,7 +103,7 @@ static void writes(struct random *random) {
 
 static void applies(struct random *random, const char *more, uint32_t flags) {
     char text[500] = "";
-    struct stint_limiter *limiter = attached(0);
+    struct stint_limiter *limiter = attach(0);
     for (size_t i = 0; i < KEPT; i++)
         strcat(strcat(text, kept[i]), "\n");
     must(stint_policies_apply(limiter, strcat(text, random_below(random, 2) == 0 ? "" : more),
@@ -138,7 +130,7 @@ static bool told(void *context, const struct stint_entry *entry) {
 
 static void reads(struct random *random) {
     (void)random;
-    struct stint_limiter *limiter = attached(STINT_READ_ONLY);
+    struct stint_limiter *limiter = attach(STINT_READ_ONLY);
     struct stint_stats stats = STINT_STATS_INIT;
     must(stint_stats_get(limiter, &stats) == 0 && stint_each(limiter, told, NULL) == 0, "read");
     stint_close(limiter);
@@ -147,12 +139,10 @@ static void reads(struct random *random) {
 static unsigned *resized;
 
 static void resizes(struct random *random) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_entries = ENTRIES + random_below(random, ENTRIES);
-    options.clock = test_clock;
+    const uint64_t entries = ENTRIES + random_below(random, ENTRIES);
     int error = -EBUSY;
     for (int tries = 0; error == -EBUSY && tries < 100; tries++) {
-        error = stint_resize(path, &options);
+        error = file_resize(path, entries);
         nap(random, 100); /* somebody has it open */
     }
     must(error == 0 || error == -EBUSY, "resize");
@@ -192,7 +182,7 @@ static pid_t started(size_t role, uint64_t seed) {
 
 /* Each is what it was granted, and nobody is above his limit. */
 static void check(unsigned killed) {
-    struct stint_limiter *limiter = attached(0);
+    struct stint_limiter *limiter = attach(0);
     uint32_t lost = 0;
     for (uint32_t p = 0; p < KEPT; p++) {
         const char name[2] = {(char)('a' + p), '\0'};
@@ -258,8 +248,6 @@ TEST_IN_DIRECTORY(test_killed_at_any_instant) {
         kills += killed;
     }
     print_message("%u killed, the table resized %u times\n", kills, *resized);
-    options = (struct stint_options)STINT_OPTIONS_INIT;
-    options.clock = test_clock;
-    assert_int_equal(stint_resize(path, &options), 0);
+    assert_int_equal(file_resize(path, 0), 0);
     assert_int_equal(entries_of_directory(), 1); /* what the killed left is gone */
 }

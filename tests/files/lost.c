@@ -437,8 +437,7 @@ static void assert_forks_live(bool decide) {
 /* Threads decide, by handles to write and to read, while the file is cut off. Then it is closed and
  * opened again, as a whole. */
 TEST_HANDLED(test_threads) {
-    struct stint_options options = lost_options(), reader = shared_options(0);
-    reader.flags = STINT_READ_ONLY;
+    struct stint_options options = lost_options(), reader = attach_options(STINT_READ_ONLY);
     options.on_full = reader.on_full = STINT_FULL_REFUSE;
     for (how = TO_NOTHING; how < CUTS; how++) {
         pthread_t threads[THREADS];
@@ -465,8 +464,7 @@ TEST_HANDLED(test_threads) {
         stint_close(beside.reader);
         /* What is left is no table, and is not written to. */
         const struct bytes left = file_read(path);
-        struct stint_limiter *none = NULL;
-        assert_int_equal(stint_open(&options, &none), -EPROTO);
+        assert_not_opened(&options, EPROTO, "");
         assert_file(left);
         free(left.start);
         assert_int_equal(unlink(path), 0);
@@ -505,19 +503,17 @@ TEST_IN_DIRECTORY(test_fork) {
 /* Opens, attaches, reads and resizes while the file is cut off: it is told why that fails, or is
  * done. `whole`: of the file. Returns whether the cut came so late that there was none. */
 static bool run_opening(unsigned which, struct bytes whole, size_t at) {
-    struct stint_options options = which % 3 == 0 ? lost_options() : shared_options(0);
-    struct stint_options same = STINT_OPTIONS_INIT;
+    struct stint_options options =
+        which % 3 == 0 ? lost_options() : attach_options(which == 2 ? STINT_READ_ONLY : 0);
     struct stint_limiter *opened = NULL;
     int error;
-    same.clock = test_clock;
-    options.flags = which == 2 ? STINT_READ_ONLY : 0;
     file_write(path, whole);
     steps = 0;
     cut_at = at;
     stint_test_step = cut_before;
     stint_test_hook = cut_before_write;
     error = which == 0   ? stint_open(&options, &opened)
-            : which == 3 ? stint_resize(path, &same)
+            : which == 3 ? file_resize(path, 0)
                          : stint_attach(&options, &opened);
     stint_test_step = NULL;
     stint_test_hook = NULL;

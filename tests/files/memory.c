@@ -4,7 +4,7 @@
 #include "limiter/counters.h"
 #include "table/parts.h"
 
-#include "fixture.h"
+#include "decisions.h"
 #include "wrapped.h"
 
 #include <sys/file.h>
@@ -494,29 +494,12 @@ TEST(test_nothing_after_open) {
     int64_t mapped = system_calls.mapped, allocated = system_calls.allocated;
     memcpy(calls, system_calls.calls, sizeof calls);
 
-    const uint32_t minute = add_text(limiter, "10/minute");
-    const uint32_t hour = add_text(limiter, "25/hour count-refused");
-    struct stint_policy policy = parsed("10/s stripes=2");
-    add_made(limiter, &policy);
-    for (uint64_t i = 0; i < 20000; i++) { /* more keys than fit, in many windows */
-        struct stint_request requests[20];
-        struct stint_verdict verdict;
-        uint64_t now = T0 + i / 500 * 20 * SECOND;
-        stint_key key = stint_key_join(limiter, number_key(limiter, i % 3000), "part", 4);
-        if (stint_take(limiter, minute, key, 1, now, &verdict))
-            stint_refund(limiter, key, &verdict, 1);
-        for (uint32_t n = 0; n < 20; n++)
-            requests[n] = (struct stint_request){
-                .key = {key.hash + n}, .policy = n % 3, .cost = n, .flags = STINT_PEEK * (n % 16)};
-        stint_decide_batch(limiter, requests, 20, now, NULL);
-        for (uint32_t n = 0; n < 3; n++)
-            requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};
-        stint_decide_all(limiter, requests, 3, now, NULL);
-        stint_reset(limiter, hour, key);
-    }
-    change_limit(limiter, hour, 20);
+    add_kinds(limiter, KINDS);
+    assert_true(decide(limiter));
+    change_limit(limiter, PLAIN, 20);
     get_stats(limiter);
-    get_policy_stats(limiter, hour);
+    struct stint_policy policy = kind_policy(PLAIN);
+    get_policy_stats(limiter, PLAIN);
     policy.near_limit = 50;
     assert_int_equal(policy_added(limiter, &policy), -EEXIST);
 

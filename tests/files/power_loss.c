@@ -144,7 +144,7 @@ struct loss {
 };
 
 static void lose_power(struct loss *loss, enum load load, struct random *random) {
-    struct stint_options options = options_of(6000), larger = STINT_OPTIONS_INIT;
+    struct stint_options options = options_of(6000);
     pid_t users[2];
     memset(shared, 0, sizeof *shared);
     test_time = T0 + random_below(random, HOUR);
@@ -169,9 +169,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
         const int status = status_of(users[u]);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
-    larger.clock = test_clock;
-    larger.max_entries = 9000;
-    if (stint_resize(path, &larger) != 0)
+    if (file_resize(path, 9000) != 0)
         fail_msg("%s", stint_reason());
     loss->resized = file_read(path);
     assert_int_equal(unlink(path), 0);
@@ -246,7 +244,7 @@ enum outcome { REFUSED, NO_ROOM, WORKS, OUTCOMES };
 /* Opens what is left after a power loss. */
 static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, bool bounded,
                                   struct random *random) {
-    struct stint_options options = options_of(0), same = STINT_OPTIONS_INIT;
+    struct stint_options options = options_of(0);
     struct stint_limiter *limiter = NULL;
     const uint64_t way = random_below(random, 16);
     file_write(path, mixed);
@@ -259,8 +257,7 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
         limiter = NULL;
         options.flags = 0;
     }
-    same.clock = test_clock;
-    int error = way == 1 ? stint_resize(path, &same) : stint_attach(&options, &limiter);
+    int error = way == 1 ? file_resize(path, 0) : stint_attach(&options, &limiter);
     if (error != 0) {
         if (error != -EPROTO || strstr(stint_reason(), path) == NULL)
             fail_msg("%d: %s", error, stint_reason());
@@ -346,26 +343,4 @@ TEST_IN_DIRECTORY(test_hole) {
         (void)alarm(0);
     }
     stint_close(limiter);
-}
-
-/* The page of a companion is lost, and that of its policy is not: its id would be another policy's,
- * whose slots would be taken for overrides. */
-TEST_IN_DIRECTORY(test_lost_companion) {
-    for (unsigned gone = 0; gone < 2; gone++) {
-        struct stint_options options = options_of(100);
-        struct stint_limiter *limiter = open_with(&options);
-        assert_int_equal(stint_policies_apply(limiter, "1/hour overrides", 0, NULL, NULL, NULL), 0);
-        if (gone == 0)
-            memset(&limiter->policies[1], 0, sizeof limiter->policies[1]);
-        else
-            limiter->policies[1].rules[limiter->policies[1].version % 2][RULE_TRAITS] = 0;
-        stint_close(limiter);
-        limiter = NULL;
-        struct bytes bytes = file_read(path);
-        assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-        assert_reason("policy 0");
-        assert_file(bytes);
-        free(bytes.start);
-        assert_int_equal(unlink(path), 0);
-    }
 }

@@ -43,6 +43,41 @@ static inline struct stint_options shared_options(uint64_t max_entries) {
     return options;
 }
 
+/* Those of who attaches to it. */
+static inline struct stint_options attach_options(uint32_t flags) {
+    struct stint_options options = shared_options(0);
+    options.flags = flags;
+    return options;
+}
+
+static inline struct stint_limiter *attach(uint32_t flags) {
+    const struct stint_options options = attach_options(flags);
+    struct stint_limiter *limiter = NULL;
+    if (stint_attach(&options, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    return limiter;
+}
+
+/* It cannot be opened; options without a shape attach. The reason has this part. */
+static inline void assert_not_opened(const struct stint_options *options, int error,
+                                     const char *reason) {
+    struct stint_limiter *limiter = NULL;
+    const int opened =
+        options->max_entries == 0 ? stint_attach(options, &limiter) : stint_open(options, &limiter);
+    if (opened != -error || strstr(stint_reason(), reason) == NULL ||
+        (error != EINVAL && strncmp(stint_reason(), options->path, strlen(options->path)) != 0))
+        fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
+    assert_null(limiter);
+}
+
+/* Gives the table of a file room for so many entries; 0: for as many as it has. */
+static inline int file_resize(const char *name, uint64_t max_entries) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_entries = max_entries;
+    options.clock = test_clock;
+    return stint_resize(name, &options);
+}
+
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Of a file. */
