@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
- * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
+ * file systems that are full or may only be read; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */
 #include "children.h"
 #include "decisions.h"
 #include "directory.h"
 #include "kinds.h"
-#include "random.h"
 
 #include <dlfcn.h>
 #include <linux/filter.h>
@@ -730,85 +729,6 @@ TEST_IN_DIRECTORY(test_no_rights) {
         assert_good(child);
     }
     assert_int_equal(chmod(directory, 0700), 0);
-}
-
-/* ---- Clocks that differ ---------------------------------------------------------------------- */
-
-static uint64_t behind_by; /* ns */
-
-static uint64_t clock_behind(void) {
-    return test_time - behind_by;
-}
-
-/* What one key was granted in the last windows that were told. */
-enum { WINDOWS = 64, CLOCK_KEYS = 12 };
-
-static struct granted {
-    uint64_t window;
-    uint32_t tokens;
-} granted[CLOCK_KEYS][WINDOWS];
-
-static struct granted *granted_in(unsigned key, uint64_t window) {
-    struct granted *found = &granted[key][window / (10 * SECOND) % WINDOWS];
-    if (found->window != window)
-        *found = (struct granted){.window = window};
-    return found;
-}
-
-/* Two processes decide on the same keys, of which the table has room for most. In no window that
- * they tell do they grant more than the limit. Returns the steps of the clock that were counted. */
-static uint64_t run_clocks(const char *text, uint64_t behind, struct random *random) {
-    struct stint_limiter *limiters[2];
-    struct stint_options options = fixture_options(4, STINT_FULL_REFUSE);
-    struct stint_policy policy = STINT_POLICY_INIT;
-    const size_t size = stint_memory_size(&options);
-    void *memory = shared_memory(size);
-    uint64_t steps = 0;
-    test_time = T0 + DAY;
-    behind_by = behind;
-    memset(granted, 0, sizeof granted);
-    for (unsigned i = 0; i < 2; i++) {
-        options.clock = i == 0 ? test_clock : clock_behind;
-        assert_int_equal(stint_open_in(&options, memory, size, &limiters[i]), 0);
-    }
-    assert_int_equal(stint_policy_parse(text, &policy, NULL), 0);
-    const uint32_t id = add_made(limiters[0], &policy);
-    for (unsigned n = 0; n < 6000; n++) {
-        const unsigned key = (unsigned)random_below(random, CLOCK_KEYS);
-        struct stint_limiter *limiter = limiters[random_below(random, 2)];
-        struct stint_verdict verdict;
-        if (n == 3000 && behind > MINUTE) { /* both are right again, and all is forgotten */
-            steps = get_stats(limiter).clock_steps;
-            behind_by = 0;
-            test_time += 4 * HOUR;
-        }
-        test_time += random_below(random, 4) == 0 ? random_below(random, SECOND) : 0;
-        if (!stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, &verdict))
-            continue;
-        struct granted *in = granted_in(key, verdict.window);
-        in->tokens += verdict.granted;
-        if (behind_by <= MINUTE)
-            assert_in_range(in->tokens, 1, policy.limit);
-    }
-    stint_close(limiters[1]);
-    stint_close(limiters[0]);
-    munmap(memory, size);
-    return steps;
-}
-
-TEST(test_clocks_differ) {
-    static const char *const texts[] = {"3/10s", "5/minute", "5/hour", "4/minute start=per-key",
-                                        "4/minute start=first"};
-    static const uint64_t apart[] = {0, 1, 10 * MS, SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, HOUR};
-    struct random random = {test_seed()};
-    for (size_t p = 0; p < sizeof texts / sizeof texts[0]; p++)
-        for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
-            const uint64_t steps = run_clocks(texts[p], apart[i], &random);
-            assert_true(steps == 0 || apart[i] > MINUTE);
-            if (apart[i] ==
-                HOUR) /* each window of one is over, or beyond the clock, to the other */
-                assert_true(steps > 0);
-        }
 }
 
 /* ---- A library that is unloaded -------------------------------------------------------------- */
