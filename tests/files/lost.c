@@ -238,48 +238,40 @@ static void call_ask(unsigned number) {
                          number + 1 < ASKS ? STINT_NOW : test_time - HOUR, NULL);
 }
 
-/* The others of a key, by the policy of the kind. */
+/* The others of a key, by the policy of the kind; what they return may be anything. */
 enum { OTHERS = 10 };
 
-static void call_other(unsigned number) {
+static int call_other(unsigned number) {
     struct stint_request requests[] = {STINT_REQUEST(kind, 7, 1), STINT_REQUEST(PLAIN, 7, 1),
                                        STINT_REQUEST(kind, 99, 2), STINT_REQUEST(kind, 7, 1)};
     struct stint_verdict verdicts[4];
     char text[2000];
     switch (number) {
     case 0:
-        (void)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
-        return;
+        return (int)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
     case 1:
         requests[2].cost = 200; /* and is refused */
-        (void)stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
-        return;
+        return stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
     case 2:
-        (void)stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
-        return;
+        return stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
     case 3:
-        (void)stint_refund(limiter, 7, &taken, 1);
-        return;
+        return (int)stint_refund(limiter, 7, &taken, 1);
     case 4:
-        (void)stint_reset(limiter, kind, 7);
-        return;
+        return stint_reset(limiter, kind, 7);
     case 5:
-        (void)!stint_override(limiter, kind, 7, 3, test_time + HOUR);
-        return;
+        return stint_override(limiter, kind, 7, 3, test_time + HOUR);
     case 6:
-        (void)stint_override_clear(limiter, kind, 7);
-        return;
+        return stint_override_clear(limiter, kind, 7);
     case 7:
-        (void)stint_each_of(limiter, 7, entry_ignore, NULL);
-        return;
+        return stint_each_of(limiter, 7, entry_ignore, NULL);
     case 8:
-        (void)stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &taken, 1, text,
-                            sizeof text);
-        return;
+        return stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &taken, 1, text,
+                             sizeof text);
     default:
         if (!stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts))
             for (size_t i = 0; i < 4; i++)
                 assert_int_equal(verdicts[i].granted, 0);
+        return 0;
     }
 }
 
@@ -294,7 +286,7 @@ static void assert_said(int error) {
 /* Those of the whole table. */
 enum { OF_TABLE = 9 };
 
-static void call_of_table(unsigned number) {
+static int call_of_table(unsigned number) {
     const struct stint_policy added = make_policy("added", 5, HOUR, 0, STINT_OVERRIDES);
     struct stint_policy policy = STINT_POLICY_INIT, changed = kind_policy(PLAIN);
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
@@ -302,37 +294,30 @@ static void call_of_table(unsigned number) {
     changed.limit = 11;
     switch (number) {
     case 0:
-        assert_said(stint_label(limiter, 7, "seven", 5));
-        return;
+        return stint_label(limiter, 7, "seven", 5);
     case 1:
         (void)get_stats(limiter);
-        assert_said(stint_policy_stats_get(limiter, BANNING, &stats));
-        return;
+        return stint_policy_stats_get(limiter, BANNING, &stats);
     case 2:
         assert_true(stint_metrics(limiter, NULL, NULL, 0) > 0);
-        return;
+        return 0;
     case 3:
-        assert_said(stint_each(limiter, entry_ignore, NULL));
-        return;
+        return stint_each(limiter, entry_ignore, NULL);
     case 4:
         error = stint_policy_get(limiter, MONTHLY, &policy);
         assert_said(error);
         if (error == 0)
             assert_int_equal(policy.limit, 10);
-        assert_said(stint_policy_find(limiter, kind_names[MONTHLY], NULL));
-        return;
+        return stint_policy_find(limiter, kind_names[MONTHLY], NULL);
     case 5:
-        assert_said(policy_added(limiter, &added) < 0 ? policy_added(limiter, &added) : 0);
-        return;
+        return policy_added(limiter, &added);
     case 6:
-        assert_said(stint_policy_change(limiter, PLAIN, &changed));
-        return;
+        return stint_policy_change(limiter, PLAIN, &changed);
     case 7:
-        assert_said(stint_policies_apply(limiter, "1/s name=a overrides\n2/s name=b", STINT_PRUNE,
-                                         NULL, NULL, NULL));
-        return;
+        return stint_policies_apply(limiter, "1/s name=a overrides\n2/s name=b", STINT_PRUNE, NULL,
+                                    NULL, NULL);
     default:
-        assert_said(stint_policy_remove(limiter, BANNING));
+        return stint_policy_remove(limiter, BANNING);
     }
 }
 
@@ -352,9 +337,9 @@ static bool run_call(unsigned number, struct bytes whole, size_t at) {
     if (number < ASKS)
         call_ask(number);
     else if (number < OF_KEY)
-        call_other(number - ASKS);
+        (void)call_other(number - ASKS);
     else
-        call_of_table(number - OF_KEY);
+        assert_said(call_of_table(number - OF_KEY));
     stint_test_step = NULL;
     stint_test_hook = NULL;
     const bool done = steps >= at;
