@@ -191,7 +191,8 @@ static void decided(struct actor *actor, const struct asked *asked,
         take_remember(actor, &asked[i], &verdicts[i]);
 }
 
-static void call_one(struct actor *actor, enum function function) {
+static void call_one(struct actor *actor) {
+    const enum function function = actor->function;
     struct asked asked = ask_draw(actor, false);
     BOXED(struct stint_verdict, 1) box;
     const bool told = !chance(actor, 10);
@@ -279,7 +280,8 @@ static void looks_aside(struct actor *actor, const struct asked *asked, unsigned
 }
 
 /* Of a batch, or of one group. */
-static void call_several(struct actor *actor, enum function function) {
+static void call_several(struct actor *actor) {
+    const enum function function = actor->function;
     struct asked asked[ASKED_MAX] = {0};
     struct stint_request requests[ASKED_MAX];
     BOXED(struct stint_verdict, ASKED_MAX) box;
@@ -518,11 +520,12 @@ static void call_add(struct actor *actor) {
         named->since = world->stamp;
 }
 
-static void call_change(struct actor *actor, bool checks) {
+static void call_change(struct actor *actor) {
+    const bool checks = actor->function == F_CHANGE_CHECK;
     const unsigned name = name_draw(actor);
     struct named *named = &world->names[name];
     struct stint_policy policy = policy_vary(&actor->random, &named->policy);
-    call_begin(actor, checks ? F_CHANGE_CHECK : F_CHANGE, NULL, 0);
+    call_begin(actor, actor->function, NULL, 0);
     if (!checks && !actor->reads) {
         named_moves(named);
         named_changes(named, &policy);
@@ -752,19 +755,12 @@ static bool each_told(void *context, const struct stint_entry *entry) {
 }
 
 static void call_each(struct actor *actor) {
+    const bool all = actor->function == F_EACH;
+    const unsigned key = all ? 0 : key_draw(actor);
     struct told_entries told = {actor, chance(actor, 2) ? 3 : UINT32_MAX, 0};
-    call_begin(actor, F_EACH, NULL, 0);
-    const int result = stint_each(actor->limiter, each_told, &told);
-    trace(actor, "  %u entries", told.count);
-    check(actor, result, EINVAL);
-    call_end(actor);
-}
-
-static void call_each_of(struct actor *actor) {
-    const unsigned key = key_draw(actor);
-    struct told_entries told = {actor, chance(actor, 2) ? 3 : UINT32_MAX, 0};
-    call_begin(actor, F_EACH_OF, NULL, 0);
-    const int result = stint_each_of(actor->limiter, world->keys[key], each_told, &told);
+    call_begin(actor, actor->function, NULL, 0);
+    const int result = all ? stint_each(actor->limiter, each_told, &told)
+                           : stint_each_of(actor->limiter, world->keys[key], each_told, &told);
     trace(actor, "  %u entries", told.count);
     check(actor, result, EINVAL);
     call_end(actor);
@@ -919,8 +915,15 @@ void actor_close(struct actor *actor) {
     actor->reads = actor->stale = false;
 }
 
+static void call_close(struct actor *actor) {
+    if (world->place != IN_PRIVATE && chance(actor, 3))
+        actor_close(actor);
+}
+
 static void call_resize(struct actor *actor) {
     struct stint_options options = STINT_OPTIONS_INIT;
+    if (world->place != IN_FILE)
+        return;
     options.clock = world->options.clock;
     const bool reshapes = chance(actor, 3);
     if (reshapes)
@@ -957,68 +960,12 @@ static void call_without(struct actor *actor) {
         (void)actor_open(actor, function);
 }
 
-static void call_function(struct actor *actor, enum function function) {
-    switch (function) {
-    case F_TAKE:
-    case F_DECIDE:
-        call_one(actor, function);
-        break;
-    case F_BATCH:
-    case F_ALL:
-        call_several(actor, function);
-        break;
-    case F_ADD:
-        call_add(actor);
-        break;
-    case F_CHANGE:
-    case F_CHANGE_CHECK:
-        call_change(actor, function == F_CHANGE_CHECK);
-        break;
-    case F_FIND:
-        actor_find(actor);
-        break;
-    case F_OPEN:
-    case F_OPEN_IN:
-    case F_ATTACH:
-    case F_READER:
-    case F_CLOSE:
-        if (world->place != IN_PRIVATE && chance(actor, 3))
-            actor_close(actor);
-        break;
-    case F_RESIZE:
-        if (world->place == IN_FILE)
-            call_resize(actor);
-        break;
-    default: {
-        static void (*const calls[FUNCTIONS_END])(struct actor *) = {
-            [F_GROUPS] = call_groups,
-            [F_REFUND] = call_refund,
-            [F_REFUND_ALL] = call_refund_all,
-            [F_RESET] = call_reset,
-            [F_PREFETCH] = call_prefetch,
-            [F_NOW] = call_now,
-            [F_KEY] = call_key,
-            [F_OVERRIDE] = call_override,
-            [F_OVERRIDE_GET] = call_override_get,
-            [F_OVERRIDE_CLEAR] = call_override_clear,
-            [F_LABEL] = call_label,
-            [F_REMOVE] = call_remove,
-            [F_APPLY] = call_apply,
-            [F_GET] = call_get,
-            [F_STATS] = call_stats,
-            [F_POLICY_STATS] = call_policy_stats,
-            [F_EACH] = call_each,
-            [F_EACH_OF] = call_each_of,
-            [F_METRICS] = call_metrics,
-            [F_HEADERS] = call_headers,
-            [F_TEXTS] = call_texts,
-        };
-        calls[function](actor);
-    }
-    }
-}
-
 void actor_call(struct actor *actor) {
+    static void (*const calls[])(struct actor *) = {
+#define FUNCTION(name, text, call) call,
+        FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    };
     if (actor->limiter == NULL) {
         call_without(actor);
         return;
@@ -1028,5 +975,6 @@ void actor_call(struct actor *actor) {
         do
             function = (enum function)random_below(&actor->random, FUNCTIONS_END);
         while ((world->functions >> function & 1) == 0);
-    call_function(actor, function);
+    actor->function = function;
+    calls[function](actor);
 }

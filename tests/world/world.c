@@ -3,7 +3,7 @@
  * kinds, by policies of all kinds, while clocks step, threads and processes die, tables are full,
  * opened alone and resized.
  *
- *     world [--seconds N] [--short] [--day] [--without GUARD]
+ *     world [--seconds N] [--short] [--day]
  *     world --seed N        one world, and each of its calls on the standard error
  *
  * A world is what its seed makes of it, and the same each time: its threads run one at a time
@@ -40,7 +40,7 @@ enum {
 struct world *world;
 
 const char *const function_names[] = {
-#define FUNCTION(name, text) text,
+#define FUNCTION(name, text, call) text,
     FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };

@@ -22,46 +22,47 @@ enum {
 
 /* ---- What meets ------------------------------------------------------------------------------ */
 
-/* Public functions. Those that only compute are two: of texts, and of verdicts. */
+/* Public functions, and who calls them (calls.c): a limiter that is open may be closed, to be opened
+ * again. Those that only compute are two: of texts, and of verdicts. */
 #define FUNCTIONS(X)                                                                               \
-    X(TAKE, "take")                                                                                \
-    X(DECIDE, "decide")                                                                            \
-    X(BATCH, "decide_batch")                                                                       \
-    X(ALL, "decide_all")                                                                           \
-    X(GROUPS, "decide_groups")                                                                     \
-    X(REFUND, "refund")                                                                            \
-    X(REFUND_ALL, "refund_all")                                                                    \
-    X(RESET, "reset")                                                                              \
-    X(PREFETCH, "prefetch")                                                                        \
-    X(NOW, "now")                                                                                  \
-    X(KEY, "key_of, _join, _address")                                                              \
-    X(OVERRIDE, "override")                                                                        \
-    X(OVERRIDE_GET, "override_get")                                                                \
-    X(OVERRIDE_CLEAR, "override_clear")                                                            \
-    X(LABEL, "label")                                                                              \
-    X(ADD, "policy_add")                                                                           \
-    X(CHANGE, "policy_change")                                                                     \
-    X(CHANGE_CHECK, "policy_change_check")                                                         \
-    X(REMOVE, "policy_remove")                                                                     \
-    X(APPLY, "policies_apply")                                                                     \
-    X(FIND, "policy_find")                                                                         \
-    X(GET, "policy_get")                                                                           \
-    X(STATS, "stats_get")                                                                          \
-    X(POLICY_STATS, "policy_stats_get")                                                            \
-    X(EACH, "each")                                                                                \
-    X(EACH_OF, "each_of")                                                                          \
-    X(METRICS, "metrics")                                                                          \
-    X(HEADERS, "headers, tightest")                                                                \
-    X(TEXTS, "policy_parse, _format, strerror, memory_size")                                       \
-    X(OPEN, "open")                                                                                \
-    X(OPEN_IN, "open_in")                                                                          \
-    X(ATTACH, "attach")                                                                            \
-    X(READER, "attach to read")                                                                    \
-    X(CLOSE, "close")                                                                              \
-    X(RESIZE, "resize")
+    X(TAKE, "take", call_one)                                                                      \
+    X(DECIDE, "decide", call_one)                                                                  \
+    X(BATCH, "decide_batch", call_several)                                                         \
+    X(ALL, "decide_all", call_several)                                                             \
+    X(GROUPS, "decide_groups", call_groups)                                                        \
+    X(REFUND, "refund", call_refund)                                                               \
+    X(REFUND_ALL, "refund_all", call_refund_all)                                                   \
+    X(RESET, "reset", call_reset)                                                                  \
+    X(PREFETCH, "prefetch", call_prefetch)                                                         \
+    X(NOW, "now", call_now)                                                                        \
+    X(KEY, "key_of, _join, _address", call_key)                                                    \
+    X(OVERRIDE, "override", call_override)                                                         \
+    X(OVERRIDE_GET, "override_get", call_override_get)                                             \
+    X(OVERRIDE_CLEAR, "override_clear", call_override_clear)                                       \
+    X(LABEL, "label", call_label)                                                                  \
+    X(ADD, "policy_add", call_add)                                                                 \
+    X(CHANGE, "policy_change", call_change)                                                        \
+    X(CHANGE_CHECK, "policy_change_check", call_change)                                            \
+    X(REMOVE, "policy_remove", call_remove)                                                        \
+    X(APPLY, "policies_apply", call_apply)                                                         \
+    X(FIND, "policy_find", actor_find)                                                             \
+    X(GET, "policy_get", call_get)                                                                 \
+    X(STATS, "stats_get", call_stats)                                                              \
+    X(POLICY_STATS, "policy_stats_get", call_policy_stats)                                         \
+    X(EACH, "each", call_each)                                                                     \
+    X(EACH_OF, "each_of", call_each)                                                               \
+    X(METRICS, "metrics", call_metrics)                                                            \
+    X(HEADERS, "headers, tightest", call_headers)                                                  \
+    X(TEXTS, "policy_parse, _format, strerror, memory_size", call_texts)                           \
+    X(OPEN, "open", call_close)                                                                    \
+    X(OPEN_IN, "open_in", call_close)                                                              \
+    X(ATTACH, "attach", call_close)                                                                \
+    X(READER, "attach to read", call_close)                                                        \
+    X(CLOSE, "close", call_close)                                                                  \
+    X(RESIZE, "resize", call_resize)
 
 enum function {
-#define FUNCTION(name, text) F_##name,
+#define FUNCTION(name, text, call) F_##name,
     FUNCTIONS(FUNCTION)
 #undef FUNCTION
         FUNCTIONS_END
@@ -205,6 +206,10 @@ __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, .
 /* With --seed, writes a line; and what it says is a part of the hash. */
 __attribute__((format(printf, 2, 3))) void trace(const struct actor *actor, const char *format,
                                                  ...);
+
+/* All that there are, a process that is forked among them. */
+#define each_actor(actor)                                                                          \
+    for (struct actor *actor = world->actors; actor <= &world->actors[ACTORS_MAX]; actor++)
 
 static inline bool chance(struct actor *actor, uint64_t one_in) {
     return random_below(&actor->random, one_in) == 0;
