@@ -538,9 +538,9 @@ static void call_change(struct actor *actor) {
     if (!checks && result == 0) {
         named->policy = policy;
         bool alone = true;
-        for (unsigned i = 0; i <= ACTORS_MAX; i++)
-            alone &= &world->actors[i] == actor || !world->actors[i].calling ||
-                     world->actors[i].function < F_ADD || world->actors[i].function > F_APPLY;
+        foreach (actor, other)
+            alone &= other == actor || !other->calling || other->function < F_ADD ||
+                     other->function > F_APPLY;
         named->sober &= !alone || (policy.flags & STINT_SHADOW) == 0;
     }
     call_end(actor);
@@ -865,12 +865,11 @@ static void call_texts(struct actor *actor) {
 
 /* Whoever opens a table alone may give an id away that one who only reads still holds. */
 static void readers_outlived(const struct actor *actor) {
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        if (&world->actors[i] != actor && world->actors[i].limiter != NULL &&
-            !world->actors[i].reads)
+    foreach (actor, other)
+        if (other != actor && other->limiter != NULL && !other->reads)
             return;
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        world->actors[i].stale |= world->actors[i].limiter != NULL && world->actors[i].reads;
+    foreach (actor, other)
+        other->stale |= other->limiter != NULL && other->reads;
 }
 
 int actor_open(struct actor *actor, enum function function) {

@@ -68,15 +68,21 @@ void ledger_begin(void) {
     books = shared_memory(sizeof *books);
 }
 
+/* The windows of a key by a name, and what was told of its bucket. */
+#define each_of(type, one, all, count, by, of)                                                     \
+    for (struct type *one = all; one < (all) + (count); one++)                                     \
+        if (one->name == (by) && one->key == (of))
+#define each_entry(one, by, of) each_of(entry, one, books->entries, books->entry_count, by, of)
+#define each_move(one, by, of)  each_of(move, one, books->moves, books->move_count, by, of)
+
 static bool is(const struct named *named, enum feature feature) {
     return named->features >> feature & 1;
 }
 
 static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
-    for (unsigned i = books->entry_count; i-- > 0;)
-        if (books->entries[i].name == name && books->entries[i].key == key &&
-            books->entries[i].window == window)
-            return &books->entries[i];
+    foreach (entry, entry, name, key)
+        if (entry->window == window)
+            return entry;
     must(books->entry_count < ENTRIES_MAX, "the test: no room in the ledger");
     books->entries[books->entry_count] = (struct entry){.name = name, .key = key, .window = window};
     return &books->entries[books->entry_count++];
@@ -88,17 +94,17 @@ static uint64_t most_of(uint64_t one, uint64_t other) {
 
 /* Whether a call of the other may take tokens of the key. */
 static bool may_take(const struct actor *other, unsigned name, unsigned key) {
-    for (unsigned j = 0; other->calling && !other->dead && j < other->asked_count; j++)
-        if (other->asked[j].name == name && other->asked[j].key == key &&
-            (other->asked[j].request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+    foreach (asked, part, other)
+        if (!other->dead && part->name == name && part->key == key &&
+            (part->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
             return true;
     return false;
 }
 
 bool is_alone(const struct actor *actor, unsigned name, unsigned key) {
     bool alone = books->keys[name][key].ended < actor->began;
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        alone &= &world->actors[i] == actor || !may_take(&world->actors[i], name, key);
+    foreach (actor, other)
+        alone &= other == actor || !may_take(other, name, key);
     return alone;
 }
 
@@ -327,16 +333,11 @@ static void ban_enter(const struct actor *actor, const struct asked *asked,
 /* Tokens that calls of others which are under way may have taken, or taken for a while. */
 static uint64_t under_way(const struct actor *actor, const struct asked *asked) {
     uint64_t tokens = books->keys[asked->name][asked->key].dead;
-    for (unsigned i = 0; i < world->actor_count; i++) {
-        const struct actor *other = &world->actors[i];
-        if (other == actor || !other->calling || other->dead)
-            continue;
-        for (unsigned j = 0; j < other->asked_count; j++)
-            if (other->asked[j].name == asked->name && other->asked[j].key == asked->key)
-                tokens += (other->asked[j].request.flags & STINT_DRAIN) != 0
-                              ? ENDLESS
-                              : other->asked[j].request.cost;
-    }
+    foreach (actor, other)
+        foreach (asked, part, other)
+            if (other != actor && !other->dead && part->name == asked->name &&
+                part->key == asked->key)
+                tokens += (part->request.flags & STINT_DRAIN) != 0 ? ENDLESS : part->request.cost;
     return tokens;
 }
 
@@ -379,12 +380,10 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
 static bool is_overtaken(const struct actor *actor, uint64_t time) {
     if (!world->roomy || world->died > 0 || world->watermarked || books->raced)
         return true;
-    for (unsigned i = 0; i <= ACTORS_MAX; i++) {
-        const struct actor *other = &world->actors[i];
-        for (unsigned j = 0; other != actor && other->calling && j < other->asked_count; j++)
-            if (!books->keys[other->asked[j].name][other->asked[j].key].known)
+    foreach (actor, other)
+        foreach (asked, part, other)
+            if (other != actor && !books->keys[part->name][part->key].known)
                 return true;
-    }
     for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX; i++) {
         const struct of_key *of_key = &books->keys[i / KEYS_MAX][i % KEYS_MAX];
         if (of_key->changes > 0 || of_key->ruled != 0)
@@ -500,25 +499,21 @@ static uint64_t move_adds(const struct move *move) {
  * that others may be taking; 0: it was never seen; UINT64_MAX: nobody can tell. */
 static uint64_t full_most(const struct actor *actor, unsigned name, unsigned key) {
     uint64_t most = books->keys[name][key].marked, taking = 0;
-    for (unsigned i = 0; i < books->move_count; i++) {
-        const struct move *move = &books->moves[i];
-        if (move->name != name || move->key != key || !(move->moves || move->unsettled))
+    foreach (move, move, name, key) {
+        if (!move->moves && !move->unsettled)
             continue;
         uint64_t full = move->moves ? move->full : most_of(move->now, move->full) + move_adds(move);
-        for (unsigned j = 0; j < books->move_count; j++)
-            if (j != i && books->moves[j].name == name && books->moves[j].key == key &&
-                books->moves[j].ended > move->began)
-                full += move_adds(&books->moves[j]);
+        foreach (move, other, name, key)
+            full += other != move && other->ended > move->began ? move_adds(other) : 0;
         most = most_of(most, full);
     }
-    for (unsigned i = 0; i <= ACTORS_MAX; i++) {
-        const struct actor *other = &world->actors[i];
+    foreach (actor, other) {
         if (other == actor || other->function > F_GROUPS || !may_take(other, name, key))
             continue;
         most = most_of(most, latest_of(other) + ALLOWANCE);
-        for (unsigned j = 0; j < other->asked_count; j++)
-            if (other->asked[j].name == name && other->asked[j].key == key)
-                taking += other->asked[j].request.cost * world->names[name].policy.window;
+        foreach (asked, part, other)
+            if (part->name == name && part->key == key)
+                taking += part->request.cost * world->names[name].policy.window;
     }
     return books->keys[name][key].dead > 0 ? UINT64_MAX : most + taking;
 }
@@ -675,20 +670,22 @@ void verdicts_check(struct actor *actor, const struct asked *all,
     }
 }
 
+/* Whether nobody can tell what a key has left, whatever was granted and given back. */
+static bool is_unclear(const struct of_key *of_key) {
+    return world->options.on_full == STINT_FULL_REPLACE || of_key->resets > 0 ||
+           of_key->given_by_dead;
+}
+
 /* The earliest instant at which a key's bucket can be full, while nobody else calls for it. */
 static uint64_t full_least(unsigned name, unsigned key) {
     uint64_t least = 0;
-    for (unsigned i = 0; i < books->move_count; i++) {
-        const struct move *move = &books->moves[i];
+    foreach (move, move, name, key) {
         uint64_t full = move->full;
-        if (move->name != name || move->key != key || move->back || !move->moves)
+        if (move->back || !move->moves)
             continue;
-        for (unsigned j = 0; j < books->move_count; j++) {
-            const struct move *other = &books->moves[j];
-            if (other->name == name && other->key == key && other->back &&
-                other->ended > move->began) /* no more than makes it full */
+        foreach (move, other, name, key)
+            if (other->back && other->ended > move->began) /* no more than makes it full */
                 full -= other->tokens * other->token < full ? other->tokens * other->token : full;
-        }
         least = most_of(least, full);
     }
     return least;
@@ -704,8 +701,7 @@ static void check_refund(const struct actor *actor, const struct taken *taken, u
     /* Or by the time at which another key's slot was over, by whatever clock or now. */
     const uint64_t time = most_of(latest_over(), decided_by(&taken->verdict));
     if (!is(named, A_BURST) || named->mixed || named->moved || actor->reads || actor->stale ||
-        world->far || of_key->changes > 0 || of_key->resets > 0 || of_key->given_by_dead ||
-        of_key->dead > 0 || world->options.on_full == STINT_FULL_REPLACE ||
+        world->far || of_key->changes > 0 || of_key->dead > 0 || is_unclear(of_key) ||
         !is_alone(actor, name, key))
         return;
     const uint64_t token = taken->left.unit, window = taken->left.window;
@@ -800,9 +796,8 @@ void ledger_untold(const struct asked *asked) {
 }
 
 static void entries_vague(unsigned name, unsigned key, unsigned more) {
-    for (unsigned i = 0; i < books->entry_count; i++)
-        if (books->entries[i].name == name && books->entries[i].key == key)
-            books->entries[i].vague += more;
+    foreach (entry, entry, name, key)
+        entry->vague += more;
 }
 
 void ledger_reset_begins(unsigned name, unsigned key) {
@@ -813,58 +808,44 @@ void ledger_reset_begins(unsigned name, unsigned key) {
     entries_vague(name, key, 1);
 }
 
-/* Nobody gives back what the key had before a reset. */
-static void forget_taken(unsigned name, unsigned key) {
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        for (unsigned j = 0; j < TAKEN_MAX; j++) {
-            struct taken *taken = &world->actors[i].taken[j];
-            if (taken->asked.name == name && taken->asked.key == key)
-                taken->left.granted = 0;
-        }
-}
-
 /* Nobody else called for the key: it is "as good as new". Of a bucket, the ledger knows that it is
  * full by the clock. */
 static void reset_alone(const struct actor *actor, unsigned name, unsigned key) {
-    for (unsigned i = 0; i < books->entry_count; i++) {
-        struct entry *entry = &books->entries[i];
-        if (entry->name == name && entry->key == key)
-            *entry = (struct entry){.name = name,
-                                    .key = key,
-                                    .window = entry->window,
-                                    .refund_stamp = entry->refund_stamp,
-                                    .vague = entry->vague,
-                                    .asked = entry->asked};
-    }
-    for (unsigned i = 0; i < books->move_count; i++)
-        if (books->moves[i].name == name && books->moves[i].key == key)
-            books->moves[i].name = NAMES_MAX;
+    foreach (entry, entry, name, key)
+        *entry = (struct entry){.name = name,
+                                .key = key,
+                                .window = entry->window,
+                                .refund_stamp = entry->refund_stamp,
+                                .vague = entry->vague,
+                                .asked = entry->asked};
+    foreach (move, move, name, key)
+        move->name = NAMES_MAX;
     move_enter(&(struct move){.name = name,
                               .key = key,
                               .back = true,
                               .moves = true,
                               .full = actor->clock_most,
                               .began = actor->began});
-    forget_taken(name, key);
+    foreach (actor, other) /* nobody gives back what the key had before */
+        for (struct taken *taken = other->taken; taken < &other->taken[TAKEN_MAX]; taken++)
+            if (taken->asked.name == name && taken->asked.key == key)
+                taken->left.granted = 0;
 }
 
 /* Whether a key has surely something to forget. */
 static bool is_counted(unsigned name, unsigned key) {
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
-    if (of_key->resets > 0 || of_key->given_by_dead || world->options.on_full == STINT_FULL_REPLACE)
+    if (is_unclear(of_key))
         return false;
     if (is(named, A_BURST))
         /* By the clock, or by the time at which another key's slot was over by an early now. */
         return !named->mixed && of_key->changes == 0 &&
                full_least(name, key) > world->latest_clock + ALLOWANCE;
     const struct entry *last = NULL;
-    for (unsigned i = 0; i < books->entry_count; i++) {
-        const struct entry *entry = &books->entries[i];
-        if (entry->name == name && entry->key == key &&
-            (last == NULL || entry->window > last->window))
+    foreach (entry, entry, name, key)
+        if (last == NULL || entry->window > last->window)
             last = entry;
-    }
     return last != NULL && last->vague == 1 && last->window > world->latest_clock + ALLOWANCE &&
            last->granted > last->refunded;
 }
@@ -1010,12 +991,10 @@ static void check_bucket(unsigned name, unsigned key, const struct stint_verdict
     const struct of_key *of_key = &books->keys[name][key];
     struct move moves[MOVES_MAX];
     unsigned count = 0;
-    if (named->mixed || world->options.on_full == STINT_FULL_REPLACE || of_key->resets > 0 ||
-        of_key->given_by_dead)
+    if (named->mixed || is_unclear(of_key))
         return;
-    for (unsigned i = 0; i < books->move_count; i++)
-        if (books->moves[i].name == name && books->moves[i].key == key)
-            moves[count++] = books->moves[i];
+    foreach (move, move, name, key)
+        moves[count++] = *move;
     check_spans(named, of_key, moves, count);
     if (!named->moved && v->window != 0 && of_key->dead == 0)
         check_full(named, moves, count, v->window, of_key->kept,
@@ -1028,17 +1007,11 @@ static void check_owed(const struct asked *asked, const struct stint_verdict *v)
     const struct named *named = &world->names[asked->name];
     const struct of_key *of_key = &books->keys[asked->name][asked->key];
     uint64_t least = 0, most = of_key->dead, from = 0;
-    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
-        of_key->resets > 0 || of_key->given_by_dead)
-        return;
     for (;;) { /* window after window */
         const struct entry *next = NULL;
-        for (unsigned i = 0; i < books->entry_count; i++) {
-            const struct entry *entry = &books->entries[i];
-            if (entry->name == asked->name && entry->key == asked->key && entry->window > from &&
-                (next == NULL || entry->window < next->window))
+        foreach (entry, entry, asked->name, asked->key)
+            if (entry->window > from && (next == NULL || entry->window < next->window))
                 next = entry;
-        }
         const uint64_t until = next != NULL && next->window < v->window ? next->window : v->window;
         const uint64_t paid =
             from == 0 ? 0 : (until - from) / named->policy.window * named->policy.limit;
@@ -1059,29 +1032,13 @@ static void check_owed(const struct asked *asked, const struct stint_verdict *v)
     holds(v->used <= most, "what a key owes is not paid (B)");
 }
 
-/* Whatever is carried into a window, it has what was granted in it and not given back (A). */
-static void used_least(unsigned name, unsigned key, const struct stint_verdict *v) {
-    const struct named *named = &world->names[name];
-    const struct of_key *of_key = &books->keys[name][key];
-    uint64_t refunded = 0;
-    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
-        of_key->resets > 0 || of_key->given_by_dead)
-        return;
-    const struct entry *entry = entry_of(name, key, v->window);
-    for (unsigned i = 0; i < books->entry_count; i++)
-        if (books->entries[i].name == name && books->entries[i].key == key)
-            refunded += books->entries[i].refunded;
-    must(entry->vague > 0 || v->used + refunded >= entry->granted,
-         "A: policy %c, key %u: %u used, %" PRIu64 " granted, %" PRIu64 " given back", 'a' + name,
-         key, v->used, entry->granted, refunded);
-}
-
 static void check_used(struct actor *actor, unsigned name, unsigned key) {
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
     struct stint_verdict verdict, *v = &verdict;
     struct asked one = {name, key, STINT_REQUEST(actor->ids[name], world->keys[key], 0), false};
     const struct asked *asked = &one;
+    uint64_t refunded = 0;
     one.request.flags = STINT_PEEK;
     stint_decide(actor->limiter, &one.request, world->latest, v);
     verdicts_check(actor, asked, v, 1, false);
@@ -1089,15 +1046,19 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
         check_bucket(name, key, v);
         return;
     }
-    used_least(name, key, v);
-    if (is(named, A_ABOVE) || is(named, A_RESERVED))
-        check_owed(asked, v);
-    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
-        is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
-        is(named, A_ABOVE) || is(named, A_RESERVED) || of_key->resets > 0 || of_key->given_by_dead)
+    if (named->moved || v->window == 0 || is_unclear(of_key))
         return;
     const struct entry *entry = entry_of(name, key, v->window);
-    if (entry->vague > 0)
+    foreach (entry, any, name, key)
+        refunded += any->refunded;
+    /* Whatever is carried into a window, it has what was granted in it and not given back. */
+    must(entry->vague > 0 || v->used + refunded >= entry->granted,
+         "A: policy %c, key %u: %u used, %" PRIu64 " granted, %" PRIu64 " given back", 'a' + name,
+         key, v->used, entry->granted, refunded);
+    if (is(named, A_ABOVE) || is(named, A_RESERVED))
+        check_owed(asked, v);
+    if (entry->vague > 0 || is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
+        is(named, A_ABOVE) || is(named, A_RESERVED))
         return;
     const uint64_t taken = entry->granted + entry->charged;
     const uint64_t used = taken > entry->refunded ? taken - entry->refunded : 0;

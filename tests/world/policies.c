@@ -221,9 +221,9 @@ void named_changes(struct named *named, const struct stint_policy *policy) {
     named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
     named->features |= features;
     named->sober |= !has(features, A_SHADOW);
-    for (unsigned i = 0; i <= ACTORS_MAX; i++)
-        for (unsigned j = 0; world->actors[i].calling && j < world->actors[i].asked_count; j++)
-            asked_meets(named, &world->actors[i].asked[j], !has(features, A_SHADOW));
+    foreach (actor, actor)
+        foreach (asked, asked, actor)
+            asked_meets(named, asked, !has(features, A_SHADOW));
 }
 
 void named_new(struct named *named, const struct stint_policy *policy) {
@@ -233,10 +233,8 @@ void named_new(struct named *named, const struct stint_policy *policy) {
 
 void named_moves(struct named *named) {
     named->moved = true;
-    for (unsigned i = 0; i <= ACTORS_MAX; i++) { /* who adds it may find that it is gone */
-        const struct actor *actor = &world->actors[i];
+    foreach (actor, actor) /* who adds it may find that it is gone */
         if (actor->calling && actor->function == F_ADD &&
             &world->names[actor->adding.name[0] - 'a'] == named)
             named_new(named, &actor->adding);
-    }
 }

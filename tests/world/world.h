@@ -207,9 +207,13 @@ __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, .
 __attribute__((format(printf, 2, 3))) void trace(const struct actor *actor, const char *format,
                                                  ...);
 
-/* All that there are, a process that is forked among them. */
-#define each_actor(actor)                                                                          \
-    for (struct actor *actor = world->actors; actor <= &world->actors[ACTORS_MAX]; actor++)
+/* All actors, a process that is forked among them; the requests of a call that is under way. */
+#define foreach(kind, ...) each_##kind(__VA_ARGS__)
+#define each_actor(one)                                                                            \
+    for (struct actor *one = world->actors; one <= &world->actors[ACTORS_MAX]; one++)
+#define each_asked(one, actor)                                                                     \
+    for (const struct asked *one = (actor)->asked;                                                 \
+         (actor)->calling && one < (actor)->asked + (actor)->asked_count; one++)
 
 static inline bool chance(struct actor *actor, uint64_t one_in) {
     return random_below(&actor->random, one_in) == 0;
