@@ -6,16 +6,16 @@
 
 enum { CANARY = 64 };
 
-/* What a call writes to, between bytes that it must not write. */
+/* `box`: what a call writes to, between bytes that it must not write. */
 #define BOXED(type, count)                                                                         \
     struct {                                                                                       \
         uint8_t before[CANARY];                                                                    \
         type is[count];                                                                            \
         uint8_t after[CANARY];                                                                     \
-    }
-#define box_begin(box)       memset(box, 0xa5, sizeof *(box))
+    } box;                                                                                         \
+    memset(&box, 0xa5, sizeof box)
 /* From `last` on nothing was written either. */
-#define box_check(box, last) box_whole((box)->before, (box)->after, last)
+#define box_check(last) box_whole(box.before, box.after, last)
 
 static void box_whole(const uint8_t before[CANARY], const uint8_t *after, const void *last) {
     for (const uint8_t *byte = last; byte < after + CANARY; byte++)
@@ -41,10 +41,6 @@ static void check_error(const struct actor *actor, int result, const int *errors
 }
 #define check(actor, result, ...) check_error(actor, result, (const int[]){__VA_ARGS__, 0})
 
-static uint32_t id_of(const struct actor *actor, unsigned name) {
-    return actor->ids[name];
-}
-
 static unsigned name_draw(struct actor *actor) {
     return (unsigned)random_below(&actor->random, world->name_count);
 }
@@ -53,14 +49,10 @@ static unsigned key_draw(struct actor *actor) {
     return (unsigned)random_below(&actor->random, world->key_count);
 }
 
-static bool is_set(const struct named *named, enum feature feature) {
-    return named->features >> feature & 1;
-}
-
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 static uint32_t flags_draw(struct actor *actor, const struct named *named, uint32_t *limit) {
-    const bool in_flight = is_set(named, A_IN_FLIGHT), striped = is_set(named, A_STRIPES);
+    const bool in_flight = is(named, A_IN_FLIGHT), striped = is(named, A_STRIPES);
     *limit = 0;
     if (chance(actor, 2))
         return chance(actor, 3) ? STINT_PEEK : 0;
@@ -80,19 +72,19 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
     const struct named *named = &world->names[asked.name];
     struct stint_request *request = &asked.request;
     request->key = world->keys[asked.key];
-    request->policy = id_of(actor, asked.name);
+    request->policy = actor->ids[asked.name];
     request->cost = chance(actor, 3) ? (uint32_t)random_below(&actor->random, 12) : 1;
     request->flags = flags_draw(actor, named, &request->limit);
     if (actor->reads && !chance(actor, 8))
         request->flags = STINT_PEEK;
     if (of_group && (request->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE)
         request->flags |= STINT_PEEK;
-    if (chance(actor, 60) && !is_set(named, A_STRIPES)) { /* it never fits */
+    if (chance(actor, 60) && !is(named, A_STRIPES)) { /* it never fits */
         request->flags = STINT_PEEK | (chance(actor, 2) ? STINT_RESERVE : 0);
         request->limit = STINT_LIMIT_MAX;
         request->cost = STINT_LIMIT_MAX + 1 + (uint32_t)random_below(&actor->random, 8);
     }
-    if (is_set(named, A_BURST) && !named->mixed && chance(actor, 6) &&
+    if (is(named, A_BURST) && !named->mixed && chance(actor, 6) &&
         (request->flags & STINT_CHARGE) == 0)
         request->burst = 1 + (uint32_t)random_below(&actor->random, 12);
     request->flags |= chance(actor, 8) ? STINT_TENTATIVE : 0;
@@ -194,9 +186,8 @@ static void decided(struct actor *actor, const struct asked *asked,
 static void call_one(struct actor *actor) {
     const enum function function = actor->function;
     struct asked asked = ask_draw(actor, false);
-    BOXED(struct stint_verdict, 1) box;
+    BOXED(struct stint_verdict, 1);
     const bool told = !chance(actor, 10);
-    box_begin(&box);
     if (function == F_TAKE) {
         asked.request.limit = asked.request.flags = asked.request.burst = 0;
         asked.request.reserved = 0;
@@ -211,7 +202,7 @@ static void call_one(struct actor *actor) {
     const bool allowed = function == F_TAKE ? stint_take(actor->limiter, request->policy,
                                                          request->key, request->cost, now, verdict)
                                             : stint_decide(actor->limiter, request, now, verdict);
-    box_check(&box, told ? &box.is[1] : &box.is[0]);
+    box_check(told ? &box.is[1] : &box.is[0]);
     must(!told || allowed == box.is->allowed, "what is returned is what is told");
     decided(actor, &asked, verdict, 1, false);
     call_end(actor);
@@ -224,11 +215,10 @@ static struct asked part_draw(struct actor *actor, const struct asked *first) {
     struct asked asked = *first;
     asked.name = name_draw(actor);
     asked.request =
-        (struct stint_request)STINT_REQUEST(id_of(actor, asked.name), world->keys[asked.key],
+        (struct stint_request)STINT_REQUEST(actor->ids[asked.name], world->keys[asked.key],
                                             1 + (uint32_t)random_below(&actor->random, 3));
     asked.request.flags = actor->reads ? STINT_PEEK : flags[random_below(&actor->random, 4)];
-    if (is_set(&world->names[asked.name], A_IN_FLIGHT) ||
-        is_set(&world->names[asked.name], A_STRIPES))
+    if (is(&world->names[asked.name], A_IN_FLIGHT) || is(&world->names[asked.name], A_STRIPES))
         asked.request.flags &= ~(uint32_t)STINT_DRAIN;
     asked.senseless = false;
     return asked;
@@ -284,14 +274,13 @@ static void call_several(struct actor *actor) {
     const enum function function = actor->function;
     struct asked asked[ASKED_MAX] = {0};
     struct stint_request requests[ASKED_MAX];
-    BOXED(struct stint_verdict, ASKED_MAX) box;
+    BOXED(struct stint_verdict, ASKED_MAX);
     struct stint_verdict before[ASKED_MAX], after[ASKED_MAX];
     const bool whole = function == F_ALL;
     const unsigned count = asks_draw(actor, asked, whole);
     const bool told = !chance(actor, 8);
     const struct stint_request *first = count == 0 ? NULL : requests;
     struct stint_verdict *verdicts = told ? box.is : NULL;
-    box_begin(&box);
     requests_of(asked, count, requests);
     call_begin(actor, function, asked, count);
     const uint64_t now = now_draw(actor);
@@ -300,7 +289,7 @@ static void call_several(struct actor *actor) {
     const size_t allowed = whole ? stint_decide_all(actor->limiter, first, count, now, verdicts)
                                  : stint_decide_batch(actor->limiter, first, count, now, verdicts);
     size_t found = 0;
-    box_check(&box, told ? &box.is[count] : &box.is[0]);
+    box_check(told ? &box.is[count] : &box.is[0]);
     for (unsigned i = 0; i < count && told; i++)
         found += box.is[i].allowed;
     must(!told || allowed == (whole ? found == count : found), "as many as were allowed");
@@ -325,10 +314,9 @@ static bool group_check(struct actor *actor, const struct asked *asked,
 static void call_groups(struct actor *actor) {
     struct asked asked[ASKED_MAX];
     struct stint_request requests[ASKED_MAX];
-    BOXED(struct stint_verdict, ASKED_MAX) box;
+    BOXED(struct stint_verdict, ASKED_MAX);
     size_t sizes[3], begin = 0, right = 0, allowed = 0;
     const unsigned count = asks_draw(actor, asked, true);
-    box_begin(&box);
     requests_of(asked, count, requests);
     sizes[0] = random_below(&actor->random, count + 1);
     sizes[1] = random_below(&actor->random, count + 1 - sizes[0]);
@@ -345,7 +333,7 @@ static void call_groups(struct actor *actor) {
     call_begin(actor, F_GROUPS, asked, count);
     const size_t told =
         stint_decide_groups(actor->limiter, requests, count, sizes, 3, now_draw(actor), box.is);
-    box_check(&box, &box.is[count]);
+    box_check(&box.is[count]);
     begin = 0;
     for (size_t i = 0; i < right; begin += sizes[i++])
         allowed += group_check(actor, asked + begin, box.is + begin, (unsigned)sizes[i]);
@@ -424,7 +412,7 @@ static void call_reset(struct actor *actor) {
     call_begin(actor, F_RESET, &asked, 1);
     if (!actor->reads)
         ledger_reset_begins(name, key);
-    const bool reset = stint_reset(actor->limiter, id_of(actor, name), world->keys[key]);
+    const bool reset = stint_reset(actor->limiter, actor->ids[name], world->keys[key]);
     trace(actor, "  %c key %u: %d", 'a' + name, key, reset);
     must(!actor->reads || !reset, "a reader resets nothing");
     if (!actor->reads)
@@ -445,7 +433,7 @@ static void call_override(struct actor *actor) {
         named_limit(named, limit);
     call_begin(actor, F_OVERRIDE, &asked, 1);
     const int result =
-        stint_override(actor->limiter, id_of(actor, name), world->keys[key], limit, until);
+        stint_override(actor->limiter, actor->ids[name], world->keys[key], limit, until);
     trace(actor, "  %c key %u: limit %u until %" PRIu64, 'a' + name, key, limit, until);
     check(actor, result, EINVAL, ENOENT, ENOSPC, EROFS);
     must(result != -EINVAL || !named->overridable || until <= world->time + (uint64_t)actor->skew,
@@ -461,14 +449,13 @@ static void call_override(struct actor *actor) {
 static void call_override_get(struct actor *actor) {
     const unsigned name = name_draw(actor), key = key_draw(actor);
     const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
-    BOXED(uint64_t, 1) box;
+    BOXED(uint64_t, 1);
     uint32_t limit = 77;
-    box_begin(&box);
     call_begin(actor, F_OVERRIDE_GET, &asked, 1);
-    const int result = stint_override_get(actor->limiter, id_of(actor, name), world->keys[key],
-                                          &limit, &box.is[0]);
+    const int result =
+        stint_override_get(actor->limiter, actor->ids[name], world->keys[key], &limit, &box.is[0]);
     check(actor, result, EINVAL, ENOENT);
-    box_check(&box, result == 0 ? &box.is[1] : &box.is[0]);
+    box_check(result == 0 ? &box.is[1] : &box.is[0]);
     must(result == 0 || limit == 77, "written without success");
     override_got(actor, name, key, result, limit, box.is[0]);
     call_end(actor);
@@ -479,7 +466,7 @@ static void call_override_clear(struct actor *actor) {
     const struct asked asked = {name, key, STINT_REQUEST(0, world->keys[key], 0), false};
     const uint64_t change = actor->reads ? 0 : override_begins(name, key);
     call_begin(actor, F_OVERRIDE_CLEAR, &asked, 1);
-    const int result = stint_override_clear(actor->limiter, id_of(actor, name), world->keys[key]);
+    const int result = stint_override_clear(actor->limiter, actor->ids[name], world->keys[key]);
     trace(actor, "  %c key %u", 'a' + name, key);
     check(actor, result, EINVAL, ENOENT, EROFS);
     if (!actor->reads)
@@ -530,7 +517,7 @@ static void call_change(struct actor *actor) {
         named_moves(named);
         named_changes(named, &policy);
     }
-    const uint32_t id = id_of(actor, name);
+    const uint32_t id = actor->ids[name];
     const int result = checks ? stint_policy_change_check(actor->limiter, id, &policy)
                               : stint_policy_change(actor->limiter, id, &policy);
     trace(actor, "  %c: limit %u", 'a' + name, policy.limit);
@@ -551,7 +538,7 @@ static void call_remove(struct actor *actor) {
     call_begin(actor, F_REMOVE, NULL, 0);
     if (!actor->reads)
         named_moves(&world->names[name]);
-    const int result = stint_policy_remove(actor->limiter, id_of(actor, name));
+    const int result = stint_policy_remove(actor->limiter, actor->ids[name]);
     trace(actor, "  %c", 'a' + name);
     check(actor, result, EINVAL, ENOENT, EROFS);
     call_end(actor);
@@ -665,17 +652,16 @@ void actor_find(struct actor *actor) {
 static void call_get(struct actor *actor) {
     const unsigned name = name_draw(actor);
     const struct named *named = &world->names[name];
-    BOXED(struct stint_policy, 1) box;
+    BOXED(struct stint_policy, 1);
     /* As the first version had it, or as this one has. */
     const size_t least = offsetof(struct stint_policy, calendar) + sizeof named->policy.calendar;
     const size_t size = chance(actor, 4) ? least : sizeof box.is[0];
-    box_begin(&box);
     memset(box.is, 0, size);
     box.is[0].size = size;
     call_begin(actor, F_GET, NULL, 0);
-    const int result = stint_policy_get(actor->limiter, id_of(actor, name), &box.is[0]);
+    const int result = stint_policy_get(actor->limiter, actor->ids[name], &box.is[0]);
     check(actor, result, ENOENT);
-    box_check(&box, (const char *)box.is + size);
+    box_check((const char *)box.is + size);
     if (result == 0 && size == sizeof box.is[0]) {
         /* One who reads may have it from before somebody had the table alone. */
         must(actor->reads || box.is[0].name[0] == 'a' + (char)name, "another policy's name");
@@ -694,14 +680,13 @@ static void call_stats(struct actor *actor) {
         offsetof(struct stint_stats, replaced),     offsetof(struct stint_stats, clock_steps),
         offsetof(struct stint_stats, stray_tokens), offsetof(struct stint_stats, unknown_policy),
         offsetof(struct stint_stats, resets),       offsetof(struct stint_stats, bad_requests)};
-    BOXED(struct stint_stats, 1) box;
+    BOXED(struct stint_stats, 1);
     const struct stint_stats before = world->counted;
-    box_begin(&box);
     box.is[0] = (struct stint_stats)STINT_STATS_INIT;
     call_begin(actor, F_STATS, NULL, 0);
     const int result = stint_stats_get(actor->limiter, &box.is[0]);
     check(actor, result, EINVAL);
-    box_check(&box, &box.is[1]);
+    box_check(&box.is[1]);
     must(result == 0, "stats");
     for (unsigned i = 0; i < sizeof offsets / sizeof *offsets && !actor->stale; i++) {
         uint64_t *seen = (uint64_t *)(void *)((char *)&world->counted + offsets[i]);
@@ -718,14 +703,13 @@ static void call_stats(struct actor *actor) {
 
 static void call_policy_stats(struct actor *actor) {
     const unsigned name = name_draw(actor);
-    BOXED(struct stint_policy_stats, 1) box;
-    box_begin(&box);
+    BOXED(struct stint_policy_stats, 1);
     box.is[0] = (struct stint_policy_stats)STINT_POLICY_STATS_INIT;
     call_begin(actor, F_POLICY_STATS, NULL, 0);
     const struct stint_policy_stats least = world->names[name].counted;
-    const int result = stint_policy_stats_get(actor->limiter, id_of(actor, name), &box.is[0]);
+    const int result = stint_policy_stats_get(actor->limiter, actor->ids[name], &box.is[0]);
     check(actor, result, ENOENT);
-    box_check(&box, &box.is[1]);
+    box_check(&box.is[1]);
     if (result == 0 && !world->names[name].moved && !actor->stale)
         must(box.is[0].allowed >= least.allowed && box.is[0].refused >= least.refused &&
                  box.is[0].charged >= least.charged && box.is[0].refunded >= least.refunded,
@@ -769,8 +753,7 @@ static void call_each(struct actor *actor) {
 static void call_metrics(struct actor *actor) {
     static const char *const labels[] = {"table", "world", NULL};
     struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
-    BOXED(char, 4096) box;
-    box_begin(&box);
+    BOXED(char, 4096);
     options.labels = chance(actor, 2) ? labels : NULL;
     options.flags = STINT_METRICS_NO_EOF * (uint32_t)random_below(&actor->random, 4);
     const size_t size = random_below(&actor->random, sizeof box.is);
@@ -778,16 +761,15 @@ static void call_metrics(struct actor *actor) {
     const int length =
         stint_metrics(actor->limiter, chance(actor, 3) ? NULL : &options, box.is, size);
     must(length > 0, "metrics: %s", stint_reason());
-    box_check(&box, &box.is[size]);
+    box_check(&box.is[size]);
     must(size == 0 || memchr(box.is, '\0', size) != NULL, "metrics have an end");
     call_end(actor);
 }
 
 static void call_headers(struct actor *actor) {
     struct stint_verdict verdicts[TAKEN_MAX];
-    BOXED(char, 1024) box;
+    BOXED(char, 1024);
     unsigned count = 0;
-    box_begin(&box);
     for (; count < TAKEN_MAX && count < actor->taken_count; count++)
         verdicts[count] = actor->taken[count].verdict;
     const size_t size = random_below(&actor->random, sizeof box.is);
@@ -797,7 +779,7 @@ static void call_headers(struct actor *actor) {
         actor->limiter, STINT_HEADERS_DRAFT * (uint32_t)random_below(&actor->random, 4), verdicts,
         count, box.is, size);
     check(actor, length, 0);
-    box_check(&box, length >= 0 ? &box.is[size] : &box.is[0]);
+    box_check(length >= 0 ? &box.is[size] : &box.is[0]);
     must(length <= 0 || size == 0 || memchr(box.is, '\0', size) != NULL, "headers have an end");
     call_end(actor);
 }

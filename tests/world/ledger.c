@@ -75,10 +75,6 @@ void ledger_begin(void) {
 #define each_entry(one, by, of) each_of(entry, one, books->entries, books->entry_count, by, of)
 #define each_move(one, by, of)  each_of(move, one, books->moves, books->move_count, by, of)
 
-static bool is(const struct named *named, enum feature feature) {
-    return named->features >> feature & 1;
-}
-
 static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
     foreach (entry, entry, name, key)
         if (entry->window == window)

@@ -207,6 +207,10 @@ __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, .
 __attribute__((format(printf, 2, 3))) void trace(const struct actor *actor, const char *format,
                                                  ...);
 
+static inline bool is(const struct named *named, enum feature feature) {
+    return named->features >> feature & 1;
+}
+
 /* All actors, a process that is forked among them; the requests of a call that is under way. */
 #define foreach(kind, ...) each_##kind(__VA_ARGS__)
 #define each_actor(one)                                                                            \
