@@ -31,23 +31,24 @@ class Example(project.Case):
         """The library as it is installed, once for all tests of the class."""
         directory = tempfile.TemporaryDirectory(prefix="stint-examples-")
         cls.addClassCleanup(directory.cleanup)
-        installer = project.Case()
+        installer = cls.installed = project.Case()
         installer.directory = Path(directory.name)
-        cls.pkg_config_environment = installer.install()
-        cls.destination, cls.libraries = installer.destination, installer.libraries
+        installer.install()
+
+    def setUp(self):
+        super().setUp()
+        self.environment, self.running = self.installed.environment, self.installed.running
 
     def compile(self, name, *options, compiler=None):
         """The example with the installed library, as pkg-config says. Returns the program."""
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
         source = (project.SOURCE / "tests" / "examples" / name).read_text()
-        return self.compiled(name, source, *options, "-O2", compiler=compiler,
-                             *self.pkg_config(self.pkg_config_environment, "--cflags", "--libs"))
+        return self.linked(name, source, *options, "-O2", compiler=compiler)
 
     def start(self, *command):
         """A server, which is ended with the test. What it says goes to a file."""
         self.said = self.directory / "said"
         with self.said.open("a") as said:
-            process = subprocess.Popen(list(map(str, command)), stderr=said, env=self.environment,
+            process = subprocess.Popen(list(map(str, command)), stderr=said, env=self.running,
                                        stdin=subprocess.DEVNULL, start_new_session=True)
 
         def end():
@@ -64,10 +65,14 @@ class Example(project.Case):
 class Server(Example):
     NETWORKS = "127.0.0.0/8", "10.0.0.0/8"
 
-    def serve(self, *policies, options=("-std=gnu11", "-D_GNU_SOURCE")):
-        self.program = self.compile("server.c", *options)
+    def limit(self, window=YEAR, **limits):
+        """Writes the policies of these names."""
+        self.policies.write_text("".join(f"{limit}/{window} name={name}\n" for name, limit in limits.items()))
+
+    def serve(self, client, traffic, free, paid, window=YEAR, options=()):
+        self.program = self.compile("server.c", "-std=gnu11", "-D_GNU_SOURCE", *options)
         self.policies = self.directory / "policies"
-        self.policies.write_text("\n".join(policies))
+        self.limit(client=client, traffic=traffic, free=free, paid=paid, window=window)
         self.port = free_port()
         process = self.start(self.program, "127.0.0.1", self.port, self.directory / "table", self.policies,
                              *self.NETWORKS)
@@ -118,8 +123,7 @@ class Server(Example):
         return done
 
     def test_exact_under_load_and_restart(self):
-        first = self.serve(f"5000/{YEAR} name=client", f"200M/{YEAR} name=traffic", f"3000/{YEAR} name=free",
-                           f"100K/{YEAR} name=paid # by who pays")
+        first = self.serve(5000, "200M", 3000, "100K")
         client = "X-Forwarded-For: 203.0.113.9, 198.51.100.7, 10.0.0.1"
         self.assertEqual(self.wrk(client, "X-API-Key: free-ann")(), 3000)
         charged = self.metric("stint_charged_tokens_total", "traffic")
@@ -137,8 +141,7 @@ class Server(Example):
 
     def test_addresses(self):
         """Of X-Forwarded-For counts what stands right of the first that is not trusted, and that."""
-        self.serve(f"2/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
-                   f"10/{YEAR} name=paid")
+        self.serve(2, "1M", 10, 10)
         forwarded = "X-Forwarded-For: "
         self.assertEqual(self.statuses("/", "/", "/", fields=[forwarded + "198.51.100.7"]), [200, 200, 429])
         for same in ("198.51.100.7, 10.1.2.3,127.0.0.1", "192.0.2.1, 198.51.100.7", "192.0.2.1,, 198.51.100.7 ",
@@ -155,8 +158,7 @@ class Server(Example):
         self.assertEqual(self.statuses("/metrics"), [200])
 
     def test_fields_and_charge(self):
-        self.serve(f"3/{YEAR} name=client", f"1000/{YEAR} name=traffic", f"10/{YEAR} name=free",
-                   f"1/{YEAR} name=paid")
+        self.serve(3, 1000, 10, 1)
         one, two, three = self.ask("/", "/", "/", fields=["X-API-Key: free-ann"])
         for number, answer in enumerate((one, two, three), 1):
             self.assertEqual(answer[0], 200)
@@ -175,14 +177,13 @@ class Server(Example):
         self.assertEqual(self.statuses("/", "/", "/", fields=other), [200, 200, 429])
 
     def test_policies_change_while_it_runs(self):
-        process = self.serve(f"2/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
-                             f"10/{YEAR} name=paid")
+        process = self.serve(2, "1M", 10, 10)
         self.assertEqual(self.statuses("/", "/", "/"), [200, 200, 429])
-        self.policies.write_text(f"5/{YEAR} name=client\n")
+        self.limit(client=5)
         process.send_signal(signal.SIGHUP)
         self.says("policies applied")
         self.assertEqual(self.statuses(*["/"] * 4), [200, 200, 200, 429])
-        self.policies.write_text(f"9/{YEAR} name=client\n9/fortnight\n")
+        self.policies.write_text(f"9/{YEAR} name=client # whoever it is\n9/fortnight\n")
         process.send_signal(signal.SIGHUP)
         self.says("line 2")
         self.assertEqual(self.statuses("/"), [429])
@@ -190,18 +191,16 @@ class Server(Example):
         # The counts survive an end and a start.
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE), 0)
-        self.policies.write_text(f"6/{YEAR} name=client\n")
+        self.limit(client=6)
         self.start(self.program, "127.0.0.1", self.port, self.directory / "table", self.policies)
         self.says("is ready", times=2)
         self.assertEqual(self.statuses("/", "/"), [200, 429])
 
     def test_windows_to_and_fro(self):
         """Each restart begins beside the server before, with the other window. No start wants for an id."""
-        windows = [f"9/{window} name=client\n9M/{window} name=traffic\n9/{window} name=free\n9/{window} name=paid\n"
-                   for window in ("d", "h")]
-        running = self.serve(windows[0]).pid
+        running = self.serve(9, "9M", 9, 9, window="d").pid
         for restart in range(1, 1 + int(os.environ.get("STINT_TEST_RESTARTS", "70"))):
-            self.policies.write_text(windows[restart % 2])
+            self.limit(client=9, traffic="9M", free=9, paid=9, window="dh"[restart % 2])
             os.kill(running, signal.SIGUSR2)
             running = int(self.says(r"(\d+) is ready", times=restart + 1)[-1])
         self.assertEqual(self.statuses("/"), [200])
@@ -209,10 +208,7 @@ class Server(Example):
 
     def test_requests_that_are_none(self):
         """By the sanitizers' build of the server, with the library as it is installed."""
-        self.serve(f"1K/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
-                   f"10/{YEAR} name=paid",
-                   options=("-std=gnu11", "-D_GNU_SOURCE", "-g", "-fsanitize=address,undefined",
-                            "-fno-sanitize-recover=all"))
+        self.serve("1K", "1M", 10, 10, options=("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
         for text in ("nonsense\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
                      "GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "GET / HTTP/1.1\r\na:\nb: c\r\n\r\n",
                      "GET / HTTP/1.1\r\na: \0\r\n\r\n", "GET / HTTP/1.1\r\na: ".ljust(8192, "x")):
@@ -230,7 +226,7 @@ class Server(Example):
 
 class Cxx(Example):
     def test_limiter(self):
-        out = must(self.compile("limiter.cc", "-std=c++17", compiler=self.cxx()), env=self.environment)
+        out = must(self.compile("limiter.cc", "-std=c++17", compiler=self.cxx()), env=self.running)
         self.assertRegex(out, r"^1000 done, 3000 not\n'fortnight' is no unit: expected ms, s, m, ")
 
 
@@ -238,10 +234,10 @@ class Processes(Example):
     def test_python(self):
         if subprocess.run([PYTHON, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("there is no python3-cffi")
-        [header] = self.destination.rglob("stint.h")
+        [header] = self.installed.destination.rglob("stint.h")
         table = self.directory / "table"
         command = [PYTHON, project.SOURCE / "tests" / "examples" / "processes.py", header,
-                   self.libraries / "libstint.so", table, f"30000/{YEAR} name=shared"]
+                   self.installed.libraries / "libstint.so", table, f"30000/{YEAR} name=shared"]
         self.assertEqual(must(*command), "granted: 30000\n")
         self.assertEqual(must(*command), "granted: 0\n")
 
@@ -253,7 +249,7 @@ class Waiting(Example):
         program = self.compile("paced.c", "-std=gnu11")
         began = time.monotonic()
         with open(self.write("lines", "\n".join([*lines, ""])), encoding="utf-8") as jobs:
-            out = must(program, "5/s burst=2 reserve=3", stdin=jobs, env=self.environment)
+            out = must(program, "5/s burst=2 reserve=3", stdin=jobs, env=self.running)
         took = time.monotonic() - began
         self.assertEqual(out.splitlines(), [
             "a 1: done", "a 2: done", "a 3: waits 0.2 s", "a 4: waits 0.4 s", "a 5: waits 0.6 s",

@@ -238,14 +238,24 @@ def anchors(document):
 
 
 class Case(commands.Case):
-    def compiled(self, name, text, *options, compiler=None):
-        """The program of this source, with the library of the build if no other is among the options."""
+    def compiled(self, name, text, *options, compiler=None, library=None):
+        """The program of this source, with the library of the build if no other is given, or among the options."""
         program = self.directory / Path(name).stem
         if "-lstint" not in options:
-            options += "-I", SOURCE / "include", BUILD / "src" / "libstint.a"
+            options += "-I", SOURCE / "include", library or BUILD / "src" / "libstint.a"
         must(*shlex.split(compiler or CC), *STRICT, self.write(name, text), "-o", program, *options,
              "-pthread")
         return program
+
+    def printed(self, name, body):
+        """What these lines of C print."""
+        return must(self.compiled(name, "#include <stint.h>\n#include <stdio.h>\nint main(void) {\n"
+                                  f"    struct stint_options options = STINT_OPTIONS_INIT;\n{body}"
+                                  "    return options.size == 0;\n}\n", "-O2"))
+
+    def linked(self, name, text, *options, **more):
+        """The program of this source, with the library that is installed."""
+        return self.compiled(name, text, *options, *self.pkg_config(self.environment, "--cflags", "--libs"), **more)
 
     def cxx(self):
         """The C++ compiler."""
@@ -257,19 +267,17 @@ class Case(commands.Case):
         """Installs the build. Returns the environment in which pkg-config finds only that."""
         self.destination = self.directory / "installed"
         environment, self.libraries = commands.installed(MESON, BUILD, self.destination)
-        return {**os.environ, **environment}
+        self.environment = {**os.environ, **environment}
+        self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+        return self.environment
 
     def pkg_config(self, environment, *options):
         return shlex.split(must("pkg-config", *options, "stint", env=environment))
 
 
 class Header(Case):
-    def check(self, text, *options, code=0, compiler=None):
-        name = "alone.cc" if "++" in (compiler or "") else "alone.c"
-        done = commands.run(*shlex.split(compiler or CC), *options, *STRICT, "-I", SOURCE / "include", "-c",
-                            self.write(name, text), "-o", os.devnull)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done.stderr
+    def check(self, text, *options):
+        must(*shlex.split(CC), *options, *STRICT, "-I", SOURCE / "include", "-c", self.write("alone.c", text), "-o", os.devnull)
 
     def test_alone_in_c(self):
         """In any C, twice, and with the warnings of others."""
@@ -315,27 +323,6 @@ int serve{number}(void) {{
     return 0;
 }}
 """, "-std=c11")
-
-    def test_calls_are_checked(self):
-        """Compilers of C and C++ tell of an error that nobody looks at, and of NULL where it would
-        crash. (Of an array that must have something, gcc alone.)"""
-        compilers = [compiler for compiler in ("gcc", "g++", "clang", "clang++") if shutil.which(compiler)]
-        self.assertLessEqual({"gcc", "g++"}, set(compilers))
-        for call, warning, array in (
-                ("stint_open(NULL, NULL);", "unused-result", False),
-                ("stint_policy_add(NULL, NULL, NULL);", "unused-result", False),
-                ("stint_take(NULL, 0, STINT_KEY_GLOBAL, 1, STINT_NOW, NULL);", "nonnull", False),
-                ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull", False),
-                ("stint_tightest(NULL, 2);", "nonnull", True),
-                ("stint_tightest(NULL, 0);", None, True),
-                ("stint_close(NULL);", None, False),
-                ("stint_headers(NULL, 0, NULL, 0, NULL, 0);", None, False)):
-            for compiler in compilers:
-                with self.subTest(call=call, compiler=compiler):
-                    told = warning if not (array and "clang" in compiler) else None
-                    said = self.check("#include <stint.h>\nvoid call(void);\n"
-                                      f"void call(void) {{ {call} }}\n", code=int(told is not None), compiler=compiler)
-                    self.assertIn(told or "", said)
 
     def test_every_null_is_tried(self):
         """By each pointer that is not marked as never NULL, tests/api/api.c makes a call with NULL."""
@@ -412,6 +399,14 @@ class Misuse(Case):
         "STINT_NOW as a cost": "stint_take(limiter, policy, key, STINT_NOW, 1, &verdict);",
         "STINT_NOW as a request's cost": "request.cost = STINT_NOW;",
     }
+    # With the usual warnings: an error that nobody looks at, and NULL where it would crash.
+    WARNED = {
+        "a limiter that may not be there": "stint_open(NULL, NULL);",
+        "a policy that may not be there": "stint_policy_add(NULL, NULL, NULL);",
+        "a take by nobody": "stint_take(NULL, 0, STINT_KEY_GLOBAL, 1, STINT_NOW, NULL);",
+        "a batch by nobody": "stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);",
+    }
+    ARRAY = {"no verdicts": "stint_tightest(NULL, 2);"}  # which gcc alone sees
     # What no compiler sees: both sides are numbers.
     NOT_FOUND = {
         "a verdict's flag in a request": "request.flags = STINT_SHADOWED;",
@@ -425,6 +420,8 @@ class Misuse(Case):
         "a request": "struct stint_request all = STINT_REQUEST(policy, STINT_KEY_GLOBAL, 1); request = all;",
         "a key put into a request": "request.key = STINT_KEY_GLOBAL;",
         "keys compared": "if (stint_key_equal(key, STINT_KEY_GLOBAL)) return;",
+        "no limiter closed": "stint_close(NULL);",
+        "none of no verdicts": "stint_tightest(NULL, 0); stint_headers(NULL, 0, NULL, 0, NULL, 0);",
     }
 
     TAKES = ("struct stint_limiter *limiter, uint32_t policy, uint64_t user, const char *name, int descriptor, stint_key key, "
@@ -442,15 +439,17 @@ class Misuse(Case):
 
     def test_compilers(self):
         """Errors in C++; in C some are warnings, which any compiler has without being asked."""
+        usual = ["-Wall", "-Wextra"]
         for compiler, standard in ("gcc", "c11"), ("clang", "c11"), ("g++", "c++14"), ("clang++", "c++14"):
-            if shutil.which(compiler) is None:
+            if compiler.startswith("clang") and shutil.which(compiler) is None:
                 continue
-            all_of_them = ["-ferror-limit=0"] if "clang" in compiler else []
-            with self.subTest(compiler=compiler):
-                said, lines = self.told(compiler, self.FOUND.values(), f"-std={standard}", *all_of_them)
-                self.assertEqual([what for n, what in enumerate(self.FOUND) if n not in lines], [], said)
-                for statements, options in (self.NOT_FOUND, ["-Wall", "-Wextra"]), (self.RIGHT, STRICT):
-                    self.assertEqual(self.told(compiler, statements.values(), f"-std={standard}", *options)[0], "")
+            clang = "clang" in compiler
+            for found, options in (self.FOUND, ["-ferror-limit=0"] * clang), (self.WARNED, usual), ({} if clang else self.ARRAY, usual):
+                with self.subTest(compiler=compiler):
+                    said, lines = self.told(compiler, found.values(), f"-std={standard}", *options)
+                    self.assertEqual([what for n, what in enumerate(found) if n not in lines], [], said)
+            for statements, options in (self.NOT_FOUND, usual), (self.RIGHT, STRICT):
+                self.assertEqual(self.told(compiler, statements.values(), f"-std={standard}", *options)[0], "")
 
 
 class Symbols(Case):
@@ -483,12 +482,6 @@ class Symbols(Case):
 
 
 class Install(Case):
-    def build(self, environment, *options):
-        """A program with pkg-config's flags. Returns its path."""
-        static = ["-static"] if "--static" in options else []
-        return self.compiled("program.c", PROGRAM, "-std=c11", *static,
-                             *self.pkg_config(environment, "--cflags", "--libs", *options))
-
     def test_files(self):
         self.install()
         version = project_version()
@@ -510,17 +503,17 @@ class Install(Case):
         self.assertEqual(installed.read_text(), header())
 
     def test_shared(self):
-        environment = self.install()
-        program = self.build(environment)
+        self.install()
+        program = self.linked("program.c", PROGRAM, "-std=c11")
         soname = "libstint.so." + interface()
         self.assertIn(f"[{soname}]", must("readelf", "-d", program))
         self.assertRegex(must("readelf", "-d", self.libraries / soname),
                          rf"SONAME.*\[{re.escape(soname)}\]")
-        self.assertEqual(must(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}),
-                         ANSWER)
+        self.assertEqual(must(program, env=self.running), ANSWER)
 
     def test_static(self):
-        program = self.build(self.install(), "--static")
+        program = self.compiled("program.c", PROGRAM, "-std=c11", "-static",
+                                *self.pkg_config(self.install(), "--cflags", "--libs", "--static"))
         self.assertNotIn("NEEDED", must("readelf", "-d", program))
         self.assertEqual(must(program), ANSWER)
 
@@ -528,13 +521,11 @@ class Install(Case):
         numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
                              re.MULTILINE)
         self.assertEqual(".".join(numbers), project_version())
-        environment = self.install()
-        self.assertEqual(self.pkg_config(environment, "--modversion"), [project_version()])
-        program = self.compiled("version.c", "#include <stint.h>\n#include <stdio.h>\n"
-                                "int main(void) { puts(stint_version());\n"
-                                "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
-                                "STINT_VERSION_MINOR * 1000 - STINT_VERSION_PATCH; }\n")
-        self.assertEqual(must(program), project_version() + "\n")
+        self.assertEqual(self.pkg_config(self.install(), "--modversion"), [project_version()])
+        self.assertEqual(self.printed("version.c", """
+    printf("%s %d\\n", stint_version(), STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -
+           STINT_VERSION_MINOR * 1000 - STINT_VERSION_PATCH);
+"""), project_version() + " 0\n")
 
 
 class Readme(Case):
@@ -548,7 +539,7 @@ class Readme(Case):
         def without_times(text):
             return re.sub(r"\d+ s\b", "N s", text)
 
-        environment = self.install()
+        self.install()
         programs = 0
         for document in documents():
             found = blocks(document)
@@ -558,10 +549,7 @@ class Readme(Case):
                 with self.subTest(document=document.name, number=programs):
                     # Its table is this test's own: others run this test, too, and some are killed.
                     example = example.replace('"/dev/shm/', f'"{self.directory}/')
-                    program = self.compiled(f"example{programs}.c", example, "-std=c11",
-                                            *self.pkg_config(environment, "--cflags", "--libs"))
-                    printed = must(program,
-                                   env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+                    printed = must(self.linked(f"example{programs}.c", example, "-std=c11"), env=self.running)
                     self.assertEqual(after, "text")
                     self.assertEqual(without_times(printed), without_times(text))
                 programs += 1
@@ -577,20 +565,14 @@ class Readme(Case):
         """A table takes no more than README.md says, whatever its keys are."""
         [(each, mb, percent)] = re.findall(r"([\d.]+) bytes for each entry, and at most\s+([\d.]+) MB or ([\d.]+)%"
                                            r"\s+besides", (SOURCE / "README.md").read_text())
-        self.assertEqual(must(self.compiled("memory.c", f"""
-#include <stint.h>
-#include <stdio.h>
-int main(void) {{
-    struct stint_options options = STINT_OPTIONS_INIT;
+        self.assertEqual(self.printed("memory.c", f"""
     for (double keys = 1; keys < 1e11; keys *= 1.003) {{
         options.max_entries = (uint64_t)keys;
         double pairs = {each} * (double)options.max_entries, besides = (double)stint_memory_size(&options) - pairs;
         if (besides > {mb}e6 && besides > pairs * {percent} / 100)
             printf("%.0f besides %.0f\\n", besides, pairs);
     }}
-    return 0;
-}}
-""")), "")
+"""), "")
 
     def test_sizing(self):
         """A table of as many entries as README.md says has room for all of these clients, whatever its secret is."""
@@ -598,15 +580,10 @@ int main(void) {{
                                (SOURCE / "README.md").read_text())
         clients, entries = (int(number.replace(",", "")) for number in numbers)
         self.assertEqual(entries, clients * 3 * 5 / 4)
-        self.assertEqual(must(self.compiled("sizing.c", f"""
-#include <stint.h>
-#include <stdio.h>
-int main(void) {{
-    static const char *const texts[] = {{"5/day", "9/week", "99/month"}};
+        self.assertEqual(self.printed("sizing.c", f"""
     unsigned char secret[STINT_SECRET_SIZE];
     uint64_t x = 1;
     for (int round = 0; round < 10; round++) {{
-        struct stint_options options = STINT_OPTIONS_INIT;
         struct stint_stats stats = STINT_STATS_INIT;
         struct stint_limiter *limiter;
         for (size_t i = 0; i < sizeof(secret); i++) {{
@@ -615,26 +592,20 @@ int main(void) {{
         }}
         options.max_entries = {entries};
         options.secret = secret;
-        if (stint_open(&options, &limiter) != 0)
+        if (stint_open(&options, &limiter) != 0 ||
+            stint_policies_apply(limiter, "5/day\\n9/week\\n99/month", 0, NULL, NULL, NULL) != 0)
             return 1;
-        for (uint32_t policy = 0; policy < 3; policy++) {{
-            struct stint_policy made = STINT_POLICY_INIT;
-            if (stint_policy_parse(texts[policy], &made, NULL) != 0 || stint_policy_add(limiter, &made, NULL) != 0)
-                return 2;
-        }}
         for (uint64_t client = 1; client <= {clients}; client++)
             for (uint32_t policy = 0; policy < 3; policy++)
                 stint_take(limiter, policy, stint_key_of_id(limiter, client), 1, STINT_NOW, NULL);
         if (stint_stats_get(limiter, &stats) != 0)
-            return 3;
+            return 2;
         if (stats.live != 3 * {clients} || stats.untracked != 0)
             printf("round %d: %llu of %llu, untracked %llu\\n", round, (unsigned long long)stats.live,
                    3ull * {clients}, (unsigned long long)stats.untracked);
         stint_close(limiter);
     }}
-    return 0;
-}}
-""", "-O2")), "")
+"""), "")
 
     def test_one_description(self):
         """Whoever asks what stint is reads the same words."""
@@ -701,12 +672,9 @@ int main(void) {{
     def test_which_limit(self):
         """The table of the page is what its program prints, and the picture was drawn of the same counts."""
         page, drawn = (SOURCE / "doc" / f"which-limit.{end}" for end in ("md", "svg"))
-        source = (SOURCE / "doc" / "which-limit.c").read_text()
-        program = self.compiled("which-limit.c", source, "-std=c11", "-O2",
-                                *self.pkg_config(self.install(), "--cflags", "--libs"))
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
-        self.assertIn(("text", must(program, env=environment)), blocks(page))
-        labels = re.findall(r"^set label '(\d+)'", must(program, "picture", env=environment), re.MULTILINE)
+        program = self.compiled("which-limit.c", (SOURCE / "doc" / "which-limit.c").read_text(), "-std=c11", "-O2")
+        self.assertIn(("text", must(program)), blocks(page))
+        labels = re.findall(r"^set label '(\d+)'", must(program, "picture"), re.MULTILINE)
         self.assertEqual(labels, re.findall(r"<text>(\d+)</text>", drawn.read_text()))
 
     def test_notations(self):
@@ -715,20 +683,15 @@ int main(void) {{
                     for cell in re.findall(r"^\| (`\d[^|]*) \|", document.read_text(), re.MULTILINE)
                     for policy in re.findall(r"`([^`]*)`", cell)]
         self.assertGreater(len(policies), 15)
-        checks = "".join(f'    CHECK("{policy}");\n' for policy in policies)
-        must(self.compiled("notations.c", f"""
-#include <stint.h>
-#include <stdio.h>
-#define CHECK(text) \\
-    if (stint_policy_parse(text, &policy, NULL) != 0) \\
-        return puts(text ": " "not a policy"), 1
-
-int main(void) {{
-    struct stint_policy policy = STINT_POLICY_INIT;
-{checks}
-    return 0;
-}}
-"""))
+        texts = "".join(f'"{policy}", ' for policy in policies)
+        self.assertEqual(self.printed("notations.c", f"""
+    static const char *const texts[] = {{{texts}}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {{
+        struct stint_policy policy = STINT_POLICY_INIT;
+        if (stint_policy_parse(texts[i], &policy, NULL) != 0)
+            printf("%s: not a policy\\n", texts[i]);
+    }}
+"""), "")
 
     def test_links(self):
         """What a document links to or names in the repository is there, the headings too."""
@@ -781,6 +744,11 @@ class Inside(Case):
         for name in "ck", "libxxhash":
             where = must("pkg-config", "--variable=pcfiledir", name).strip()
             shutil.copy(Path(where) / f"{name}.pc", self.system)
+        self.environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+
+    def built(self, build, source, *options):
+        must(MESON, "setup", build, source, *options, env=self.environment)
+        must(MESON, "compile", "-C", build, env=self.environment)
 
 
 class Subproject(Inside):
@@ -788,9 +756,7 @@ class Subproject(Inside):
 
     def build(self, *options):
         build = self.directory / "build"
-        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
-        must(MESON, "setup", build, self.directory, *options, env=environment)
-        must(MESON, "compile", "-C", build, env=environment)
+        self.built(build, self.directory, *options)
         self.assertEqual(must(build / "main"), ANSWER)
         for unwanted in "stint", "stint-bench", "test-api":
             self.assertEqual([path for path in build.rglob(unwanted) if path.is_file()], [])
@@ -805,9 +771,7 @@ class Subproject(Inside):
         """What the tests and the benchmark need may be missing."""
         self.outer("")
         build = self.directory / "build"
-        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
-        must(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", "-Doptimization=0", env=environment)
-        must(MESON, "compile", "-C", build, env=environment)
+        self.built(build, SOURCE, "-Dtests=false", "-Dbench=false", "-Doptimization=0")
         self.assertTrue((build / "src" / "libstint.so").exists())
         self.assertFalse((build / "tests").exists() or (build / "bench").exists())
 
@@ -871,20 +835,18 @@ class Optimized(Inside):
         self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(outer C)\ninclude(FetchContent)\n"
                    f'FetchContent_Declare(stint SOURCE_DIR "{SOURCE}")\nFetchContent_MakeAvailable(stint)\n'
                    "add_executable(main main.c)\ntarget_link_libraries(main stint::stint-static)\n")
-        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
-        for number, (undone, *setup) in enumerate((
-                (False, MESON, "setup", "--buildtype=debug"),
-                (True, MESON, "setup", "--buildtype=debug", "-Dstint:optimized=false"),
-                (False, "cmake", "-DCMAKE_BUILD_TYPE=Debug"),
-                (True, "cmake", "-DCMAKE_BUILD_TYPE=Debug", "-DSTINT_OPTIMIZED=OFF"))):
-            with self.subTest(setup=setup):
+        for number, (undone, *options) in enumerate((
+                (False, "--buildtype=debug"),
+                (True, "--buildtype=debug", "-Dstint:optimized=false"),
+                (False, "-DCMAKE_BUILD_TYPE=Debug"),
+                (True, "-DCMAKE_BUILD_TYPE=Debug", "-DSTINT_OPTIMIZED=OFF"))):
+            with self.subTest(options=options):
                 build = self.directory / str(number)
-                if setup[0] == "cmake":
-                    must(*setup, "-S", self.directory, "-B", build, env=environment)
+                if "CMAKE" in options[0]:
+                    must("cmake", *options, "-S", self.directory, "-B", build, env=self.environment)
                     must("cmake", "--build", build, "--parallel", "2")
                 else:
-                    must(*setup, build, self.directory, env=environment)
-                    must(MESON, "compile", "-C", build, env=environment)
+                    self.built(build, self.directory, *options)
                 self.assertEqual(must(build / "main"), ANSWER)
                 built = self.instructions(build)
                 others = [name for name in {**installed, **built} if built.get(name) != installed.get(name)]
@@ -899,8 +861,7 @@ class Embedding(Case):
 
     def setUp(self):
         super().setUp()
-        self.environment = self.install()
-        self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+        self.install()
 
     def test_cmake(self):
         self.need("cmake", "musl-gcc")
@@ -935,9 +896,8 @@ class Embedding(Case):
         halt = {name + "_OPTIONS": "halt_on_error=1" for name in ("ASAN", "UBSAN", "TSAN")}
         for sanitizers in "address,undefined", "thread":
             with self.subTest(sanitizers=sanitizers):
-                program = self.compiled(
-                    "limiter.cc", example, "-std=c++17", f"-fsanitize={sanitizers}", "-g", "-O1",
-                    *self.pkg_config(self.environment, "--cflags", "--libs"), compiler=self.cxx())
+                program = self.linked("limiter.cc", example, "-std=c++17", f"-fsanitize={sanitizers}", "-g", "-O1",
+                                      compiler=self.cxx())
                 self.assertIn("1000 done, 3000 not\n", must(program, env={**self.running, **halt}))
 
 
@@ -970,16 +930,11 @@ class Builds(Case):
         system has else is not for this one."""
         self.need("musl-gcc")
         library = self.build(CC="musl-gcc")
-        source = self.write("program.c", PROGRAM)
-        program = self.directory / "program"
-        must("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
-             SOURCE / "include", library, "-pthread")
-        self.assertEqual(must(program), ANSWER)
+        musl = {"compiler": "musl-gcc", "library": library}
+        self.assertEqual(must(self.compiled("program.c", PROGRAM, "-std=c11", "-static", **musl)), ANSWER)
         # A table of the one is read by the other, and not written.
         of_glibc = self.compiled("opens.c", OPENS, "-std=c11")
-        of_musl = self.directory / "opens-musl"
-        must("musl-gcc", "-std=c11", *STRICT, "-static", self.directory / "opens.c", "-o", of_musl,
-             "-I", SOURCE / "include", library, "-pthread")
+        of_musl = self.compiled("opens-musl.c", OPENS, "-std=c11", "-static", **musl)
         for mine, others in (of_glibc, of_musl), (of_musl, of_glibc):
             table = self.directory / (mine.name + ".table")
             self.assertEqual(must(mine, table), "7 used\n")
@@ -1119,16 +1074,11 @@ class Mistakes(Case):
         for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
             must("patch", "--dry-run", "--strip=1", "--fuzz=0", f"--input={patch}", cwd=SOURCE)
 
-    def test_guards_are_used(self):
-        code = "".join(path.read_text() for path in commands.library(SOURCE)
-                       if path.name != "testing.h")
+    def test_guards(self):
+        """Each is used. And each is a condition in a line: what takes more than that to leave out is a patch."""
+        code = "".join(path.read_text() for path in commands.library(SOURCE) if path.name != "testing.h")
         used = set(re.findall(r"\bGUARD(?:ED)?\((\w+)", code))
         self.assertEqual(used, {name for name in mutants.mistakes() if name.isupper()})
-
-    def test_guards_are_conditions_in_a_line(self):
-        """What takes more than that to leave out is a patch."""
-        code = "".join(path.read_text() for path in commands.library(SOURCE)
-                       if path.name != "testing.h")
         for line in re.findall(r".*\bGUARDED\(.*", code):
             self.assertRegex(line, r"^\s*if \(")
 

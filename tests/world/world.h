@@ -22,8 +22,8 @@ enum {
 
 /* ---- What meets ------------------------------------------------------------------------------ */
 
-/* Public functions, and who calls them (calls.c): a limiter that is open may be closed, to be opened
- * again. Those that only compute are two: of texts, and of verdicts. */
+/* Public functions, and who calls them (calls.c): a limiter that is open may be closed, to be
+ * opened again. Those that only compute are two: of texts, and of verdicts. */
 #define FUNCTIONS(X)                                                                               \
     X(TAKE, "take", call_one)                                                                      \
     X(DECIDE, "decide", call_one)                                                                  \
