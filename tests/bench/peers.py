@@ -6,7 +6,7 @@ refuse, and that nothing of them is left.
     peers.py BENCH_PY STINT_BENCH
 """
 import contextlib
-import glob
+import itertools
 import json
 import os
 import shutil
@@ -38,41 +38,36 @@ NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds
 
 
 def processes(text):
-    """The ids of the processes whose command line or working files name the text."""
+    """The ids of the processes whose command line names the text."""
     found = []
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            with open(path, "rb") as file:
-                if text.encode() in file.read():
-                    found.append(int(path.split("/")[2]))
-        except OSError:
-            pass
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def stats():
+    """Of each process its parent and its state."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = path.read_text().rsplit(")", 1)[1].split()[:2]
+            found[int(path.parent.name)] = int(parent), state
     return found
 
 
 def children(pid):
     """All descendants of a process."""
-    parents = {}
-    for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(path) as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        parents[int(path.split("/")[2])] = int(fields[1])
-    found, last = set(), {pid}
+    there, found, last = stats(), set(), {pid}
     while last:
-        last = {child for child, parent in parents.items() if parent in last} - found
+        last = {child for child, (parent, _) in there.items() if parent in last} - found
         found |= last
     return found
 
 
 def alive(pid):
-    try:
-        with open("/proc/%d/stat" % pid) as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    return stats().get(pid, (0, "Z"))[1] != "Z"
 
 
 def until(condition):
@@ -90,9 +85,14 @@ class Temporary(commands.Case):
         self.assertEqual((os.listdir(self.directory), processes(str(self.directory))), ([], []))
 
     def peers(self, *arguments):
-        return json.loads(self.good("peers", "--format", "json", "--seconds", "0.01",
-                                    "--processes", "2", *arguments,
+        return json.loads(self.good("peers", "--format", "json", "--seconds", "0.01", "--processes", "2", *arguments,
                                     env=self.environment))
+
+    def fails(self, *arguments):
+        """What the command says that measures a peer in vain."""
+        done = call("peers", *arguments, "--keys", "9", "--threads", "1", "--seconds", "0.01", env=self.environment)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stdout, done.stderr
 
     def server(self, script):
         """Puts this in the place of redis-server."""
@@ -107,9 +107,8 @@ class Temporary(commands.Case):
 class Rows(Temporary):
     def check_row(self, row, rows):
         name = row["peer"]
-        depth = (16 if name == "stint-batch" else 32 if name == "stint-groups" or name in SERVERS else
-                 64 if name in ("stint-batch-64", "dpdk-64") else 1)
-        self.assertEqual(row["depth"], depth)
+        depths = {"stint-batch": 16, "stint-groups": 32, "stint-batch-64": 64, "dpdk-64": 64, **dict.fromkeys(SERVERS, 32)}
+        self.assertEqual(row["depth"], depths.get(name, 1))
         if name in SERVERS and shutil.which(SERVERS[name]) is None:
             self.assertEqual((row["absent"], row["checked"]), (True, False))
             self.assertEqual([row[field] for field in NUMBERS], [None] * len(NUMBERS))
@@ -130,30 +129,25 @@ class Rows(Temporary):
         self.assertEqual(row["refused"], 0)
         self.assertEqual(row["version"] != "", name in SERVERS)
 
-    def test_every_peer(self):
-        result = self.peers("--keys", "1,3k", "--threads", ",".join(map(str, THREADS)))
+    def check_rows(self, limits, peers):
+        result = self.peers("--limits", str(limits), "--keys", "1,3k", "--threads", ",".join(map(str, THREADS)))
         rows = result["rows"]
         for row in rows:
             with self.subTest(row=row):
+                self.assertEqual(row["limits"], limits)
                 self.check_row(row, rows)
         found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
-        self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ONE
-                                               for keys in (1, 3000) for n in THREADS))
+        self.assertEqual(sorted(found), sorted(itertools.product(peers, (1, 3000), THREADS)))
         self.assertGreater(rows[0]["window"], 86400)
         self.assertIn("cpu", result["machine"])
         self.assertIn("commit", result["build"])
 
+    def test_every_peer(self):
+        self.check_rows(1, ONE)
+
     def test_several_limits_at_once(self):
-        for limits in (2, 3):
-            rows = self.peers("--limits", str(limits), "--keys", "1,3k",
-                              "--threads", ",".join(map(str, THREADS)))["rows"]
-            for row in rows:
-                with self.subTest(row=row):
-                    self.assertEqual(row["limits"], limits)
-                    self.check_row(row, rows)
-            found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
-            self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ALL
-                                                   for keys in (1, 3000) for n in THREADS))
+        for limits in 2, 3:
+            self.check_rows(limits, ALL)
 
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
@@ -189,12 +183,10 @@ class Rows(Temporary):
                                 ("exit 0\n", "says nothing")):
             with self.subTest(script=script):
                 self.server(script)
-                done = call("peers", "--peer", "redis-lua", "--keys", "9", "--threads", "1",
-                            "--seconds", "0.01", env=self.environment)
-                self.assertEqual(done.returncode, 1, done.stdout)
-                self.assertIn("redis-lua", done.stderr)
-                self.assertIn(message, done.stderr)
-                self.assertIn("FAILED", done.stdout)
+                out, err = self.fails("--peer", "redis-lua")
+                self.assertIn("redis-lua", err)
+                self.assertIn(message, err)
+                self.assertIn("FAILED", out)
 
     def test_a_peer_that_counts_wrongly_is_told(self):
         # A Redis that counts down: it grants more than the limit.
@@ -202,11 +194,7 @@ class Rows(Temporary):
         self.server('exec %s "$@" --rename-command INCR NOTHING --rename-command DECR INCR\n'
                     % shutil.which("redis-server"))
         for arguments in (["--peer", "redis-incr"], ["--peer", "redis-all", "--limits", "2"]):
-            done = call("peers", *arguments, "--keys", "9", "--threads", "1", "--seconds", "0.01",
-                        env=self.environment)
-            self.assertEqual(done.returncode, 1, done.stdout)
-            self.assertRegex(done.stderr, arguments[1] +
-                             ".* tokens granted to one key: 3 would be right")
+            self.assertRegex(self.fails(*arguments)[1], arguments[1] + ".* tokens granted to one key: 3 would be right")
 
     def test_the_table_fits_100_columns(self):
         for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):

@@ -120,15 +120,6 @@ class Case(unittest.TestCase):
             self.assertIn(word, out)
         return out
 
-    def check_tail(self, tail):
-        """Percentiles rise, and the largest of all is the largest of a part."""
-        self.assertEqual(list(tail), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
-        values = [point["ns"] for point in tail.values()]
-        self.assertEqual(values, sorted(values))
-        for point in tail.values():
-            self.assertLessEqual(point["min"], point["max"])
-        self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
-
     def refused(self, *arguments, words=(), code=2, help_="--help", **options):
         """What a call says that prints nothing else and must have these words. `code` 2: wrong usage, for
         which it refers to its help."""
