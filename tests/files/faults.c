@@ -195,6 +195,7 @@ static struct told {
     unsigned calls, any; /* but those that are spared; and with these */
     long call;           /* that met the fault */
     bool on_disk, early; /* what a new file has; it had its name before that */
+    bool interrupted;    /* signals could come to where a file system may give up at each */
 } * told;
 
 static struct fault fault;
@@ -248,6 +249,8 @@ static void call_trapped(int number, siginfo_t *about, void *context) {
         return;
     }
     const bool syncs = call == SYS_fsync || call == SYS_msync;
+    told->interrupted |=
+        call == SYS_fallocate && !sigismember(&((ucontext_t *)context)->uc_sigmask, SIGALRM);
     told->on_disk |= syncs;
     told->early |= (call == SYS_linkat || call == SYS_renameat2) && !told->on_disk;
     registers[REG_RAX] =
@@ -293,11 +296,12 @@ static int operate_watched(enum operation operation, struct stint_limiter **limi
 static void fault_child(enum operation operation) {
     struct stint_limiter *limiter = NULL;
     told->calls = 0;
-    told->on_disk = told->early = false;
+    told->on_disk = told->early = told->interrupted = false;
     const int result = told->result = operate_watched(operation, &limiter);
 
     EXPECT(result <= 0 && (result == 0 || stint_reason()[0] != '\0'));
     EXPECT(!told->early); /* or a loss of power might leave zeros under it */
+    EXPECT(!told->interrupted);
     EXPECT((limiter != NULL) == (operation == APPLY || (result == 0 && operation < CLOSE)));
     /* A whole table, or nothing. */
     EXPECT(entries_of_directory() == (access(path, F_OK) == 0) &&

@@ -9,6 +9,7 @@
 #include "kinds.h"
 #include "limiter/counters.h"
 #include "random.h"
+#include "twin.h"
 #include "wrapped.h"
 
 #include <sys/file.h>
@@ -66,209 +67,49 @@ static void assert_refused(const struct stint_options *options, int error, const
 
 /* ---- Random tables --------------------------------------------------------------------------- */
 
-enum { POLICIES = 12, KEYS = 150, OPERATIONS = 2500 };
-
 static struct random draws;
 
-static uint32_t below(uint32_t number) {
-    return (uint32_t)random_below(&draws, number);
+uint64_t random_bits(void) {
+    return random_next(&draws);
 }
 
-/* Of any kind, with windows of 10 ms to 40 days. */
-static struct stint_policy draw_policy(uint32_t number) {
-    static const uint64_t windows[] = {10 * MS, SECOND, 7 * SECOND, MINUTE, HOUR, DAY, 40 * DAY};
-    const enum kind kind = (enum kind)(number < MINUTES ? number
-                                       : below(3) == 0  ? BUCKET
-                                                        : below(HELD));
-    struct stint_policy policy = make_policy(
-        "", 4 + below(30) + number * 100, windows[below(sizeof windows / sizeof windows[0])], 0, 0);
-    if (below(3) == 0)
-        policy.start = (int64_t)(below(1000) * STINT_TICK_NS);
-    if (below(4) != 0)
-        snprintf(policy.name, sizeof policy.name, "policy %" PRIu32, number);
-    policy = kind_drawn(kind, &policy, random_drawn, &draws);
-    if (policy.burst != 0 && policy.window > DAY)
-        policy.window = DAY; /* all comes back within 366 days by any limit */
-    policy.near_limit = below(3) == 0 ? 1 + below(100) : 0;
-    policy.jitter = below(3) == 0 ? below(101) : 0;
-    return policy;
+uint64_t below(uint64_t number) {
+    return random_below(&draws, number);
 }
 
-static struct stint_request draw_request(const struct stint_limiter *limiter, uint32_t policies) {
-    static const uint32_t flags[] = {
-        0, 0, 0, STINT_PEEK, STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, STINT_CHARGE};
-    struct stint_request request = {
-        .key = number_key(limiter, below(KEYS)),
-        .policy = below(policies),
-        .cost = below(4) == 0 ? below(40) : 1,
-        .flags = flags[below(sizeof flags / sizeof flags[0])],
-    };
-    if (request.flags != STINT_CHARGE && below(8) == 0)
-        request.limit = 1 + below(60);
-    return request;
+/* Of which none is too small for what the twin does. */
+static void resize_anyhow(void) {
+    struct stint_options given = STINT_OPTIONS_INIT;
+    given.clock = test_clock;
+    given.max_entries = 30000 + below(30000);
+    given.shards = below(2) == 0 ? 0 : 1u << below(7);
+    given.max_policies = 64 + (uint32_t)below(100);
+    given.labels = (uint32_t)below(3000);
+    resize(&given);
 }
 
-static void draw_time(void) {
-    static const uint64_t steps[] = {0,           10 * MS,     500 * MS, 5 * SECOND,
-                                     20 * SECOND, 10 * MINUTE, DAY};
-    test_time += below(50) == 0 ? steps[below(sizeof steps / sizeof steps[0])] : 0;
-}
-
-/* Does the same to both tables; they must answer alike. */
-static void decide_alike(struct stint_limiter *one, struct stint_limiter *other,
-                         const struct stint_request *request, int line) {
-    struct stint_verdict expected, got;
-    (void)stint_decide(one, request, STINT_NOW, &expected);
-    (void)stint_decide(other, request, STINT_NOW, &got);
-    assert_verdict(&got, &expected, line);
-    if (expected.granted > 0 && below(8) == 0) {
-        uint32_t back = 1 + below(expected.granted);
-        stint_refund(one, request->key, &expected, back);
-        stint_refund(other, request->key, &got, back);
-    }
-}
-
-/* A sum of all that a table tells of a key, or of all keys, in whatever order. */
-static bool note(void *context, const struct stint_entry *entry) {
-    const uint64_t numbers[] = {entry->policy, entry->flags, entry->used, entry->end,
-                                entry->refused_windows};
-    uint64_t told = entry->key.hash, *sum = context;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        told = mix(told, numbers[i]);
-    for (uint32_t i = 0; i < entry->label_length; i++)
-        told = mix(told, (unsigned char)entry->label[i]);
-    *sum += told;
-    return true;
-}
-
-static void assert_told_alike(struct stint_limiter *one, struct stint_limiter *other) {
-    uint64_t expected = 0, got = 0;
-    for (uint64_t number = 0; number < KEYS; number++) {
-        const stint_key key = number_key(one, number);
-        assert_int_equal(stint_each_of(one, key, note, &expected), 0);
-        assert_int_equal(stint_each_of(other, key, note, &got), 0);
-        if (got != expected)
-            fail_msg("of key %" PRIu64 " other entries or names are told", number);
-    }
-    assert_int_equal(stint_each(one, note, &expected), 0);
-    assert_int_equal(stint_each(other, note, &got), 0);
-    assert_int_equal(got, expected);
-}
-
-/* All that both say of all keys and policies. */
-static void assert_alike(struct stint_limiter *one, struct stint_limiter *other) {
-    struct stint_policy policy = STINT_POLICY_INIT, same = STINT_POLICY_INIT;
-    uint32_t id = 0;
-    for (; stint_policy_get(one, id, &policy) == 0; id++) {
-        struct stint_policy_stats stats = get_policy_stats(one, id),
-                                  got = get_policy_stats(other, id);
-        assert_int_equal(stint_policy_get(other, id, &same), 0);
-        assert_memory_equal(&policy, &same, sizeof policy);
-        assert_int_equal(policy_found(other, policy.name), id);
-        assert_memory_equal(&stats, &got, sizeof stats);
-    }
-    assert_int_equal(stint_policy_get(other, id, &same), -ENOENT);
-    for (uint64_t number = 0; number < KEYS; number++) {
-        for (uint32_t i = 0; i < id; i++) {
-            struct stint_request request = {
-                .key = number_key(one, number), .policy = i, .cost = 1, .flags = STINT_PEEK};
-            decide_alike(one, other, &request, __LINE__);
+/* The twin's table is resized now and then, and goes on as if it were not (kit/twin.h). */
+TEST_IN_DIRECTORY(test_resized_twin) {
+    draws.state = twin_run.seed = test_seed();
+    twin_path = path;
+    for (twin_run.round = test_rounds(20); twin_run.round > 0; twin_run.round--) {
+        start_round();
+        for (twin_run.operation = 0; twin_run.operation < 20000; twin_run.operation++) {
+            if (below(8000) == 0)
+                twin_closed(resize_anyhow);
+            do_operation();
         }
+        end_round();
+        assert_int_equal(unlink(path), 0);
     }
-    assert_told_alike(one, other);
-    struct stint_stats stats = get_stats(one), got = get_stats(other);
-    assert_int_equal(got.placed, stats.placed);
-    assert_int_equal(got.resets, stats.resets);
-    assert_int_equal(got.bad_requests, stats.bad_requests);
-    assert_int_equal(got.untracked, stats.untracked);
-    assert_int_equal(got.unknown_policy, stats.unknown_policy);
-}
-
-static uint32_t fill_table(struct stint_limiter *limiter, uint32_t max_policies) {
-    uint32_t policies = 1 + below(max_policies);
-    for (uint32_t id = 0; id < policies; id++) {
-        struct stint_policy policy = draw_policy(id);
-        assert_int_equal(add_made(limiter, &policy), id);
-    }
-    for (uint32_t i = 0; i < OPERATIONS; i++) {
-        struct stint_request request = draw_request(limiter, policies + (below(500) == 0));
-        draw_time();
-        (void)stint_decide(limiter, &request, STINT_NOW, NULL);
-        if (below(300) == 0) { /* above any stripes */
-            struct stint_policy policy = STINT_POLICY_INIT;
-            const uint32_t id = below(policies);
-            assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
-            const bool carries = policy.capacity > policy.limit;
-            policy.limit = 64 + below(2000);
-            policy.capacity = carries ? policy.limit + 1 + below(20) : 0;
-            change_made(limiter, id, &policy);
-        }
-        if (below(20) == 0)
-            (void)stint_label(limiter, request.key, &request.key, 1 + below(8));
-        if (below(200) == 0)
-            stint_reset(limiter, below(policies), request.key);
-    }
-    return policies;
-}
-
-static struct stint_options draw_shape(bool chosen, uint32_t max_policies) {
-    struct stint_options options =
-        shaped(6200 + below(8000), chosen ? 0 : 1u << below(7), max_policies);
-    options.labels = 2000 + below(3000); /* so that no set is full */
-    return options;
-}
-
-/* A table is resized, and goes on beside a copy that was not. */
-static void resize_one(void) {
-    char other_path[PATH_MAX + 32];
-    const bool chosen = below(2) == 0; /* the number of shards */
-    struct stint_options options = draw_shape(chosen, POLICIES), other = options;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t policies = fill_table(limiter, POLICIES);
-    stint_close(limiter);
-
-    struct bytes bytes = file_read(path);
-    snprintf(other_path, sizeof other_path, "%s/other", directory);
-    file_write(other_path, bytes);
-    free(bytes.start);
-    other.path = other_path;
-    for (uint32_t times = 1 + below(3); times > 0; times--) {
-        options = draw_shape(chosen, POLICIES + below(100));
-        struct stint_options resized = options;
-        resized.path = NULL;
-        resize(&resized);
-    }
-    struct stint_limiter *unsized = open_with(&other);
-    limiter = open_with(&options);
-    assert_alike(unsized, limiter);
-    /* What was over is gone, and all else is there. */
-    assert_int_equal(get_stats(limiter).live, get_stats(unsized).live);
-    assert_int_equal(get_stats(limiter).used, get_stats(limiter).live);
-    for (uint32_t i = 0; i < OPERATIONS; i++) {
-        struct stint_request request = draw_request(limiter, policies);
-        draw_time();
-        decide_alike(unsized, limiter, &request, __LINE__);
-    }
-    stint_close(limiter);
-    stint_close(unsized);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(unlink(other_path), 0);
-}
-
-TEST_IN_DIRECTORY(test_random_tables) {
-    draws.state = test_seed();
-    uint64_t rounds = test_rounds(20);
-    for (uint64_t round = 0; round < rounds; round++) {
-        test_time = T0 + below(1000000) * STINT_TICK_NS;
-        resize_one();
-    }
+    test_step = 3;
 }
 
 /* The hash of each slot is found again, in tables of all shapes that hold it. */
 TEST(test_hashes) {
     draws.state = test_seed();
     for (uint64_t i = 0; i < test_rounds(200000); i++) {
-        uint32_t shard_bits = below(12), bits = 1 + below(12);
+        uint32_t shard_bits = (uint32_t)below(12), bits = 1 + (uint32_t)below(12);
         uint64_t least = (((uint64_t)PROBE_LINES << bits) + (1u << shard_bits) - 1) >> shard_bits;
         struct table table = {
             .shard_bits = shard_bits,
@@ -284,8 +125,8 @@ TEST(test_hashes) {
             hash = (hash & ~(UINT64_MAX >> bits)) - below(2);
         uint64_t home = table_home(&table, hash), first = home - home % table.shard_lines;
         uint64_t line = first + (home - first + below(table.probe_lines)) % table.shard_lines;
-        assert_true(
-            table_hash(&table, line, table_tag(&table, hash, below((1u << bits) - 1)), &found));
+        assert_true(table_hash(&table, line,
+                               table_tag(&table, hash, (uint32_t)below((1u << bits) - 1)), &found));
         assert_int_equal(found, hash);
     }
 }
@@ -399,6 +240,8 @@ static bool label_twice(struct stint_limiter *limiter, stint_key key) {
     }
     return false;
 }
+
+enum { KEYS = 150 };
 
 /* What is told of labels. */
 struct named {

@@ -44,6 +44,7 @@ static struct twin {
     bool mistaken; /* the last now was */
 } m;
 struct twin_run twin_run;
+const char *twin_path;
 
 /* A key under a policy. */
 struct subject {
@@ -787,13 +788,15 @@ void start_round(void) {
         {40, 40, 30, 1, false, 1},     {20000, 5000, 500, 0, false, 2},
         {5000, 5000, 3, 4, false, 64}, {30000, 30000, KEYS, 0, false, 1},
     };
-    size_t table = below(sizeof tables / sizeof tables[0]);
+    enum { TABLES = sizeof tables / sizeof *tables, SMALL = 3 }; /* those are in memory */
+    size_t table = twin_path == NULL ? below(TABLES) : SMALL + below(TABLES - SMALL);
 
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_entries = tables[table].max_entries;
     options.shards = tables[table].shards;
     options.on_full = (uint32_t)below(3);
     options.clock = test_clock;
+    options.path = twin_path;
     unsigned char secret[STINT_SECRET_SIZE];
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] = (unsigned char)random_bits();
@@ -818,6 +821,17 @@ void start_round(void) {
     for (uint32_t p = 0; p < m.policy_count; p++)
         for (uint32_t k = 0; k < m.key_count && (m.policies[p].flags & STINT_START_PER_KEY); k++)
             learn_phase(k, p);
+}
+
+void twin_closed(void (*meanwhile)(void)) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    stint_close(m.limiter);
+    meanwhile();
+    options.path = twin_path;
+    options.on_full = m.on_full;
+    options.clock = test_clock;
+    if (stint_attach(&options, &m.limiter) != 0)
+        fail_msg("%s", stint_reason());
 }
 
 /* No policy is left, and no slot in use. */

@@ -21,6 +21,11 @@ void start_round(void);
 void do_operation(void);
 void end_round(void);
 
+/* The file of the tables of the rounds that begin from then on; NULL: they are in memory. */
+extern const char *twin_path;
+/* Somebody does something to it while nobody has it open. All stays as it is to the twin. */
+void twin_closed(void (*meanwhile)(void));
+
 /* What a failure tells to repeat it; and how many verdicts were compared. */
 extern struct twin_run { uint64_t seed, round, operation, compared; } twin_run;
 
