@@ -495,11 +495,10 @@ TEST_IN_DIRECTORY(test_mode) {
 
 /* Who waits for the lock of a file that is renamed over meanwhile has the new one. */
 TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
-    char another[sizeof path + 8];
+    const char *const another = file_beside("another");
     struct stint_limiter *new = make_table(2000, 0, 0);
     (void)add_policy(new, "new", 10, MINUTE, 0, 0);
     stint_close(new);
-    snprintf(another, sizeof another, "%s.new", path);
     assert_int_equal(rename(path, another), 0);
     stint_close(make_table(1000, 0, 0));
     int file = open(path, O_RDWR);
@@ -548,8 +547,8 @@ TEST_IN_DIRECTORY(test_processes) {
 
 /* The path leads to another file, or to none: that takes nothing from who has it open. */
 TEST_IN_DIRECTORY(test_removed) {
-    char other[sizeof path + 8], here[PATH_MAX];
-    snprintf(other, sizeof other, "%s.other", path);
+    const char *const other = file_beside("other");
+    char here[PATH_MAX];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(directory), 0);
     stint_close(make_table(1000, 0, 0));

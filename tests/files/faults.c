@@ -594,14 +594,12 @@ static void use_all_slots(struct stint_limiter *limiter) {
  * needs no room but for another table, or for holes: all its blocks were reserved, so there is no
  * SIGBUS. */
 static int use_full_file_system(void) {
-    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32], untouched[PATH_MAX + 32];
+    const char *const filler = file_beside("filler"), *const sparse = file_beside("sparse"),
+                      *const untouched = file_beside("untouched");
     struct stint_options options;
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
     struct statvfs room, left;
-    snprintf(filler, sizeof filler, "%s/filler", directory);
-    snprintf(sparse, sizeof sparse, "%s/sparse", directory);
-    snprintf(untouched, sizeof untouched, "%s/untouched", directory);
     if (!small_file_system_mount(directory, "size=1536k,mode=700"))
         return NO_MOUNT;
     options = shared_options(1000000);
@@ -684,13 +682,11 @@ static void check_readable(int error) {
 
 /* No file can be made here. */
 static void check_no_new_file(int error) {
-    char other[PATH_MAX + 32];
     struct stint_options options = table_options();
     struct stint_limiter *limiter = NULL;
-    snprintf(other, sizeof other, "%s/other", directory);
-    options.path = other;
+    options.path = file_beside("other");
     EXPECT(stint_open(&options, &limiter) == -error && limiter == NULL);
-    EXPECT(strstr(stint_reason(), other) != NULL && entries_of_directory() == 1);
+    EXPECT(strstr(stint_reason(), options.path) != NULL && entries_of_directory() == 1);
 }
 
 static int use_read_only_file_system(void) {

@@ -544,7 +544,7 @@ TEST_HANDLED(test_opening) {
 TEST_HANDLED(test_faults_of_others) {
     const struct stint_options options = lost_options();
     siginfo_t fault = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
-    char other[sizeof path + 8];
+    const char *const other = file_beside("other");
     limiter = open_with(&options);
     assert_int_equal(add_text(limiter, "5/minute name=plain"), PLAIN);
     char *table = (char *)limiter->header;
@@ -560,7 +560,6 @@ TEST_HANDLED(test_faults_of_others) {
     fault.si_code = BUS_MCEERR_AR; /* the memory is broken */
     assert_false(stint_on_sigbus(&fault));
 
-    snprintf(other, sizeof other, "%s.other", path);
     const int file = open(other, O_RDWR | O_CREAT | O_EXCL, 0600);
     assert_true(file >= 0 && ftruncate(file, 100) == 0);
     volatile char *mapped = mmap(NULL, 100, PROT_READ, MAP_SHARED, file, 0);

@@ -26,15 +26,6 @@ WRAPPED(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec 
     return 0;
 }
 
-/* ---- Files ----------------------------------------------------------------------------------- */
-
-/* Where a killed process may leave a file. */
-static const char *leftover(void) {
-    static char name[PATH_MAX + 32];
-    snprintf(name, sizeof name, "%s/.table.resize", directory);
-    return name;
-}
-
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
 /* A shape for which hashes are whole. */
@@ -550,28 +541,25 @@ TEST_IN_DIRECTORY(test_of_another_library) {
 
 /* A symbolic link is not followed; a name that leaves no room for another beside it. */
 TEST_IN_DIRECTORY(test_names) {
-    char name[NAME_MAX + 1], linked[PATH_MAX + 32], real[PATH_MAX + 32];
+    char name[NAME_MAX + 1], before[PATH_MAX];
+    const char *const linked = file_beside("link");
     struct stint_options options = shaped(6200, 0, 0);
     stint_close(open_with(&options));
-    snprintf(real, sizeof real, "%s", path);
-    snprintf(linked, sizeof linked, "%s/link", directory);
     assert_int_equal(symlink(path, linked), 0);
     assert_int_equal(stint_resize(linked, NULL), -ELOOP);
     assert_int_equal(unlink(linked), 0);
 
     memset(name, 'x', sizeof name - 1);
     for (size_t length = NAME_MAX; length >= NAME_MAX - 8; length--) {
-        char longer[PATH_MAX + NAME_MAX + 2];
         name[length] = '\0';
-        snprintf(longer, sizeof longer, "%s/%s", directory, name);
-        assert_int_equal(rename(real, longer), 0);
+        const char *const longer = file_beside(name);
+        assert_int_equal(rename(path, longer), 0);
         assert_int_equal(stint_resize(longer, NULL), length > NAME_MAX - 8 ? -ENAMETOOLONG : 0);
         assert_true(length <= NAME_MAX - 8 || strstr(stint_reason(), "247 bytes") != NULL);
         assert_int_equal(entries_of_directory(), 1);
-        assert_int_equal(rename(longer, real), 0);
+        assert_int_equal(rename(longer, path), 0);
     }
     /* In the directory of the process. */
-    char before[PATH_MAX];
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(directory), 0);
     assert_int_equal(stint_resize("table", NULL), 0);
@@ -582,14 +570,15 @@ TEST_IN_DIRECTORY(test_names) {
 /* The mode, and the owner if he may be given; what was left behind is replaced, not followed. */
 TEST_IN_DIRECTORY(test_rights) {
     struct stint_options options = shaped(6200, 0, 0);
-    char victim[PATH_MAX + 32];
+    /* Where a killed process may leave a file. */
+    const char *const victim = file_beside("victim"), *const leftover =
+                                                          file_beside(".table.resize");
     struct stat about;
     stint_close(open_with(&options));
     assert_int_equal(chmod(path, 0640), 0);
     bool owner = geteuid() == 0 && chown(path, 12345, 23456) == 0;
-    snprintf(victim, sizeof victim, "%s/victim", directory);
     file_write(victim, (struct bytes){(unsigned char *)path, 3});
-    assert_int_equal(symlink(victim, leftover()), 0);
+    assert_int_equal(symlink(victim, leftover), 0);
     umask(077);
     struct stint_options given = sized(0, 0, 0);
     resize(&given);
@@ -618,9 +607,9 @@ TEST_IN_DIRECTORY(test_rights) {
 
     /* What cannot be removed is in the way, and that is said. */
     struct bytes before = file_read(path);
-    assert_int_equal(mkdir(leftover(), 0700), 0);
+    assert_int_equal(mkdir(leftover, 0700), 0);
     assert_int_equal(stint_resize(path, NULL), -EISDIR);
-    assert_int_equal(rmdir(leftover()), 0);
+    assert_int_equal(rmdir(leftover), 0);
     assert_file(before);
     free(before.start);
 }

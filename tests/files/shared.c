@@ -418,9 +418,8 @@ TEST_IN_DIRECTORY(test_other_options) {
 /* A link is not followed, whatever it leads to; nor is anything made in its place. */
 TEST_IN_DIRECTORY(test_symbolic_links) {
     struct stint_options options = shared_options(100);
-    char link[sizeof path + 8];
-    snprintf(link, sizeof link, "%s.link", path);
-    static const char *const targets[] = {"table", "table.link", "/nowhere/at/all"};
+    const char *const link = file_beside("link");
+    static const char *const targets[] = {"table", "link", "/nowhere/at/all"};
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         options.path = path;
         stint_close(open_shared(100));
