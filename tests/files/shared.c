@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * One table for many processes: files, memory that the caller shares, restarts, forks, and
- * everything that may be found where a table is expected. */
+ * everything that may be found where a table is expected. (Who makes it beside others: faults.c,
+ * deaths.c.) */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
 #include <signal.h>
@@ -27,73 +28,9 @@ static struct stint_limiter *open_shared(uint64_t max_entries) {
     return open_with(&options);
 }
 
-/* In memory that is given, or in the options' file. */
-static int open_either(const struct stint_options *options, void *memory, size_t size,
-                       struct stint_limiter **limiter) {
-    return memory == NULL ? stint_open(options, limiter)
-                          : stint_open_in(options, memory, size, limiter);
-}
-
 static void take_granted(struct stint_limiter *limiter, uint32_t policy, uint64_t key, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
-}
-
-/* ---- Sharing --------------------------------------------------------------------------------- */
-
-/* Many processes begin at once: one table comes of it, whose keys have the same hashes for all; in
- * a file, or in zeroed memory. */
-static void begin_at_once(const struct stint_options *options, void *memory, size_t size) {
-    enum { PROCESSES = 8 };
-    stint_key *hashes = shared_memory(PROCESSES * sizeof(stint_key));
-    struct stint_limiter *limiter;
-    pid_t children[PROCESSES];
-    int start[2];
-    assert_int_equal(pipe(start), 0);
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        children[i] = forked();
-        if (children[i] > 0)
-            continue;
-        char byte;
-        close(start[1]);
-        if (read(start[0], &byte, 1) != 0) /* all begin when the parent closes its end */
-            _exit(2);
-        if (open_either(options, memory, size, &limiter) != 0)
-            _exit(3);
-        const struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
-        if (policy_added(limiter, &policy) != 0)
-            _exit(4);
-        hashes[i] = stint_key_of(limiter, "k", 1);
-        for (unsigned n = 0; n < 5; n++)
-            (void)stint_take(limiter, 0, hashes[i], 1, STINT_NOW, NULL);
-        stint_close(limiter);
-        _exit(0);
-    }
-    close(start[0]);
-    close(start[1]);
-    for (unsigned i = 0; i < PROCESSES; i++)
-        assert_good(children[i]);
-    assert_int_equal(open_either(options, memory, size, &limiter), 0);
-    for (unsigned i = 0; i < PROCESSES; i++)
-        assert_true(stint_key_equal(hashes[i], stint_key_of(limiter, "k", 1)));
-    assert_int_equal(get_stats(limiter).policies, 1);
-    assert_int_equal(get_policy_stats(limiter, 0).allowed, 10);
-    assert_int_equal(get_policy_stats(limiter, 0).refused, PROCESSES * 5 - 10);
-    stint_close(limiter);
-    assert_int_equal(munmap(hashes, PROCESSES * sizeof(stint_key)), 0);
-}
-
-TEST_IN_DIRECTORY(test_made_once) {
-    struct stint_options in_file = shared_options(1000), in_memory = in_file;
-    in_memory.path = NULL;
-    const size_t size = stint_memory_size(&in_memory);
-    for (unsigned round = 0; round < 20; round++) {
-        void *memory = shared_memory(size);
-        begin_at_once(&in_memory, memory, size);
-        begin_at_once(&in_file, NULL, 0);
-        assert_int_equal(munmap(memory, size), 0);
-        assert_int_equal(unlink(path), 0);
-    }
 }
 
 /* ---- What else may be there ------------------------------------------------------------------ */
