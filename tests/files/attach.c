@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Tables that are looked at: attached to without their options, to be read only too; told entry by
  * entry; keys with names. */
-#include "slot.h"
+#include "search.h"
 #include "table/parts.h" /* before cmocka, which defines fail() as well */
 
 #include "kinds.h"
@@ -158,46 +158,37 @@ TEST(test_each_of_many_stripes) {
     stint_close(limiter);
 }
 
-/* Puts tokens in some stripes of a key, by their own slots. */
+/* Puts tokens in some stripes of a key: of another policy, whose slots are turned over. */
 static void take_stripes(struct stint_limiter *limiter, uint32_t striped, uint32_t plain,
                          stint_key key, uint64_t which) {
-    struct table *table = &limiter->table;
+    const struct table *table = &limiter->table;
     for (uint32_t i = 0; i < 64; i++) {
+        const uint64_t hash = stripe_key(key.hash, i);
         if ((which >> i & 1) == 0)
             continue;
-        const uint64_t hash = stripe_key(key.hash, i);
-        take_times(limiter, plain, hash, 1); /* of another policy, whose slot is turned over */
-        for (uint32_t j = 0; j < 2 * LINE_SLOTS; j++) {
-            struct line *line = &table->lines[table_home(table, hash)];
-            struct slot *slot =
-                &(j < LINE_SLOTS ? line : table_next(table, hash, line))->slots[j % LINE_SLOTS];
-            if (slot->tag == table_tag(table, hash, plain))
-                slot->tag = table_tag(table, hash, striped);
-        }
+        take_times(limiter, plain, hash, 1);
+        slot_of(table, hash, table_tag(table, hash, plain))->tag = table_tag(table, hash, striped);
     }
 }
 
 TEST_IN_DIRECTORY(test_each_striped) {
     struct stint_limiter *limiter = make_table(20000, 0, 16);
-    struct stint_policy policy = make_policy("striped", 64, MINUTE, 0, 0);
-    policy.stripes = 8;
-    uint32_t striped = add_made(limiter, &policy);
-    policy = make_policy("other", 128, MINUTE, 0, 0);
-    policy.stripes = 64;
-    uint32_t other = add_made(limiter, &policy),
-             plain = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
-    const struct {
+    const uint32_t striped = add_text(limiter, "64/minute stripes=8 name=striped"),
+                   other = add_text(limiter, "128/minute stripes=64 name=other"),
+                   plain = add_text(limiter, "1/minute name=plain");
+    static const struct {
         uint64_t which;
         bool known; /* the key can be told */
     } keys[] = {{0x03, true},  {0x01, false}, {0x81, true}, {0xff, true}, {0xfe, true},
                 {0x7e, false}, {0x40, false}, {0x82, true}, {0x11, true}, {0x80, false}};
+    enum { COUNT = sizeof keys / sizeof keys[0] };
     struct told told = {0};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    uint64_t seen = 0;
+    for (size_t i = 0; i < COUNT; i++)
         take_stripes(limiter, striped, plain, number_key(limiter, i), keys[i].which);
     take_stripes(limiter, other, plain, number_key(limiter, 3), UINT64_MAX);
     each(limiter, &told);
-    assert_int_equal(told.count, sizeof keys / sizeof keys[0] + 1);
-    uint64_t seen = 0;
+    assert_int_equal(told.count, COUNT + 1);
     for (size_t i = 0; i < told.count; i++) {
         const struct stint_entry *entry = &told.entries[i];
         if (entry->policy == other) {
@@ -205,21 +196,20 @@ TEST_IN_DIRECTORY(test_each_striped) {
             assert_int_equal(entry->used, 64);
             continue;
         }
-        for (size_t j = 0; j < sizeof keys / sizeof keys[0]; j++) {
-            bool is = false;
-            for (uint32_t stripe = 0; stripe < 8; stripe++)
-                is |= entry->key.hash == stripe_key(number_key(limiter, j).hash, stripe);
-            if (!is)
-                continue;
-            assert_int_equal(entry->flags, keys[j].known ? 0 : STINT_ENTRY_KEY_STRIPE);
-            assert_true(!keys[j].known || stint_key_equal(entry->key, number_key(limiter, j)));
-            assert_int_equal(entry->used, __builtin_popcountll(keys[j].which));
-            seen |= UINT64_C(1) << j;
-        }
+        for (size_t j = 0; j < COUNT; j++)
+            for (uint32_t stripe = 0; stripe < 8; stripe++) {
+                const stint_key key = number_key(limiter, j);
+                if (entry->key.hash != stripe_key(key.hash, stripe))
+                    continue;
+                assert_int_equal(entry->flags, keys[j].known ? 0 : STINT_ENTRY_KEY_STRIPE);
+                assert_true(!keys[j].known || stint_key_equal(entry->key, key));
+                assert_int_equal(entry->used, __builtin_popcountll(keys[j].which));
+                seen |= UINT64_C(1) << j;
+            }
     }
-    assert_int_equal(seen, (UINT64_C(1) << sizeof keys / sizeof keys[0]) - 1);
+    assert_int_equal(seen, (UINT64_C(1) << COUNT) - 1);
     /* Labels tell the others. */
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    for (size_t i = 0; i < COUNT; i++)
         if (!keys[i].known)
             assert_int_equal(stint_label(limiter, number_key(limiter, i), "name", 4), 0);
     told = (struct told){0};
@@ -296,26 +286,13 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     stint_reset(reader, request->policy, request->key);
 }
 
-/* All that is no decision: calls that change are refused, others tell what the writer's do. (More:
- * restarts.c.) */
+/* All else tells what the writer's calls do. (Those that change: restarts.c.) */
 static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *writer) {
-    struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_stats stats = get_stats(reader), others = get_stats(writer);
     static char text[2][32768];
     struct told told = {0};
-    uint32_t limit = 0;
     assert_memory_equal(&stats, &others, sizeof stats);
-    assert_int_equal(stint_policy_get(reader, 0, &policy), 0);
-    assert_string_equal(policy.name, "plain");
-    assert_int_equal(policy_added(reader, &policy), -EROFS); /* even if it is there */
-    assert_reason("STINT_READ_ONLY");
-    assert_int_equal(stint_policy_change(reader, 0, &policy), -EROFS);
     assert_int_equal(stint_label(reader, 1, "name", 4), -EROFS);
-    const stint_key key = number_key(reader, 3);
-    assert_int_equal(stint_override(reader, BANNING, key, 5, test_time + HOUR), -EROFS);
-    assert_int_equal(stint_override_clear(reader, BANNING, key), -EROFS);
-    assert_int_equal(stint_override_get(reader, BANNING, key, &limit, NULL), 0);
-    assert_int_equal(limit, 2);
     for (uint32_t i = 0; i < KINDS; i++) {
         struct stint_policy_stats counts = get_policy_stats(reader, i),
                                   same = get_policy_stats(writer, i);

@@ -101,6 +101,10 @@ static const struct feature features[] = {
      "counts by 2 = allowed 2; entries = by 1 used 1 until 1m + by 3 used 2 until 2024-02-01; as "
      "one; take peek by a = used 2; remove 0; as reader; take peek = no unknown; take peek by 3 "
      "= no unknown; take by 3 = no bad; table = policies 1; close; open; take peek by b = used 1"},
+    {"... nor sets or lifts an override", SAME, "file 100 refuse 8; 3/m overrides name=a",
+     "override 2 until 1h; as reader; add 3/m overrides name=a = EROFS STINT_READ_ONLY; "
+     "change 4/m overrides name=a = EROFS; override 5 until 1h = EROFS; clear = EROFS; "
+     "rule = 2 until 1h; take peek = used 0 of 2 until 1m overridden"},
     {"a reader keeps no id", "a reader keeps no id: if no process that decides has the table open",
      "file 100 refuse 8; 3/m name=a; 3/m name=b",
      "as reader; as one; take by b = used 1 until 1m; remove a; close; open; apply 9/m name=c; "
