@@ -205,7 +205,6 @@ static void call_one(struct actor *actor) {
     box_check(told ? &box.is[1] : &box.is[0]);
     must(!told || allowed == box.is->allowed, "what is returned is what is told");
     decided(actor, &asked, verdict, 1, false);
-    call_end(actor);
 }
 
 /* A part of a group, as another part of it: by one more limit of the client. Its refusal may take,
@@ -298,7 +297,6 @@ static void call_several(struct actor *actor) {
         looks_aside(actor, asked, count, now, after);
         group_back_check(actor, asked, verdicts, before, after, count);
     }
-    call_end(actor);
 }
 
 /* What all parts of a group share. */
@@ -342,7 +340,6 @@ static void call_groups(struct actor *actor) {
         waits_check(actor, asked + begin - sizes[right - 1], box.is + begin - sizes[right - 1],
                     (unsigned)sizes[right - 1]);
     must(allowed == told, "as many groups as were allowed: %zu, %zu", allowed, told);
-    call_end(actor);
 }
 
 /* ---- Giving back, and forgetting ------------------------------------------------------------- */
@@ -358,7 +355,6 @@ static void call_refund(struct actor *actor) {
         call_begin(actor, F_REFUND, &none, 0);
         must(stint_refund(actor->limiter, none.request.key, &nothing, 3) == 0,
              "a window of 0 gives nothing back");
-        call_end(actor);
         return;
     }
     const uint32_t tokens = 1 + (uint32_t)random_below(&actor->random, taken->left.granted);
@@ -374,7 +370,6 @@ static void call_refund(struct actor *actor) {
          "%u are left of %u tokens, of which %u were given back", taken->left.granted,
          given.left.granted, back);
     ledger_refunded(actor, &given, tokens, back);
-    call_end(actor);
 }
 
 static void call_refund_all(struct actor *actor) {
@@ -403,7 +398,6 @@ static void call_refund_all(struct actor *actor) {
     trace(actor, "  %" PRIu64 " of %" PRIu64 " tokens, %u parts", back, most, count);
     must(back <= most && (!actor->reads || back == 0), "more was given back than told to");
     ledger_refunded_all(actor, given, count, back, most);
-    call_end(actor);
 }
 
 static void call_reset(struct actor *actor) {
@@ -417,7 +411,6 @@ static void call_reset(struct actor *actor) {
     must(!actor->reads || !reset, "a reader resets nothing");
     if (!actor->reads)
         ledger_reset_ends(actor, name, key, reset);
-    call_end(actor);
 }
 
 static void call_override(struct actor *actor) {
@@ -443,7 +436,6 @@ static void call_override(struct actor *actor) {
     if (!actor->reads)
         override_ends(actor, &asked, change, result == 0 ? OVERRIDE_SET : OVERRIDE_UNKNOWN, limit,
                       until);
-    call_end(actor);
 }
 
 static void call_override_get(struct actor *actor) {
@@ -458,7 +450,6 @@ static void call_override_get(struct actor *actor) {
     box_check(result == 0 ? &box.is[1] : &box.is[0]);
     must(result == 0 || limit == 77, "written without success");
     override_got(actor, name, key, result, limit, box.is[0]);
-    call_end(actor);
 }
 
 static void call_override_clear(struct actor *actor) {
@@ -471,7 +462,6 @@ static void call_override_clear(struct actor *actor) {
     check(actor, result, EINVAL, ENOENT, EROFS);
     if (!actor->reads)
         override_ends(actor, &asked, change, result == 0 ? OVERRIDE_NONE : OVERRIDE_UNKNOWN, 0, 0);
-    call_end(actor);
 }
 
 /* ---- Policies -------------------------------------------------------------------------------- */
@@ -530,7 +520,6 @@ static void call_change(struct actor *actor) {
                      other->function > F_APPLY;
         named->sober &= !alone || (policy.flags & STINT_SHADOW) == 0;
     }
-    call_end(actor);
 }
 
 static void call_remove(struct actor *actor) {
@@ -541,7 +530,6 @@ static void call_remove(struct actor *actor) {
     const int result = stint_policy_remove(actor->limiter, actor->ids[name]);
     trace(actor, "  %c", 'a' + name);
     check(actor, result, EINVAL, ENOENT, EROFS);
-    call_end(actor);
 }
 
 /* A line for a name: as it is, changed, another policy, or one that it was. Returns its end in the
@@ -598,7 +586,6 @@ static void call_apply_nothing(struct actor *actor) {
                                             flags, NULL, NULL, NULL);
     check(actor, result, EINVAL, EROFS);
     must(result != 0, "a text without a policy is applied");
-    call_end(actor);
 }
 
 static void call_apply(struct actor *actor) {
@@ -669,7 +656,6 @@ static void call_get(struct actor *actor) {
                  policy_features(&box.is[0]) == policy_features(&named->policy),
              "policy %c is not what was added", 'a' + name);
     }
-    call_end(actor);
 }
 
 /* ---- Watching -------------------------------------------------------------------------------- */
@@ -698,7 +684,6 @@ static void call_stats(struct actor *actor) {
         *seen = *seen < is ? is : *seen;
     }
     must(box.is[0].used <= box.is[0].slots && box.is[0].live <= box.is[0].used, "stats of slots");
-    call_end(actor);
 }
 
 static void call_policy_stats(struct actor *actor) {
@@ -714,7 +699,6 @@ static void call_policy_stats(struct actor *actor) {
         must(box.is[0].allowed >= least.allowed && box.is[0].refused >= least.refused &&
                  box.is[0].charged >= least.charged && box.is[0].refunded >= least.refunded,
              "statistics of policy %c lack what was told before", 'a' + name);
-    call_end(actor);
 }
 
 struct told_entries {
@@ -747,7 +731,6 @@ static void call_each(struct actor *actor) {
                            : stint_each_of(actor->limiter, world->keys[key], each_told, &told);
     trace(actor, "  %u entries", told.count);
     check(actor, result, EINVAL);
-    call_end(actor);
 }
 
 static void call_metrics(struct actor *actor) {
@@ -763,7 +746,6 @@ static void call_metrics(struct actor *actor) {
     must(length > 0, "metrics: %s", stint_reason());
     box_check(&box.is[size]);
     must(size == 0 || memchr(box.is, '\0', size) != NULL, "metrics have an end");
-    call_end(actor);
 }
 
 static void call_headers(struct actor *actor) {
@@ -781,7 +763,6 @@ static void call_headers(struct actor *actor) {
     check(actor, length, 0);
     box_check(length >= 0 ? &box.is[size] : &box.is[0]);
     must(length <= 0 || size == 0 || memchr(box.is, '\0', size) != NULL, "headers have an end");
-    call_end(actor);
 }
 
 static void call_label(struct actor *actor) {
@@ -792,7 +773,6 @@ static void call_label(struct actor *actor) {
     check(actor, result, ENOENT, EROFS);
     must(result != -ENOENT || world->options.labels == 0, "there are labels");
     must(!actor->reads || result != 0, "a reader names nobody");
-    call_end(actor);
 }
 
 /* ---- What touches no count ------------------------------------------------------------------- */
@@ -808,20 +788,17 @@ static void call_key(struct actor *actor) {
              stint_key_address(actor->limiter, (const struct sockaddr *)&address, 24, 0).hash !=
                  STINT_KEY_GLOBAL_HASH,
          "the global key is nobody's");
-    call_end(actor);
 }
 
 static void call_now(struct actor *actor) {
     call_begin(actor, F_NOW, NULL, 0);
     const uint64_t now = stint_now(actor->limiter);
     must(actor->readings == 1 && now >= world->first - 400 * DAY, "now");
-    call_end(actor);
 }
 
 static void call_prefetch(struct actor *actor) {
     call_begin(actor, F_PREFETCH, NULL, 0);
     stint_prefetch(actor->limiter, world->keys[key_draw(actor)]);
-    call_end(actor);
 }
 
 static void call_texts(struct actor *actor) {
@@ -840,7 +817,6 @@ static void call_texts(struct actor *actor) {
         must(memcmp(&parsed, &policy, sizeof policy) == 0, "%s is another policy", text);
     }
     must(stint_memory_size(&world->options) != 0 && stint_version()[0] != '\0', "memory_size");
-    call_end(actor);
 }
 
 /* ---- Opening --------------------------------------------------------------------------------- */
@@ -925,7 +901,6 @@ static void call_resize(struct actor *actor) {
                 other->limiter != NULL || (other->calling && other->function == F_READER);
         }
     }
-    call_end(actor);
 }
 
 /* One that has no handle can open, resize, and what needs none. */
@@ -941,21 +916,26 @@ static void call_without(struct actor *actor) {
         (void)actor_open(actor, function);
 }
 
+/* Of those that are in use, most often one that takes. */
+static enum function function_draw(struct actor *actor) {
+    enum function function = chance(actor, 4) ? F_ALL : F_TAKE;
+    if (!chance(actor, 3) || (world->functions >> function & 1) == 0)
+        do
+            function = (enum function)random_below(&actor->random, FUNCTIONS_END);
+        while ((world->functions >> function & 1) == 0);
+    return function;
+}
+
 void actor_call(struct actor *actor) {
     static void (*const calls[])(struct actor *) = {
 #define FUNCTION(name, text, call) call,
         FUNCTIONS(FUNCTION)
 #undef FUNCTION
     };
-    if (actor->limiter == NULL) {
+    if (actor->limiter == NULL)
         call_without(actor);
-        return;
-    }
-    enum function function = chance(actor, 4) ? F_ALL : F_TAKE;
-    if (!chance(actor, 3) || (world->functions >> function & 1) == 0)
-        do
-            function = (enum function)random_below(&actor->random, FUNCTIONS_END);
-        while ((world->functions >> function & 1) == 0);
-    actor->function = function;
-    calls[function](actor);
+    else
+        calls[actor->function = function_draw(actor)](actor);
+    if (actor->calling)
+        call_end(actor);
 }
