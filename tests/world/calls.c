@@ -470,22 +470,18 @@ static void call_add(struct actor *actor) {
     const unsigned name = name_draw(actor);
     struct named *named = &world->names[name];
     const bool there = named->since != 0 && !named->moved;
-    const bool wrongly = chance(actor, 4), other = there && chance(actor, 3);
+    const bool other = there && chance(actor, 3);
     struct stint_policy policy = named->policy;
     uint32_t id = UINT32_MAX;
-    if (wrongly || other)
-        policy = policy_draw(&actor->random, name, wrongly);
+    if (other)
+        policy = policy_draw(&actor->random, name);
     actor->adding = policy;
     call_begin(actor, F_ADD, NULL, 0);
-    if (!wrongly && !other && !actor->reads && (named->moved || named->generations == 0)) {
+    if (!other && !actor->reads && (named->moved || named->generations == 0))
         named_new(named, &policy);
-    }
     const int result = stint_policy_add(actor->limiter, &policy, &id);
     trace(actor, "  %c: id %u", 'a' + name, id);
-    check(actor, result, EINVAL, EEXIST, ENOSPC, EROFS);
-    must(!wrongly || result == (actor->reads ? -EROFS : -EINVAL) || result == -EINVAL,
-         "a policy whose features do not go together");
-    must(wrongly || result != -EINVAL, "a policy whose features go together: %s", stint_reason());
+    check(actor, result, EEXIST, ENOSPC, EROFS);
     must((result == 0) == (id != UINT32_MAX), "an id is written on success only");
     must(result != 0 || !other || named->moved ||
              memcmp(&policy, &named->policy, sizeof policy) == 0,
@@ -541,7 +537,7 @@ static char *line_write(struct actor *actor, unsigned name, bool dry, char *text
     if (how == 1)
         policy = policy_vary(&actor->random, &policy);
     if (how == 2)
-        policy = policy_draw(&actor->random, name, false);
+        policy = policy_draw(&actor->random, name);
     if (how > 2)
         policy = named->before;
     if (!dry) {
@@ -802,20 +798,15 @@ static void call_prefetch(struct actor *actor) {
 }
 
 static void call_texts(struct actor *actor) {
-    const bool wrongly = chance(actor, 3);
-    struct stint_policy policy = policy_draw(&actor->random, 0, wrongly);
+    const struct stint_policy policy = policy_draw(&actor->random, 0);
     struct stint_policy parsed = STINT_POLICY_INIT;
     char text[256];
     const char *at = NULL;
     call_begin(actor, F_TEXTS, NULL, 0);
-    const int length = stint_policy_format(&policy, text, sizeof text);
-    check(actor, length, EINVAL);
-    must((length > 0) == !wrongly, "features %#x: format says %d", policy_features(&policy),
-         length);
-    if (length > 0) {
-        must(stint_policy_parse(text, &parsed, &at) == 0, "%s: %s", text, stint_reason());
-        must(memcmp(&parsed, &policy, sizeof policy) == 0, "%s is another policy", text);
-    }
+    must(stint_policy_format(&policy, text, sizeof text) > 0, "features %#x: %s",
+         policy_features(&policy), stint_reason());
+    must(stint_policy_parse(text, &parsed, &at) == 0, "%s: %s", text, stint_reason());
+    must(memcmp(&parsed, &policy, sizeof policy) == 0, "%s is another policy", text);
     must(stint_memory_size(&world->options) != 0 && stint_version()[0] != '\0', "memory_size");
 }
 

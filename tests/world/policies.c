@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Policies of all kinds that stint.h allows, and some that it does not. */
+ * Policies of all kinds that stint.h allows. (Others: api/windows.c.) */
 
 #include "world.h"
 
@@ -102,7 +102,7 @@ static bool together(unsigned one, unsigned other) {
     return model_valid(&policy) && (policy_features(&policy) & features) == features;
 }
 
-bool features_fit(unsigned one, unsigned other) {
+static bool features_fit(unsigned one, unsigned other) {
     static bool known, fit[FEATURES_END][FEATURES_END];
     for (unsigned i = 0; !known && i < FEATURES_END; i++)
         for (unsigned j = 0; j < FEATURES_END; j++)
@@ -125,21 +125,8 @@ static uint32_t features_draw(struct random *random) {
     return features;
 }
 
-struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly) {
-    uint32_t features = features_draw(random);
-    while (wrongly) {
-        const unsigned one = 1 + (unsigned)random_below(random, FEATURES_END - 1);
-        const unsigned other = 1 + (unsigned)random_below(random, FEATURES_END - 1);
-        /* What one number cannot say at once cannot be tried. */
-        const bool one_number =
-            (one == A_ABOVE && other == A_BELOW) || (one == A_MONTH && other == A_YEAR);
-        if (one >= other || features_fit(one, other) || one_number)
-            continue;
-        features = UINT32_C(1) << one | UINT32_C(1) << other;
-        features |= implied(features);
-        break;
-    }
-    return policy_make(random, name, features);
+struct stint_policy policy_draw(struct random *random, unsigned name) {
+    return policy_make(random, name, features_draw(random));
 }
 
 struct stint_policy policy_vary(struct random *random, const struct stint_policy *policy) {

@@ -430,7 +430,7 @@ static void world_draw(struct random *random) {
     }
     clocks_draw(random);
     for (unsigned name = 0; name < world->name_count; name++)
-        world->names[name].policy = policy_draw(random, name, false);
+        world->names[name].policy = policy_draw(random, name);
 }
 
 /* A process is there, with the table open, or else will open it in the round. */

@@ -95,9 +95,6 @@ enum feature {
 
 extern const char *const function_names[];
 
-/* Whether two features go together in one policy, as the model has it. */
-bool features_fit(unsigned one, unsigned other);
-
 /* ---- A world --------------------------------------------------------------------------------- */
 
 enum place { IN_PRIVATE, IN_MEMORY, IN_FILE };
@@ -225,8 +222,8 @@ static inline bool chance(struct actor *actor, uint64_t one_in) {
 
 /* ---- Policies of all kinds (policies.c) ------------------------------------------------------ */
 
-/* A policy with features that go together; or, if `wrongly`, with two that do not. */
-struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly);
+/* A policy with features that go together. */
+struct stint_policy policy_draw(struct random *random, unsigned name);
 
 /* One that stint_policy_change can make of it. */
 struct stint_policy policy_vary(struct random *random, const struct stint_policy *policy);
