@@ -212,6 +212,14 @@ static void cut_before_write(enum stint_test_instant instant) {
     cut_before(&instant);
 }
 
+/* 0: before none. */
+static void cut_at_step(size_t at) {
+    steps = at == 0 ? steps : 0;
+    cut_at = at;
+    stint_test_step = at == 0 ? NULL : cut_before;
+    stint_test_hook = at == 0 ? NULL : cut_before_write;
+}
+
 /* What is asked by the policy of the kind: of a key that has a slot, but for the second. */
 static const struct stint_request asks[] = {
     {.key = {7}, .cost = 1},
@@ -330,18 +338,14 @@ static bool run_call(unsigned number, struct bytes whole, size_t at) {
     file_write(path, whole);
     limiter = open_with(&options);
     taken = ask(limiter, kind, 7, 1, 0);
-    steps = 0;
-    cut_at = at;
-    stint_test_step = cut_before;
-    stint_test_hook = cut_before_write;
+    cut_at_step(at);
     if (number < ASKS)
         call_ask(number);
     else if (number < OF_KEY)
         (void)call_other(number - ASKS);
     else
         assert_said(call_of_table(number - OF_KEY));
-    stint_test_step = NULL;
-    stint_test_hook = NULL;
+    cut_at_step(0);
     const bool done = steps >= at;
     if (done) {
         (void)ask(limiter, PLAIN, 7, 1, 0);
@@ -493,15 +497,11 @@ static bool run_opening(unsigned which, struct bytes whole, size_t at) {
     struct stint_limiter *opened = NULL;
     int error;
     file_write(path, whole);
-    steps = 0;
-    cut_at = at;
-    stint_test_step = cut_before;
-    stint_test_hook = cut_before_write;
+    cut_at_step(at);
     error = which == 0   ? stint_open(&options, &opened)
             : which == 3 ? file_resize(path, 0)
                          : stint_attach(&options, &opened);
-    stint_test_step = NULL;
-    stint_test_hook = NULL;
+    cut_at_step(0);
     if (error != 0 && error != -EPROTO)
         fail_msg("%d: %s", error, stint_reason());
     assert_true(error == 0 || steps >= at);

@@ -67,33 +67,18 @@ WRAPPED(int, madvise, void *address, size_t length, int advice) {
     return refuses(MADVISE) ? -1 : __real_madvise(address, length, advice);
 }
 
-WRAPPED(void *, aligned_alloc, size_t alignment, size_t size) {
-    if (refuses(ALIGNED_ALLOC))
-        return NULL;
-    system_calls.allocated++;
-    return __real_aligned_alloc(alignment, size);
-}
-
-WRAPPED(void *, malloc, size_t size) {
-    if (refuses(MALLOC))
-        return NULL;
-    system_calls.allocated++;
-    return __real_malloc(size);
-}
-
-WRAPPED(void *, calloc, size_t n, size_t size) {
-    if (refuses(CALLOC))
-        return NULL;
-    system_calls.allocated++;
-    return __real_calloc(n, size);
-}
-
-WRAPPED(void *, realloc, void *block, size_t size) {
-    if (refuses(REALLOC))
-        return NULL;
-    system_calls.allocated += block == NULL;
-    return __real_realloc(block, size);
-}
+/* One that takes a block, with its parameters' names. */
+#define ALLOCATES(name, call, blocks, names, ...)                                                  \
+    WRAPPED(void *, name, __VA_ARGS__) {                                                           \
+        if (refuses(call))                                                                         \
+            return NULL;                                                                           \
+        system_calls.allocated += (blocks);                                                        \
+        return __real_##name names;                                                                \
+    }
+ALLOCATES(aligned_alloc, ALIGNED_ALLOC, 1, (alignment, size), size_t alignment, size_t size)
+ALLOCATES(malloc, MALLOC, 1, (size), size_t size)
+ALLOCATES(calloc, CALLOC, 1, (n, size), size_t n, size_t size)
+ALLOCATES(realloc, REALLOC, block == NULL, (block, size), void *block, size_t size)
 
 WRAPPED(void, free, void *block) {
     system_calls.allocated -= block != NULL;

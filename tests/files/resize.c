@@ -126,7 +126,7 @@ TEST(test_hashes) {
 
 /* What is 0 stays, but for a number of shards that was chosen. */
 TEST_IN_DIRECTORY(test_as_it_was) {
-    struct stint_options options = shaped(20000, 0, 20), bigger = options;
+    struct stint_options options = shaped(20000, 0, 20);
     struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 10, DAY, 0, 0);
     (void)ask(limiter, id, 1, 4, 0);
@@ -143,24 +143,20 @@ TEST_IN_DIRECTORY(test_as_it_was) {
     assert_int_equal(after.size, before.size);
     free(before.start);
     free(after.start);
-    given = sized(100000, 0, 0);
-    resize(&given);
-    bigger.max_entries = 100000;
-    limiter = open_with(&bigger); /* 16 shards; it was 4 */
-    assert_int_equal(used_of(limiter, id, 1), 4);
-    stint_close(limiter);
-
-    given = sized(0, 2, 30);
-    resize(&given);
-    bigger.shards = 2;
-    bigger.max_policies = 30;
-    stint_close(open_with(&bigger));
-    given = sized(30000, 0, 0);
-    resize(&given);
-    bigger.max_entries = 30000;
-    limiter = open_with(&bigger);
-    assert_int_equal(used_of(limiter, id, 1), 4);
-    stint_close(limiter);
+    static const struct {
+        uint64_t max_entries;
+        uint32_t shards, max_policies;
+    } changes[] = {{100000, 0, 0}, /* 16 shards; it was 4 */ {0, 2, 30}, {30000, 0, 0}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        given = sized(changes[i].max_entries, changes[i].shards, changes[i].max_policies);
+        resize(&given);
+        options.max_entries = given.max_entries != 0 ? given.max_entries : options.max_entries;
+        options.shards = given.shards != 0 ? given.shards : options.shards;
+        options.max_policies = given.max_policies != 0 ? given.max_policies : options.max_policies;
+        limiter = open_with(&options);
+        assert_int_equal(used_of(limiter, id, 1), 4);
+        stint_close(limiter);
+    }
 }
 
 /* What was about to be replaced was not. */

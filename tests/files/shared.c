@@ -493,22 +493,22 @@ static void assert_killed(pid_t child) {
     assert_true(WIFSIGNALED(status_of(child)));
 }
 
-/* A process that decides and, once it can be killed, waits for that. */
+/* Waits until a process that is forked has stopped itself. */
+static void wait_stopped(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+}
+
+/* A process that decides, and then can be killed. */
 static pid_t fork_user(struct stint_limiter *limiter, uint32_t policy) {
-    int ready[2];
-    char byte;
-    assert_int_equal(pipe(ready), 0);
     pid_t child = forked();
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         (void)stint_take(limiter, policy, 1, 1, STINT_NOW, NULL);
-        (void)!write(ready[1], "", 1);
-        for (;;)
-            (void)pause();
+        _exit(raise(SIGSTOP));
     }
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
+    wait_stopped(child);
     return child;
 }
 
@@ -536,9 +536,8 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     two = open_shared(1000);
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
     take_granted(two, minute, 1, 1); /* finds none left */
-    for (unsigned i = 0; i < USERS; i++) {
+    for (unsigned i = 0; i < USERS; i++)
         assert_killed(users[i]);
-    }
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
 
     pid_t later = fork_user(limiter, minute);
@@ -550,8 +549,7 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     take_granted(two, minute, 1, 1); /* looks again */
     assert_int_equal(lanes_owned(limiter), 2);
     assert_int_equal(stint_limiter_stripe(two), first);
-    later = fork_user(limiter, minute);
-    assert_killed(later);
+    assert_killed(fork_user(limiter, minute));
     stint_close(two);
     assert_int_equal(lanes_owned(limiter), 2);
     two = open_shared(1000);
@@ -574,10 +572,8 @@ TEST_IN_DIRECTORY(test_stripes_without_lanes) {
     uint32_t striped = add_made(limiter, &policy);
     for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
-    for (unsigned i = 0; i < USERS; i++) {
-        pid_t user = fork_user(limiter, striped);
-        assert_killed(user);
-    }
+    for (unsigned i = 0; i < USERS; i++)
+        assert_killed(fork_user(limiter, striped));
     assert_in_range(get_stats(limiter).used, USERS / 2, USERS);
     assert_int_equal(used_of(limiter, striped, 1), USERS);
     stint_close(limiter);
@@ -621,7 +617,6 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
 /* A process that holds the lock of the file, or that for set-up, and is stopped. */
 static pid_t stopped_holder(struct stint_limiter *limiter) {
     const pid_t child = forked();
-    int status;
     if (child == 0) {
         const int file = open(path, O_RDWR);
         if (limiter == NULL ? flock(file, LOCK_EX) != 0 : stint_limiter_lock(limiter) != 0)
@@ -629,8 +624,7 @@ static pid_t stopped_holder(struct stint_limiter *limiter) {
         (void)raise(SIGSTOP);
         _exit(0);
     }
-    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-    assert_true(WIFSTOPPED(status));
+    wait_stopped(child);
     return child;
 }
 
