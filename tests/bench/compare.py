@@ -59,36 +59,23 @@ class Compare(commands.Case):
             self.assertEqual(change(quiet, [1.01 * ns for ns in quiet], by_turns)[0], "same")
 
     def test_a_result_with_itself(self):
-        """A command's own JSON is read back, and each row finds its partner."""
-        for arguments, metrics in ((["run", "--load", "0.3,0.5", "--key-length", "8,16", *LEAST], 1),
-                                   (["peers", "--peer", "mutex,open-64", "--keys", "10,100",
-                                     "--seconds", "0.001", "--processes", "1"], 1),
-                                   (["load", "--rate", "9k", "--keys", "100", "--seconds", "0.1",
-                                     "--limit", "5/s", "--limit", "9/min", "--processes", "1"], 7)):
-            with self.subTest(arguments=arguments):
-                done = call(*arguments, "--format", "json")
-                path = self.write(done.stdout)
-                again = json.loads(call(*arguments, "--format", "json", "--compare", path).stdout)
-                old = json.loads(done.stdout)
-                compare = again["compare"]
+        """Every measuring command has one shape of result, and says whose it is. Its own JSON is read back, and each
+        row finds its partner; another command refuses it."""
+        for command, metrics, *arguments in (
+                ("run", 1, "--load", "0.3,0.5", "--key-length", "8,16", *LEAST),
+                ("peers", 1, "--peer", "mutex,open-64", "--keys", "10,100", "--seconds", "0.001", "--processes", "1"),
+                ("load", 7, "--rate", "9k", "--keys", "100", "--seconds", "0.1", "--limit", "5/s", "--limit", "9/min",
+                 "--processes", "1")):
+            with self.subTest(command=command):
+                path = self.write(call(command, *arguments, "--format", "json").stdout)
+                old = json.loads(path.read_text())
+                self.assertEqual(list(old), ["command", "machine", "build", "date", "seconds", "rows", "others"])
+                self.assertEqual(old["command"], command)
+                compare = json.loads(call(command, *arguments, "--format", "json", "--compare", path).stdout)["compare"]
                 self.assertEqual((compare["only_old"], compare["only_new"]), (0, 0))
                 self.assertEqual(len(compare["pairs"]), metrics * len(old["rows"]))
                 self.assertEqual(compare["commit"], old["build"]["commit"])
-
-    def test_a_result_of_another_command(self):
-        """Every measuring command has one shape of result, and says whose it is."""
-        quick = {"run": ["--workload", "take", "--keys", "9", "--seconds", "0.001"],
-                 "peers": ["--peer", "own", "--keys", "9", "--threads", "1", "--seconds",
-                           "0.001"],
-                 "load": ["--rate", "1k", "--keys", "9", "--seconds", "0.01"]}
-        for command, arguments in quick.items():
-            with self.subTest(command=command):
-                old = result(command, *arguments)
-                self.assertEqual(list(old), ["command", "machine", "build", "date", "seconds",
-                                             "rows", "others"])
-                self.assertEqual(old["command"], command)
-                other = "load" if command == "run" else "run"
-                self.refused(other, "--compare", self.write(old), help_="",
+                self.refused("load" if command == "run" else "run", "--compare", path, help_="",
                              words="it is a result of stint-bench %s" % command)
 
     def test_rows_with_other_limits_are_no_pair(self):
