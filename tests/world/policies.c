@@ -93,34 +93,19 @@ static uint32_t implied(uint32_t features) {
            (has(features, A_WITHIN) || has(features, A_BAN) ? 1 << A_OVERRIDES : 0);
 }
 
-/* Whether a policy may have both, as the model has it. */
-static bool together(unsigned one, unsigned other) {
-    uint32_t features = UINT32_C(1) << one | UINT32_C(1) << other;
+/* Whether a policy may have all of these, as the model has it. */
+static bool together(uint32_t features) {
     struct random random = {1};
-    features |= implied(features);
     const struct stint_policy policy = policy_make(&random, 0, features);
     return model_valid(&policy) && (policy_features(&policy) & features) == features;
 }
 
-static bool features_fit(unsigned one, unsigned other) {
-    static bool known, fit[FEATURES_END][FEATURES_END];
-    for (unsigned i = 0; !known && i < FEATURES_END; i++)
-        for (unsigned j = 0; j < FEATURES_END; j++)
-            fit[i][j] = i == j || together(i, j);
-    known = true;
-    return fit[one][other];
-}
-
 static uint32_t features_draw(struct random *random) {
-    const unsigned tries = (unsigned)random_below(random, 6);
     uint32_t features = random_below(random, 8) == 0 ? 1 << A_BURST : 0; /* goes with few */
-    for (unsigned i = 0; i < tries; i++) {
-        unsigned feature = 1 + (unsigned)random_below(random, FEATURES_END - 1);
-        bool fits = true;
-        for (unsigned other = 0; other < FEATURES_END; other++)
-            if (has(features, other) && other != feature)
-                fits &= features_fit(feature, other);
-        features |= fits ? UINT32_C(1) << feature | implied(UINT32_C(1) << feature) : 0;
+    for (uint64_t tries = random_below(random, 6); tries > 0; tries--) {
+        const uint32_t one = UINT32_C(2) << random_below(random, FEATURES_END - 1);
+        const uint32_t all = features | one | implied(one);
+        features = together(all) ? all : features;
     }
     return features;
 }
