@@ -761,12 +761,10 @@ static void use_library(const char *name, size_t count) {
     if (loaded == NULL)
         print_error("%s\n", dlerror());
     EXPECT(loaded != NULL);
-    *(void **)&library.open = dlsym(loaded, "stint_open");
-    *(void **)&library.add = dlsym(loaded, "stint_policy_add");
-    *(void **)&library.take = dlsym(loaded, "stint_take");
-    *(void **)&library.close = dlsym(loaded, "stint_close");
-    EXPECT(library.open != NULL && library.add != NULL && library.take != NULL &&
-           library.close != NULL);
+    EXPECT((*(void **)&library.open = dlsym(loaded, "stint_open")) != NULL);
+    EXPECT((*(void **)&library.add = dlsym(loaded, "stint_policy_add")) != NULL);
+    EXPECT((*(void **)&library.take = dlsym(loaded, "stint_take")) != NULL);
+    EXPECT((*(void **)&library.close = dlsym(loaded, "stint_close")) != NULL);
     options.max_entries = 1000;
     options.path = path;
     EXPECT(library.open(&options, &library.limiter) == 0);

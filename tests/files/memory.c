@@ -5,13 +5,11 @@
 #include "table/parts.h"
 
 #include "decisions.h"
+#include "directory.h"
 #include "wrapped.h"
 
 #include <sys/file.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 /* ---- The system, as the library sees it ----------------------------------------------------- */
 
@@ -189,12 +187,6 @@ TEST(test_each_call_refused) {
     assert_true(refused >= 3 * 8); /* a mapping, a handle, a secret for each of the eight */
 }
 
-static const char *table_file(void) {
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/stint-memory-%ld", (long)getpid());
-    return name;
-}
-
 /* A kernel maps a file that ends in the middle of its last page; qemu does so only where its pages
  * are the kernel's. */
 static void skip_unless_files_are_mapped(void) {
@@ -203,16 +195,16 @@ static void skip_unless_files_are_mapped(void) {
 }
 
 /* Each call of stint_resize, which then leaves the table as it is. */
-TEST(test_each_call_of_resize_refused) {
+TEST_IN_DIRECTORY(test_each_call_of_resize_refused) {
     skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0), given = options_of(100, 0);
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
 
     system_reset();
-    options.path = table_file();
+    options.path = path;
     assert_int_equal(stint_open(&options, &limiter), 0);
-    uint32_t policy = add_policy(limiter, "", 5, MINUTE, 0, 0);
+    (void)add_policy(limiter, "", 5, MINUTE, 0, 0);
     stint_close(limiter);
     assert_int_equal(stat(options.path, &before), 0);
     system_reset();
@@ -234,10 +226,7 @@ TEST(test_each_call_of_resize_refused) {
         }
     }
     options.max_entries = 100;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    assert_int_equal(policy, 0);
-    stint_close(limiter);
-    assert_int_equal(unlink(options.path), 0);
+    stint_close(open_with(&options));
     system_reset();
 }
 
@@ -358,13 +347,13 @@ TEST(test_random_in_parts) {
 
 /* Whoever waits for the lock of a table in use goes on if a signal interrupts him, and gives up at
  * once if the system has no lock. */
-TEST(test_lock_refused) {
+TEST_IN_DIRECTORY(test_lock_refused) {
     skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0);
     struct stint_limiter *first, *second;
 
     system_reset();
-    options.path = table_file();
+    options.path = path;
     assert_int_equal(stint_open(&options, &first), 0);
     for (unsigned i = 0; i < 2; i++) {
         const uint64_t before = system_calls.calls[FLOCK];
@@ -378,7 +367,6 @@ TEST(test_lock_refused) {
             assert_int_equal(system_calls.calls[FLOCK] - before, 2);
     }
     stint_close(first);
-    assert_int_equal(unlink(options.path), 0);
     system_reset();
 }
 

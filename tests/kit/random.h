@@ -26,11 +26,6 @@ static inline uint64_t random_below(struct random *random, uint64_t below) {
     return random_next(random) % below;
 }
 
-/* For those who are given a way to draw. */
-static inline uint64_t random_drawn(void *random, uint64_t below) {
-    return random_below(random, below);
-}
-
 static inline uint64_t environment_number(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
     return text == NULL || *text == '\0' ? otherwise : strtoull(text, NULL, 0);

@@ -271,6 +271,11 @@ class Case(commands.Case):
         self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
         return self.environment
 
+    def built(self, build, source, *options, **environment):
+        environment = {**os.environ, "CC": CC, **environment}
+        must(MESON, "setup", build, source, *options, env=environment)
+        must(MESON, "compile", "-C", build, env=environment)
+
     def pkg_config(self, environment, *options):
         return shlex.split(must("pkg-config", *options, "stint", env=environment))
 
@@ -739,16 +744,12 @@ class Inside(Case):
         for name in "meson.build", "meson_options.txt":
             shutil.copy(SOURCE / name, inside)
 
-        self.system = self.directory / "system"
-        self.system.mkdir()
+        system = self.directory / "system"
+        system.mkdir()
         for name in "ck", "libxxhash":
             where = must("pkg-config", "--variable=pcfiledir", name).strip()
-            shutil.copy(Path(where) / f"{name}.pc", self.system)
-        self.environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
-
-    def built(self, build, source, *options):
-        must(MESON, "setup", build, source, *options, env=self.environment)
-        must(MESON, "compile", "-C", build, env=self.environment)
+            shutil.copy(Path(where) / f"{name}.pc", system)
+        self.alone = {"PKG_CONFIG_LIBDIR": str(system)}
 
 
 class Subproject(Inside):
@@ -756,7 +757,7 @@ class Subproject(Inside):
 
     def build(self, *options):
         build = self.directory / "build"
-        self.built(build, self.directory, *options)
+        self.built(build, self.directory, *options, **self.alone)
         self.assertEqual(must(build / "main"), ANSWER)
         for unwanted in "stint", "stint-bench", "test-api":
             self.assertEqual([path for path in build.rglob(unwanted) if path.is_file()], [])
@@ -771,7 +772,7 @@ class Subproject(Inside):
         """What the tests and the benchmark need may be missing."""
         self.outer("")
         build = self.directory / "build"
-        self.built(build, SOURCE, "-Dtests=false", "-Dbench=false", "-Doptimization=0")
+        self.built(build, SOURCE, "-Dtests=false", "-Dbench=false", "-Doptimization=0", **self.alone)
         self.assertTrue((build / "src" / "libstint.so").exists())
         self.assertFalse((build / "tests").exists() or (build / "bench").exists())
 
@@ -843,10 +844,10 @@ class Optimized(Inside):
             with self.subTest(options=options):
                 build = self.directory / str(number)
                 if "CMAKE" in options[0]:
-                    must("cmake", *options, "-S", self.directory, "-B", build, env=self.environment)
+                    must("cmake", *options, "-S", self.directory, "-B", build, env={**os.environ, "CC": CC, **self.alone})
                     must("cmake", "--build", build, "--parallel", "2")
                 else:
-                    self.built(build, self.directory, *options)
+                    self.built(build, self.directory, *options, **self.alone)
                 self.assertEqual(must(build / "main"), ANSWER)
                 built = self.instructions(build)
                 others = [name for name in {**installed, **built} if built.get(name) != installed.get(name)]
@@ -906,9 +907,7 @@ class Builds(Case):
 
     def build(self, *options, **environment):
         build = self.directory / "build"
-        must(MESON, "setup", build, SOURCE, "-Dwerror=true", *options,
-             env={**os.environ, "CC": CC, **environment})
-        must(MESON, "compile", "-C", build, env={**os.environ, **environment})
+        self.built(build, SOURCE, "-Dwerror=true", *options, **environment)
         return build / "src" / "libstint.a"
 
     def test_for_debugging(self):
