@@ -62,9 +62,8 @@ static const char *const kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-static struct stint_options table_options(bool file) {
+static struct stint_options table_options(void) {
     struct stint_options options = shared_options(800);
-    options.path = file ? path : NULL;
     options.secret = test_secret();
     options.shards = 2;
     options.max_policies = MAX_POLICIES;
@@ -98,11 +97,10 @@ static void table_fill(struct stint_limiter *limiter) {
 struct attack {
     struct stint_limiter *limiter;
     struct random random;
-    uint32_t policy; /* whose id every second request names; POLICY_NONE: all ids alike */
+    uint32_t policy; /* whose id every second request names */
     bool looks;      /* requests are looks */
     struct stint_request requests[GROUP];
     struct stint_verdict verdicts[GROUP];
-    uint64_t calls, good;
 };
 
 static uint32_t any_number(struct random *random) {
@@ -116,7 +114,7 @@ static void draw(struct attack *attack) {
     for (uint32_t i = 0; i < GROUP; i++) {
         attack->requests[i] = (struct stint_request){
             .key = key_at(attack->limiter, random_below(random, KEYS)),
-            .policy = attack->policy != POLICY_NONE && random_below(random, 2) == 0
+            .policy = random_below(random, 2) == 0 && attack->policy != POLICY_NONE
                           ? attack->policy
                           : (uint32_t)random_below(random, MAX_POLICIES + 1),
             .cost = random_below(random, 2) == 0 ? 1 : any_number(random),
@@ -157,8 +155,8 @@ static void call_decisions(struct attack *attack) {
     const uint64_t now =
         random_below(&attack->random, 4) == 0 ? test_time - 30 * SECOND : STINT_NOW;
     stint_prefetch(limiter, requests[0].key);
-    attack->good += stint_take(limiter, requests[0].policy, requests[0].key, requests[0].cost, now,
-                               &verdicts[0]);
+    (void)stint_take(limiter, requests[0].policy, requests[0].key, requests[0].cost, now,
+                     &verdicts[0]);
     (void)stint_decide(limiter, &requests[1], now, &verdicts[1]);
     (void)stint_decide_batch(limiter, requests, GROUP, now, verdicts);
     stint_refund(limiter, requests[2].key, &verdicts[2], verdicts[2].granted);
@@ -260,17 +258,6 @@ static void (*const calls[])(struct attack *) = {call_decisions, call_decisions,
                                                  call_keys,      call_watching,  call_policies};
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
-/* Those that are no set-up. */
-static void call_any(struct attack *attack, unsigned rounds) {
-    for (unsigned i = 0; i < rounds; i++) {
-        draw(attack);
-        calls[random_below(&attack->random, (uint64_t)CALLS - 1)](attack);
-        attack->calls++;
-        test_time +=
-            random_below(&attack->random, 4) == 0 ? random_below(&attack->random, HOUR) : 0;
-    }
-}
-
 /* ---- Words of a table ------------------------------------------------------------------------ */
 
 enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, REACH, NAMES, PARTS };
@@ -330,12 +317,11 @@ static void write_table(void *bytes, size_t size) {
 }
 
 /* The bytes of a good table. */
-static uint64_t *good_table(struct layout *layout, size_t *size) {
-    struct stint_options options = table_options(true);
+static uint64_t *good_table(size_t *size) {
+    struct stint_options options = table_options();
     test_time = T0;
     struct stint_limiter *limiter = open_with(&options);
     table_fill(limiter);
-    *layout = layout_of(limiter);
     *size = limiter->memory.size;
     uint64_t *bytes = malloc(*size);
     memcpy(bytes, limiter->header, *size);
@@ -344,16 +330,12 @@ static uint64_t *good_table(struct layout *layout, size_t *size) {
     return bytes;
 }
 
-enum way { OPEN, ATTACH, READ, MEMORY };
+enum way { OPEN, ATTACH, READ, WAYS };
 
-static int open_some_way(enum way way, uint64_t *memory, size_t size,
-                         struct stint_limiter **opened) {
-    struct stint_options options = table_options(way != MEMORY);
+static int open_some_way(enum way way, struct stint_limiter **opened) {
+    struct stint_options options = table_options(), shape = STINT_OPTIONS_INIT;
     if (way == OPEN)
         return stint_open(&options, opened);
-    if (way == MEMORY)
-        return stint_open_in(&options, memory, size, opened);
-    struct stint_options shape = STINT_OPTIONS_INIT;
     shape.clock = test_clock;
     shape.path = path;
     shape.flags = way == READ ? STINT_READ_ONLY : 0;
@@ -361,70 +343,6 @@ static int open_some_way(enum way way, uint64_t *memory, size_t size,
 }
 
 /* ---- A writer while the table is used -------------------------------------------------------- */
-
-/* Changes words at random, each for an instant. Not those of the lock: who writes there can do what
- * he likes with who is in a set-up call (SECURITY.md), so none is made here. */
-static void write_on(uint64_t *words, const uint64_t *good, const struct layout *layout,
-                     struct random *random) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
-    const size_t lock = offsetof(struct header, lock);
-    for (;;) {
-        size_t at = any_word(random, layout);
-        if (at >= lock && at < lock + sizeof(pthread_mutex_t))
-            continue;
-        const bool endless = random_below(random, 8) == 0;
-        if (endless) /* a name without an end */
-            at = layout->at[RECORDS] +
-                 random_below(random, MAX_POLICIES) * sizeof(struct policy_record);
-        volatile uint64_t *word = &words[at / 8];
-        const uint64_t was = *word, value = any_value(random, good, layout, was);
-        if (endless)
-            memset(&words[at / 8], '\n', STINT_NAME_SIZE);
-        else
-            *word = value;
-        for (uint64_t i = random_below(random, 4000); i > 0; i--)
-            __asm__ volatile("");
-        if (endless)
-            memcpy(&words[at / 8], &good[at / 8], STINT_NAME_SIZE);
-        else
-            *word = random_below(random, 2) == 0 ? was : good[at / 8];
-    }
-}
-
-/* Every call that is no set-up, in a process of its own. Who is kept busy by what is written, which
- * is not promised against, is given up after a while. */
-TEST_IN_DIRECTORY(test_written_while_used) {
-    struct attack attack = {.random = {test_seed()}, .policy = POLICY_NONE};
-    struct layout layout;
-    size_t size;
-    int status;
-    uint64_t *good = good_table(&layout, &size), *memory = fenced_memory(size);
-    memcpy(memory, good, size);
-    assert_int_equal(open_some_way(MEMORY, memory, size, &attack.limiter), 0);
-    fflush(NULL);
-    pid_t writer = fork();
-    if (writer == 0)
-        write_on(memory, good, &layout, &(struct random){random_next(&attack.random)});
-    pid_t user = fork();
-    if (user == 0) {
-        alarm(10);
-        for (uint64_t round = 0; round < test_rounds(300); round++) {
-            call_any(&attack, 100);
-            test_time = T0 + round * MS;
-        }
-        printf("%" PRIu64 " calls, %" PRIu64 " took a token\n", attack.calls, attack.good);
-        fflush(NULL);
-        _exit(0);
-    }
-    assert_true(writer > 0 && user > 0);
-    assert_int_equal(waitpid(user, &status, 0), user);
-    assert_int_equal(kill(writer, SIGKILL), 0);
-    assert_int_equal(waitpid(writer, NULL, 0), writer);
-    assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM));
-    stint_close(attack.limiter);
-    fenced_free(memory, size);
-    free(good);
-}
 
 /* One word of the table is written over at one step of a call. So a call that reads it twice finds
  * it good, and then not. */
@@ -637,9 +555,9 @@ TEST_IN_DIRECTORY(test_one_store) {
     struct stint_limiter *limiters[2]; /* a writer, a reader */
     test_time = T0;
     fences = true;
-    assert_int_equal(open_some_way(OPEN, NULL, 0, &limiters[0]), 0);
+    assert_int_equal(open_some_way(OPEN, &limiters[0]), 0);
     table_fill(limiters[0]);
-    assert_int_equal(open_some_way(READ, NULL, 0, &limiters[1]), 0);
+    assert_int_equal(open_some_way(READ, &limiters[1]), 0);
     fences = false;
     const struct layout layout = layout_of(limiters[0]);
     const size_t size = layout.at[PARTS];
@@ -650,6 +568,10 @@ TEST_IN_DIRECTORY(test_one_store) {
         const size_t at = telling_word(&attack.random, &layout, good);
         memcpy(memory, good, size);
         attack.policy = policy_at(&layout, at, good);
+        if (store % 8 == 0) /* and a name without an end */
+            memset((char *)memory + layout.at[RECORDS] +
+                       random_below(&attack.random, KINDS) * sizeof(struct policy_record),
+                   '\n', STINT_NAME_SIZE);
         test_time = T0 + random_below(&attack.random, 2) * random_below(&attack.random, 3 * HOUR);
         uint64_t value = good[at / 8] ^ UINT64_C(1) << random_below(&attack.random, 64);
         if (random_below(&attack.random, 2) == 0)
@@ -742,9 +664,8 @@ static unsigned open_files(void) {
  * what is no table is never written to, and what a link leads to neither. */
 TEST_IN_DIRECTORY(test_swapped_while_opened) {
     struct random random = {test_seed()};
-    struct layout layout;
     size_t size;
-    uint64_t *good = good_table(&layout, &size);
+    uint64_t *good = good_table(&size);
     static const char victim[] = "no table, but long enough: ";
     char bytes[2][8192] = {"", ""};
     struct stat about, now;
@@ -772,7 +693,7 @@ TEST_IN_DIRECTORY(test_swapped_while_opened) {
         swap_on(&(struct random){random_next(&random)});
     for (uint64_t round = 0; round < test_rounds(2000); round++) {
         struct stint_limiter *limiter = NULL;
-        int error = open_some_way((enum way)random_below(&random, MEMORY), NULL, size, &limiter);
+        int error = open_some_way((enum way)random_below(&random, WAYS), &limiter);
         if (error == 0) {
             assert_true(fstat(limiter->memory.file, &now) == 0 && now.st_ino != about.st_ino);
             stint_close(limiter);
