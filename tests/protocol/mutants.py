@@ -22,6 +22,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 README = SOURCE / "tests" / "protocol" / "mutants" / "README.md"
+LIBRARY = "tests/libstint-testing.a.p/"  # its objects
 # Of a world's process, in which it must find those mistakes that it is to find.
 WORLD_SECONDS = 150
 
@@ -64,45 +65,75 @@ def apply(patch, directory):
     return re.findall(r"^\+\+\+ b/src/(\S+)", path.read_text(), re.MULTILINE)
 
 
-def build_without(build, target, directory, patches=(), guards=()):
-    """A program of the build with these patches in its library, and without these guards. Returns its
-    path."""
-    commands = json.loads((build / "compile_commands.json").read_text())
-    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("tool", "nginx", "lua", "rust", "node"))
-    changed = [name for patch in patches for name in apply(patch, directory)]
-    objects = []
+class Library:
+    """That of a build, as tests have it: of a changed copy of src/ it is compiled as the build's was."""
 
-    def compile_as(command, source):
-        options, words = [], iter(shlex.split(command["command"]))
+    def __init__(self, build):
+        self.build = build
+        self.commands = {command["output"]: command for command in json.loads((build / "compile_commands.json").read_text())}
+        listed = self.said("ninja", "-t", "deps")
+        self.made_of = dict(block.split(":", 1) for block in listed.split("\n\n") if ":" in block)
+
+    def said(self, *words):
+        return subprocess.check_output(words, cwd=self.build, text=True)
+
+    def copy(self, directory):
+        shutil.copytree(SOURCE / "src", directory / "src",
+                        ignore=shutil.ignore_patterns("tool", "nginx", "lua", "rust", "node"))
+
+    def made_from(self, name, of=LIBRARY):
+        """The objects that are made of this file of src/, and have this in their names."""
+        return [output for output, made in self.made_of.items() if of in output and f"/src/{name}\n" in f"{made}\n"]
+
+    def compile(self, output, directory, source=None, **how):
+        """Compiles an object of the build, or another source as that one is, with what the directory has of src/.
+        Returns its path."""
+        options, words = [], iter(shlex.split(self.commands[output]["command"]))
+
+        def copied(path):
+            path = (self.build / path).resolve()
+            return directory / "src" / path.relative_to(SOURCE / "src") if path.is_relative_to(SOURCE / "src") else path
+
         for word in words:
             if word in ("-MQ", "-MF", "-o", "-c"):
                 next(words)
             elif word not in ("-MD", "-Werror"):  # a mistake may leave something unused
-                options.append(word.replace("-I../src", f"-I{directory / 'src'}"))
-        objects.append(directory / f"{source.name}.o")
+                options.append(f"-I{copied(word[2:])}" if word.startswith("-I") else word)
+        made = directory / Path(output).name
         # What is played stops at each atomic operation, however fast the code between them is.
-        subprocess.run([*options, "-O1", "-c", source, "-o", objects[-1]], cwd=build, check=True)
+        subprocess.run([*options, "-O1", "-c", source or copied(self.commands[output]["file"]), "-o", made],
+                       cwd=self.build, check=True, **how)
+        return made
 
-    of_library = [command for command in commands if "libstint-testing.a.p" in command["output"]]
-    # What each object was made of, of which some files are changed.
-    listed = subprocess.check_output(["ninja", "-t", "deps"], cwd=build, text=True) if changed else ""
-    made_of = dict(block.split(":", 1) for block in listed.split("\n\n") if ":" in block)
-    for command in of_library:
-        if any(f"/src/{name}\n" in f"{made_of.get(command['output'], '')}\n" for name in changed):
-            compile_as(command, directory / "src" / command["file"].split("/src/")[-1])
+    def linking(self, target):
+        """How a program is linked: its words, with the library of tests."""
+        linked = self.said("ninja", "-t", "commands", "-s", target)
+        return ["tests/libstint-testing.a" if word == "src/libstint.a" else word
+                for word in shlex.split(linked.splitlines()[-1])]
+
+    def link(self, words, objects, program, **how):
+        """Of the archive the linker takes what is in no object."""
+        out = words.index("-o")
+        subprocess.run([*words[:out], *objects, "-o", program, *words[out + 2:]], cwd=self.build, check=True, **how)
+        return program
+
+
+def build_without(build, target, directory, patches=(), guards=()):
+    """A program of the build with these patches in its library, and without these guards. Returns its
+    path."""
+    library = Library(build)
+    library.copy(directory)
+    changed = [name for patch in patches for name in apply(patch, directory)]
+    objects = [library.compile(output, directory)
+               for output in sorted({output for name in changed for output in library.made_from(name)})]
     if guards:
         without = directory / "without.c"
         without.write_text('#include "sys/testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
                            + "".join(f"    stint_test_removed |= GUARD_BIT(GUARD_{guard});\n"
                                      for guard in guards) + "}\n")
-        compile_as({**of_library[0], "command": f"{of_library[0]['command']} -I{SOURCE / 'src'}"}, without)
-    # As the build links it. Of the archive the linker takes what is in no object.
-    linked = subprocess.check_output(["ninja", "-t", "commands", target], cwd=build, text=True)
-    words = ["tests/libstint-testing.a" if word == "src/libstint.a" else word
-             for word in shlex.split(linked.splitlines()[-1])]
-    out, program = words.index("-o"), directory / "program"
-    subprocess.run([*words[:out], *objects, "-o", program, *words[out + 2:]], cwd=build, check=True)
-    return program
+        of_library = next(output for output in library.commands if LIBRARY in output)
+        objects.append(library.compile(of_library, directory, without))
+    return library.link(library.linking(target), objects, directory / "program")
 
 
 def run(program, *arguments):

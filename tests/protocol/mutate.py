@@ -15,6 +15,7 @@ printed and are no failure. STINT_TEST_SEED=N is the seed, too."""
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import fnmatch
 import json
 import math
@@ -24,18 +25,16 @@ import random
 import re
 import resource
 import select
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "kit"))
 import commands
+import mutants
 
 SOURCE = Path(__file__).resolve().parents[2]
 ARGUED = SOURCE / "tests" / "protocol" / "mutants" / "argued.txt"
@@ -47,8 +46,9 @@ LONG = {"instructions": 2, "set-up": 9, "deaths": 2, "time": 4, "abuse": 2,
         "faults": math.inf}  # has the shared library, which is not built here
 # Fewer draws, and always the same, so that a failure comes from the mutant.
 ENVIRONMENT = {"STINT_TEST_DIVISOR": "20", "STINT_TEST_ROUNDS": "150", "STINT_TEST_SEED": "1"}
-SETUP = ["--buildtype=plain", "-Doptimization=1", "-Dbench=false", "-Dtool=disabled"]
-LIBRARY = "tests/libstint-testing.a.p/.._src_"
+# All tests have the library with guards and assertions.
+SETUP = ["--buildtype=plain", "-Doptimization=1", "-Dbench=false", "-Dtool=disabled",
+         f"-Dc_args=-DSTINT_TESTING -I{SOURCE / 'tests' / 'kit'}"]
 
 SWAPS = [
     (r"(?<![<-])<(?![<=])", "<="), (r"<=(?!=)", "<"), (r"(?<![>-])>(?![>=])", ">="), (r"(?<!>)>=", ">"),
@@ -167,206 +167,107 @@ def stale(reasons):
 
 
 class Test:
-    def __init__(self, name, command, environment):
-        self.name, self.command, self.environment = name, command, environment
-        self.cpu = self.wall = None
+    def __init__(self, about, build):
+        self.name, self.program, self.arguments = about["name"], about["cmd"][0], about["cmd"][1:]
+        self.target = str(Path(self.program).relative_to(build))
+        self.environment = {**os.environ, **ENVIRONMENT, **about["env"]}
+        self.cpu, self.wall = 30, 60
 
 
 class Tree:
-    """A copy of the sources with a build of its own, in which all tests have one library: that with
-    guards and assertions. Mutants are compiled and linked without ninja, beside what is there."""
+    """A copy of src/ of its own, whose mutants are compiled and linked beside a build that all trees share."""
 
-    def __init__(self, directory, longest=None, pristine=None):
-        self.directory, self.build = directory, directory / "build"
-        self.out = self.build / "mutant"
-        if pristine is not None:
-            shutil.copytree(pristine.directory, directory, symlinks=True)
-            for name in ("tests", "commands", "needs", "unity", "pristine", "grouping"):
-                setattr(self, name, getattr(pristine, name))
-            return
-        directory.mkdir(exist_ok=True)
-        for name in ("doc", "include", "src", "tests", "meson.build", "meson_options.txt"):
-            if (SOURCE / name).is_dir():
-                shutil.copytree(SOURCE / name, directory / name, dirs_exist_ok=True)
-            else:
-                shutil.copy2(SOURCE / name, directory / name)
-        for path in (directory / "tests").rglob("meson.build"):
-            times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
-            path.write_text(path.read_text().replace("stint_internal_dep", "stint_testing_dep"))
-            os.utime(path, ns=times)
-        subprocess.run(["meson", "setup", *SETUP, self.build, directory], stdout=subprocess.DEVNULL,
-                       check=True)
-        listed = [test for test in json.loads(self.said("meson", "introspect", "--tests", self.build))
-                  if any(suite.split(":")[-1] in SUITES for suite in test["suite"])
-                  and test["cmd"][0].startswith(str(self.build))
-                  and LONG.get(test["name"], 0) <= longest]
-        inside = str(self.build) + "/"
-        programs = sorted({test["cmd"][0].replace(inside, "") for test in listed})
-        self.said("ninja", "-C", self.build, *programs)
-        self.out.mkdir(exist_ok=True)
-        # How each object is compiled, without its output, and what links each program.
-        self.commands = {}
-        for entry in json.loads((self.build / "compile_commands.json").read_text()):
-            words = iter(shlex.split(entry["command"]))
-            self.commands[entry["output"]] = [
-                word for word in words
-                if not (word in ("-MQ", "-MF", "-o") and next(words)) and word not in ("-MD", "ccache")]
-        for program in programs:
-            self.commands[program] = shlex.split(
-                self.said("ninja", "-C", self.build, "-t", "commands", "-s", program).splitlines()[-1])
-        self.needs = collections.defaultdict(set)
-        for line in self.said("ninja", "-C", self.build, "-t", "deps").splitlines():
-            if line[:1].strip():
-                known = line.split(":")[0]
-            elif line.startswith("    ../src/"):
-                self.needs[known].add(line.strip().replace("../src/", ""))
-        self.unity, self.pristine, self.grouping = {}, {}, threading.Lock()  # which all trees share
-        self.tests = []
-        for test in listed:
-            self.tests.append(Test(test["name"], [word.replace(inside, "") for word in test["cmd"]],
-                                   {key: value.replace(inside, "") for key, value in test["env"].items()}))
+    def __init__(self, library, directory):
+        self.library, self.directory, self.pristine = library, directory, {}
+        library.copy(directory)
 
-    @staticmethod
-    def said(*words):
-        return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    def grouped(self):
-        """Files that include all of the library, several sources each, for mistakes in headers. Names of
-        sources may be in conflict: these are apart, as the compiler says, once for all trees."""
-        with self.grouping:
-            left = [] if self.unity else \
-                [words[-1].removeprefix("../src/") for name, words in self.commands.items() if name.startswith(LIBRARY)]
-            while left:
-                name, together, wrong = f"unity-{len(self.unity)}.c", left, True
-                while wrong:
-                    self.include(name, together)
-                    wrong = self.in_conflict(name) - {together[0]}
-                    together = [source for source in together if source not in wrong]
-                self.unity[name] = together
-                left = [source for source in left if source not in together]
-        for name, together in self.unity.items():
-            self.include(name, together)
-        return list(self.unity)
-
-    def include(self, name, sources):
-        (self.directory / "src" / name).write_text("".join(f'#include "{source}"\n' for source in sources))
-
-    def in_conflict(self, name):
-        done = subprocess.run(self.compiler(name, "-fsyntax-only", "-Wno-all", "-Wno-extra"),
-                              cwd=self.build, stderr=subprocess.PIPE, text=True)
-        found, where = set(), None
-        for line in done.stderr.splitlines():
-            where = (re.search(r"src/([\w/]+\.c):", line) or [None, where])[1]
-            if " error: " in line or "redefined" in line:
-                found.add(where)
+    def made(self, name, of):
+        """What is made of a file of src/: object to its bytes; None if the compiler does not take it. `of`: a
+        part of the objects' names."""
+        found = {}
+        for output in self.library.made_from(name, of):
+            try:
+                path = self.library.compile(output, self.directory, stderr=subprocess.DEVNULL)
+            except subprocess.CalledProcessError:
+                return None
+            found[output] = path.read_bytes()
         return found
 
-    def compiler(self, source, *options):
-        """The command that compiles a file of src/."""
-        some = next(words for name, words in self.commands.items() if name.startswith(LIBRARY))
-        words = self.commands.get(f"{LIBRARY}{source.replace('/', '_')}.o") or \
-            [*some[:-1], f"../src/{source}"]
-        return [*words, *options, "-fdiagnostics-color=never"]
-
-    def object(self, source):
-        return self.out / f"{source.replace('/', '_')}.o"
-
-    def compiled(self, source):
-        """The bytes of the object, or None."""
-        done = subprocess.run(self.compiler(source, "-w", "-o", self.object(source)),
-                              cwd=self.build, stderr=subprocess.DEVNULL)
-        return self.object(source).read_bytes() if done.returncode == 0 else None
-
-    def link(self, program, objects, header):
-        """The program with these objects of the library, and its own anew that include the header."""
-        words = []
-        for word in self.commands[program]:
-            if header in self.needs[word]:
-                made = self.out / Path(word).name
-                subprocess.run([*self.commands[word], "-w", "-o", made], cwd=self.build, check=True,
-                               stderr=subprocess.DEVNULL)
-                word = made
-            elif word == program:
-                word = self.out / "program"
-            elif word == "-Wl,--start-group":
-                # Of the archive the linker takes what is in no object.
-                words += objects
-            words.append(word)
-        subprocess.run(words, cwd=self.build, check=True, stderr=subprocess.DEVNULL)
-
-    def run(self, test, objects=(), header=None):
-        """Whether that test passes. It is over at the first failure of a part of it."""
+    def link(self, test, header):
+        """The program with the objects of the library that were made, and its own anew that include the header."""
+        words = self.library.linking(test.target)
+        own = self.made(header, f"/{Path(test.target).name}.p/") if header else {}
+        if own is None:
+            return False
+        words = [self.directory / Path(word).name if word in own else word for word in words]
+        objects = self.directory.glob("*_src_*.o")
         try:
-            self.link(test.command[0], objects, header)
+            self.library.link(words, objects, self.directory / "program", stderr=subprocess.DEVNULL)
         except subprocess.CalledProcessError:
             return False
-        limit = math.ceil(2 + 5 * test.cpu)
-        with subprocess.Popen(["prlimit", f"--cpu={limit}", "--core=0", self.out / "program",
-                               *test.command[1:]], cwd=self.build,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                              env={**os.environ, **ENVIRONMENT, **test.environment},
-                              start_new_session=True) as process:
-            until = time.monotonic() + 5 + 5 * test.wall
+        return True
+
+    def run(self, test, header=None):
+        """Whether that test passes. It is over at the first failure of a part of it."""
+        if not self.link(test, header):
+            return False
+        limit, said, until = math.ceil(2 + 5 * test.cpu), b"", time.monotonic() + 5 + 5 * test.wall
+        with subprocess.Popen(["prlimit", f"--cpu={limit}", "--core=0", self.directory / "program", *test.arguments],
+                              cwd=self.library.build, env=test.environment, start_new_session=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             try:
-                said, status = b"", None
-                while True:
+                while time.monotonic() < until:
                     ready, _, _ = select.select([process.stdout], [], [], 0.5)
-                    if ready:
-                        part = os.read(process.stdout.fileno(), 65536)
-                        said = said[-20:] + part
-                        if b"[  FAILED  ]" in said:
-                            return False
-                        if not part:
-                            return process.wait(max(0.1, until - time.monotonic())) in (0, 77)
-                    # A child that is left may have the pipe.
-                    elif (status := process.poll()) is not None:
-                        return status in (0, 77)  # 77: skipped
-                    if time.monotonic() > until:
+                    part = os.read(process.stdout.fileno(), 65536) if ready else b""
+                    said = said[-20:] + part
+                    if b"[  FAILED  ]" in said:
                         return False
+                    # A child that is left may have the pipe.
+                    if not part and (ready or process.poll() is not None):
+                        return process.wait(max(0.1, until - time.monotonic())) in (0, 77)  # 77: skipped
+                return False
             except subprocess.TimeoutExpired:
                 return False
             finally:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
 
-    def measure(self):
-        """What each test takes, which is the base of their limits. All must pass."""
-        for test in self.tests:
-            began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            test.cpu, test.wall = 30, 60
-            if not self.run(test):
-                sys.exit(f"{test.name} fails without any mistake")
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            test.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            test.wall = time.monotonic() - began
+    def measure(self, test):
+        """What it takes, which is the base of its limits. It must pass."""
+        began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        if not self.run(test):
+            sys.exit(f"{test.name} fails without any mistake")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        test.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        test.wall = time.monotonic() - began
 
     def try_mutant(self, mutant, tests):
         """What became of it: the name of the test that failed, "" if none did, or None: it is no
         mutant."""
         path = self.directory / "src" / mutant.file
-        original, header, sources, objects = path.read_text(), None, [mutant.file], []
-        if path.suffix == ".h":
-            header, sources = mutant.file, self.grouped()
-        for source in sources:
-            if source not in self.pristine:
-                self.pristine[source] = self.compiled(source)
+        original = path.read_text()
+        if mutant.file not in self.pristine:
+            self.pristine[mutant.file] = self.made(mutant.file, mutants.LIBRARY)
         path.write_text(mutant.text)
         try:
-            for source in sources:
-                made = self.compiled(source)
-                if made is None:
-                    return None
-                objects.append((self.object(source), made == self.pristine[source]))
-            if all(same for _, same in objects):
+            if self.made(mutant.file, mutants.LIBRARY) in (None, self.pristine[mutant.file]):
                 return None
-            for test in tests:
-                if not self.run(test, [name for name, _ in objects], header):
-                    return test.name
-            return ""
+            header = mutant.file if path.suffix == ".h" else None
+            return next((test.name for test in tests if not self.run(test, header)), "")
         finally:
             path.write_text(original)
+            for made in self.directory.glob("*.o"):
+                made.unlink()
+
+
+def built(directory, longest):
+    """A build for its tests, which it has then."""
+    subprocess.run(["meson", "setup", *SETUP, directory, SOURCE], stdout=subprocess.DEVNULL, check=True)
+    listed = [Test(test, directory) for test in json.loads(subprocess.check_output(
+        ["meson", "introspect", "--tests", directory])) if any(suite.split(":")[-1] in SUITES for suite in test["suite"])
+        and test["cmd"][0].startswith(str(directory)) and LONG.get(test["name"], 0) <= longest]
+    subprocess.run(["ninja", "-C", directory, *{test.target for test in listed}], stdout=subprocess.DEVNULL, check=True)
+    return mutants.Library(directory), listed
 
 
 def draw(seed, files):
@@ -399,16 +300,15 @@ def main(options):
     drawn = named(options.named) if options.named else draw(options.seed, options.files)
 
     with tempfile.TemporaryDirectory(prefix="stint-mutate-") as directory:
-        trees, first = queue.Queue(), \
-            Tree(Path(options.tree or Path(directory) / "0").absolute(), options.longest)
-        trees.put(first)
-        for job in range(1, options.jobs):
-            trees.put(Tree(Path(directory) / str(job), pristine=first))
-
-        first.measure()
+        library, tests = built(Path(options.tree or f"{directory}/build").absolute(), options.longest)
+        trees = queue.Queue()
+        for job in range(options.jobs):
+            trees.put(first := Tree(library, Path(directory) / str(job)))
+        for test in tests:
+            first.measure(test)
         if options.verbose:
-            print(f"{time.monotonic() - began:.0f} s, {sum(test.cpu for test in first.tests):.0f} s of CPU "
-                  "a run:", ", ".join(f"{test.name} {test.cpu:.2f}" for test in first.tests), flush=True)
+            print(f"{time.monotonic() - began:.0f} s, {sum(test.cpu for test in tests):.0f} s of CPU "
+                  "a run:", ", ".join(f"{test.name} {test.cpu:.2f}" for test in tests), flush=True)
 
         def attempt(mutant):
             """The quickest tests first; of those, the ones that found others of this file."""
@@ -418,7 +318,7 @@ def main(options):
                 return (0.1 + test.cpu) / (1 + worth)
             tree = trees.get()
             try:
-                return tree.try_mutant(mutant, sorted(first.tests, key=price))
+                return tree.try_mutant(mutant, sorted(tests, key=price))
             finally:
                 trees.put(tree)
 
