@@ -16,20 +16,12 @@ static const struct feature features[] = {
     {"the year 2554", SAME, "1/h",
      "2554-07-21+22h+26m+40s: take = used 1 until 2554-07-21+23h; "
      "2554-07-21+22h+26m+40s+1ns: take = no first wait 33m+20s-1ns"},
-    {"a window of 10 ms", SAME, "1/10ms",
-     "take = used 1 until 10ms; 10ms-1ns: take = no first wait 1ns; "
-     "10ms: take = used 1 until 20ms; 30ms: take = used 1 until 40ms"},
     {"a window of 366 days", SAME, "3/366d start=2024-01-01",
      "take 2 = used 2 until 366d; 1ns: take 2 = no first wait 366d-1ns; 366d-1ns: take = used 3; "
      "366d: take 3 = used 3 until 732d"},
-    {"a positive start", "ns since the epoch at which one window starts, a multiple of 10 ms",
-     "1/m start=2023-12-31T00:00:10Z",
-     "take = used 1 until 10s; 10s-1ns: take = no first wait 1ns; 10s: take = used 1 until 70s"},
-    {"a negative start", SAME, "1/h start=1969-12-31T23:59:59.99Z",
+    {"a negative start", "ns since the epoch at which one window starts, a multiple of 10 ms", "1/h start=1969-12-31T23:59:59.99Z",
      "take = used 1 until 59m+59s+990ms; 59m+59s+990ms-1ns: take = no first wait 1ns; "
      "59m+59s+990ms: take = used 1 until 1h+59m+59s+990ms"},
-    {"a start in the future", SAME, "1/h start=2026-09-27T00:00:00.02Z",
-     "take = used 1 until 20ms; 20ms: take = used 1 until 1h+20ms; 1h: take = no first wait 20ms"},
     {"the first nanosecond of time", SAME, "1/100ms start=1970-01-01T00:00:00.03Z",
      "1970-01-01+1ns: take = used 1 until 1970-01-01+30ms; "
      "1970-01-01+30ms-1ns: take = no first wait 1ns; "
@@ -62,32 +54,18 @@ static const struct feature features[] = {
      "2024-02-01+1ns: take = no first wait 29d-1ns; 2024-03-01-1ns: take = no wait 1ns; "
      "2024-03-01: take = used 1 until 2024-04-01; 2024-04-01-1ns: take 2 = used 3; "
      "2024-04-01: take 3 = used 3 until 2024-05-01; take = no first wait 30d"},
-    {"month: 28 days", SAME, "1/month",
-     "2025-02-01: take = used 1 until 2025-03-01; take = no first wait 28d; "
-     "2025-03-01: take = used 1 until 2025-04-01"},
     {"year: of 366 days, of which the 29th of February is one", SAME, "1/year",
      "take = used 1 until 2025-01-01; take = no first wait 366d; "
      "2024-03-01-1ns: take = no wait 306d+1ns; 2025-01-01: take = used 1 until 2026-01-01"},
-    {"month: with a near limit, and refusals that count", SAME, "4/month near=50% count-refused",
-     "2024-02-01: take 2 = used 2 until 2024-03-01; take = used 3 near; "
-     "take 5 = no used 8 first near never; 2024-03-01-1ns: take = no used 9 near wait 1ns; "
-     "2024-03-01: take = used 1 until 2024-04-01"},
     {"month: from the 15th at nine, by a clock 14 hours ahead",
      "months begin on this day of the month (1 .. 28) at this time of day",
      "1/month start=1970-01-15T09:00:00+14:00",
      "take = used 1 until 2024-01-15-5h; 2024-01-15-5h: take = used 1 until 2024-02-15-5h; "
      "2024-02-15-5h-1ns: take = no first wait 1ns; "
      "2024-02-15-5h: take = used 1 until 2024-03-15-5h"},
-    {"year: ends first in the east", SAME, "1/year start=1970-01-01T00:00:00+14:00",
-     "2024-12-31+10h-1ns: take = used 1 until 2024-12-31+10h; "
-     "2024-12-31+10h: take = used 1 until 2025-12-31+10h; "
-     "2025-01-01: take = no first wait 364d+10h"},
     {"year: ends last in the west", SAME, "1/year start=1970-01-01T00:00:00-12:00",
      "2025-01-01+12h-1ns: take = used 1 until 2025-01-01+12h; take = no first wait 1ns; "
      "2025-01-01+12h: take = used 1 until 2026-01-01+12h"},
-    {"year: from the 28th of February", SAME, "1/year start=1970-02-28",
-     "2024-02-01: take = used 1 until 2024-02-28; 2024-02-28: take = used 1 until 2025-02-28; "
-     "2025-02-28-1ns: take = no first wait 1ns"},
 
     /* ---- Costs, and words of requests ---- */
 
@@ -96,9 +74,6 @@ static const struct feature features[] = {
      "take 0 = until 1m; take 7 = used 7; take 4 = no first wait 1m; take 10 = no wait 1m; "
      "take 11 = no never; take 4294967295 = no never; take 3 = used 10; take 0 = yes; "
      "1m: take 10 = used 10 until 2m"},
-    {"a cost that can never fit, of a key not seen before", SAME, "10/m",
-     "take 11 = no until 1m first never; take 11 = no never; take 10 = used 10; "
-     "take = no wait 1m"},
     {"the largest limit", SAME, "268435456/m",
      "take 268435455 = used 268435455 until 1m; take 2 = no first wait 1m; take = used 268435456; "
      "take = no wait 1m; take 268435456 = no wait 1m; take 268435457 = no never; "
@@ -138,14 +113,9 @@ static const struct feature features[] = {
     {"DRAIN", "If the cost does not fit, refuse it and take what is left.", "10/m",
      "take 4 drain = used 4 until 1m; take 7 drain = no used 10 first wait 1m; take = no wait 1m; "
      "take drain = no wait 1m; 1m: take = used 1 until 2m"},
-    {"DRAIN of a key not seen before", SAME, "10/m",
-     "take 11 drain = no used 10 until 1m first never; take = no wait 1m"},
     {"DRAIN never lowers what is used", SAME, "10/m",
      "take 8 = used 8 until 1m; change 5/m; take drain = no of 5 first wait 1m; change 9/m; "
      "take = used 9 of 9"},
-    {"DRAIN with PARTIAL takes what is left, else drains", SAME, "10/m",
-     "take 12 partial drain limit 6 = granted 6 used 6 of 6 until 1m; "
-     "take partial drain limit 6 = no first wait 1m; take 4 = used 10 of 10"},
     {"DRAIN drains to this call's own limit", SAME, "10/m",
      "take 7 drain limit 6 = no used 6 of 6 until 1m first never; take 4 = used 10 of 10"},
     {"PEEK", "Look, take nothing, count nothing: whether the request would be let through", "10/m",
@@ -169,10 +139,6 @@ static const struct feature features[] = {
      "3/m start=first",
      "30s: take = used 1 until 90s; 29s: take = used 2; 29s+990ms: take = used 3; "
      "1ns: take = no first wait 90s-1ns; 91s: take = used 1 until 151s; 89s: take = used 2"},
-    {"chatmail/filtermail#167: ten requests by two clocks, 4 ms apart", SAME,
-     "10/m burst=10 ban=1h",
-     "4ms: take 8 = used 8 until 48s+4ms; 0: take = used 10 until 54s+4ms; "
-     "take = used 10 until 1m+4ms at 4ms; take = no used 11 first banned wait 1h"},
     {"promise H: a caller that is hours late",
      "the request is decided at the clock's time, counted once", "2/m",
      "take = used 1 until 1m; -3h: take = used 2; take = no first wait 1m; "
@@ -196,9 +162,6 @@ static const struct feature features[] = {
      "take peek = no wait 1m; take partial = no used 6 wait 1m; take 0 = no wait 1m; "
      "take 4 = no used 10 never; take 268435456 = no used 268435456 never; take = no wait 1m; "
      "take 4294967295 = no never; 1m-1ns: take = no wait 1ns; 1m: take 3 = used 3 until 2m"},
-    {"COUNT_REFUSED of a key not seen before", SAME, "3/m count-refused",
-     "take 4294967295 = no used 268435456 until 1m first never; take = no wait 1m; "
-     "1m: take 4 = no used 4 until 2m first never"},
     {"COUNT_REFUSED with DRAIN drains, then counts", SAME, "10/m count-refused",
      "take 4 = used 4 until 1m; take 7 drain = no used 17 first wait 1m; "
      "take drain = no used 18 wait 1m"},
@@ -213,31 +176,18 @@ static const struct feature features[] = {
      "0: take 3 = shadowed never; take peek = shadowed wait 1m; take partial = shadowed wait 1m; "
      "1m: take = used 1 until 2m; take 2 drain = used 2 first shadowed wait 1m; "
      "take = shadowed wait 1m"},
-    {"SHADOW with COUNT_REFUSED", SAME, "2/m shadow count-refused",
-     "take 3 peek = until 1m shadowed never; take 3 = used 3 first shadowed never; "
-     "take = used 4 shadowed wait 1m"},
     {"near limit: more than so many percent of the capacity",
      "More than the policy's near_limit percent of the capacity is used.", "10/m near=80%",
      "take 8 = used 8 until 1m; take peek = yes; take = used 9 near; take 0 peek = near; "
      "take 2 = no first near wait 1m; take 2 peek = no near wait 1m; take = used 10 near; "
      "back 2 of 1m; take 0 peek = yes; take 3 = no wait 1m; take limit 20 = used 9 of 20; "
      "take 0 peek limit 9 = of 9 near; 1m: take = used 1 of 10 until 2m"},
-    {"near limit: of the first request, one token at a time", SAME, "3/m near=50%",
-     "take = used 1 until 1m; take = used 2 near; take = used 3 near; "
-     "take = no first near wait 1m; take = no near wait 1m; 1m: take = used 1 until 2m; "
-     "2m: take 2 = used 2 until 3m near"},
-    {"near limit: 1 percent of 1 token", SAME, "1/m near=1%",
-     "take 0 = until 1m; take = used 1 near; 1m: take = used 1 until 2m near"},
     {"near limit: at 100 percent only what is beyond the capacity", SAME,
      "4/m capacity=6 reserve=2 near=100%",
      "take 6 = used 6 until 1m; take reserve = used 7 near wait 1m; take = no first near wait 1m; "
      "1m: take = used 4 until 2m"},
-    {"near limit: counted refusals", SAME, "2/m near=100% count-refused",
-     "take 2 = used 2 until 1m; take = no used 3 first near wait 1m"},
     {"near limit: of a large limit without overflow", SAME, "268435456/m near=99%",
      "take 265751101 = used 265751101 until 1m; take = used 265751102 near"},
-    {"near limit: the smooth sum", SAME, "10/m near=50% smooth",
-     "take 8 = used 8 until 1m near; 90s: take = used 5 until 2m; take = used 6 near"},
 
     /* ---- Giving back ---- */
 
@@ -250,11 +200,6 @@ static const struct feature features[] = {
     {"a refund after the limit was lowered", SAME, "10/m",
      "take 10 = used 10 until 1m; change 4/m; back 1 of 1m; take = no of 4 first wait 1m; "
      "back 6 of 1m; take = used 4; change 2/m; back 9 of 1m = 4; take 2 = used 2 of 2"},
-    {"a refund after a larger limit of a call's own", SAME, "4/m",
-     "take 9 limit 10 = used 9 of 10 until 1m; back 1 of 1m; take = no of 4 first wait 1m; "
-     "take 2 limit 10 = used 10 of 10"},
-    {"a refund to a key that was never seen", SAME, "4/m",
-     "back 1 of 1m = 0; take 4 = used 4 until 1m"},
     {"month: a clock that is stepped back, across its end, by up to 60 s and by more",
      "A real backward step of the clock adds at most 60 s", "3/month",
      "clock 2024-03-01+1s; take 2 = used 2 until 2024-04-01; clock 2024-03-01-1s; take = used 3; "
@@ -284,11 +229,6 @@ static const struct feature features[] = {
      "2027-03-01+27064s+320ms-1ns: take = used 1 until 2027-03-01+27064s+320ms; "
      "back 1 of none = 0; take 0 peek = yes; back 1 of 2027-03-01+27064s+320ms; "
      "take 0 peek = yes"},
-    {"month: refunds by the window that was charged, and a reset", SAME, "3/month",
-     "2024-02-01-1s: take 3 = used 3 until 2024-02-01; back 1 of 2024-03-01 = 0; "
-     "back 2 of 2024-02-01; 2024-02-01: take 3 = used 3 until 2024-03-01; "
-     "back 1 of 2024-02-01 = 0; back 1 of 2024-03-01; reset = forgot; "
-     "2024-03-01-1ns: take 3 = used 3"},
     /* express-rate-limit/express-rate-limit#647 */
     {"first: refunds by the window that was charged; a reset keeps the window", SAME,
      "3/m start=first",
@@ -299,30 +239,29 @@ static const struct feature features[] = {
      "Once the key has begun another one, nothing is given back.", "10/m capacity=20",
      "take 20 = used 20 until 1m; 1m: take 11 peek = no used 10 until 2m wait 1m; back 4 of 1m; "
      "take 14 = used 20; back 4 of 1m = 0"},
-    /* Instawork/llm-proxy#40 */
-    {"a refund to a window that is over is nothing", SAME, "10/m",
-     "take 6 = used 6 until 1m; 1m: take 6 = used 6 until 2m; back 6 of 1m = 0; take peek = yes; "
-     "back 6 of 2m; back 6 of 2m = 0"},
     {"a reset", "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
      "2/m",
      "reset = nothing; take 2 = used 2 until 1m; reset = forgot; take 0 peek = yes; "
      "take 2 = used 2; take = no first wait 1m; reset = forgot; reset = nothing; "
      "back 2 of 1m = 0; take 2 = used 2; take = no first wait 1m; 1m: take = used 1 until 2m"},
-    {"smooth: reset forgets both windows", SAME, "4/m smooth",
-     "take 4 = used 4 until 1m; 1m: take = no until 2m first wait 15s; 75s: take = used 4; "
-     "reset = forgot; take 0 peek = yes; take 4 = used 4; take = no first wait 1m"},
     {"ban: strikes are forgotten with their time, and by a reset", SAME, "1/m ban=2m after=2",
      "take 2 = no until 1m first never; 2m: take 2 = no until 3m first never; reset = forgot; "
      "3m: take 2 = no until 4m first never; 4m: take 2 = no until 5m first banned never; clear; "
      "take = used 1; clear = ENOENT"},
-    {"ban: whoever is refused again after a reset is told so, and banned again", SAME, "1/h ban=2h",
-     "take = used 1 until 1h; take = no first banned wait 2h; reset = forgot; take = used 1; "
-     "take = no first banned wait 2h"},
-    {"ban: a bucket's key is as good as new after a reset, too", SAME, "5/h burst=5 ban=2h",
-     "take 5 = used 5 until 1h; take = no first banned wait 2h; reset = forgot; "
-     "1ms: take 5 = used 5 until 1h+1ms; take = no first banned wait 1h+59m+59s+999ms; "
-     "reset = forgot; 2ms: take 6 = no until 2ms first banned never; reset = forgot; "
-     "3ms: take 6 = no until 3ms first banned never"},
+    /* nokia/consumer-rate-limiting#8, stefanprodan/AspNetCoreRateLimit#379 */
+    {"ban: whoever is refused again after a reset is told so, and banned again",
+     "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
+     "5/m ban=1h; 5/m smooth ban=1h name=s; 5/m start=first ban=1h name=f; "
+     "5/m burst=5 ban=1h name=b",
+     "5s: take 5 = used 5 until 1m; take = no first banned wait 1h; "
+     "take 5 by s = used 5 until 1m; take by s = no first banned wait 1h; "
+     "take 5 by f = used 5 until 65s; take by f = no first banned wait 1h; "
+     "take 5 by b = used 5 until 65s; take by b = no first banned wait 1h; 7s: reset; reset by s; "
+     "reset by f; reset by b; 8s: take 5 = used 5; take = no first banned wait 1h; "
+     "take = no of 0 overridden banned wait 1h; take 5 by s = used 5; "
+     "take by s = no first banned wait 1h; take 5 by f = used 5; "
+     "take by f = no first banned wait 1h; take 5 by b = used 5 until 68s; "
+     "take by b = no first banned wait 1h"},
 
     /* ---- Windows that begin with a request ---- */
 
@@ -339,14 +278,6 @@ static const struct feature features[] = {
      "take 4 = no until 1m first never; 1s: take 3 = used 3; take = no wait 59s; "
      "61s: take 5 charge = used 5 until 121s; 2m: take look = no first wait 1s; "
      "121s: take 2 partial = used 2 until 181s; take 2 drain = no used 3 first wait 1m"},
-    {"first: refusals that count, as in the recipe of INCR and EXPIRE", SAME,
-     "2/m start=first count-refused",
-     "1s: take 2 = used 2 until 61s; take = no used 3 first wait 1m; "
-     "1m: take = no used 4 wait 1s; 61s: take = used 1 until 121s"},
-    {"first: a limit of the request's own, and one that changes", SAME, "2/m start=first shadow",
-     "1s: take 4 limit 5 = used 4 of 5 until 61s; take = of 2 first shadowed wait 1m; "
-     "change 6/m start=first shadow; take 2 = used 6 of 6; "
-     "change 6/m start=first capacity=3 shadow; 1m: take = of 3 shadowed wait 1s"},
     {"first: looks begin none, nor does what takes nothing",
      "A request that takes nothing and is not refused begins none", "3/m start=first",
      "take peek = until 1m; 1s: take 0 = until 61s; 2s: take 3 look = until 62s; "
@@ -629,26 +560,9 @@ static const struct feature features[] = {
     {"smooth: a window without requests is forgotten after the next", SAME, "7/m smooth",
      "take 7 = used 7 until 1m; 1m: take 0 peek = until 2m; 1m+1ns: take 0 peek = yes; "
      "2m-1ns: take 0 peek = used 1; 2m: take 0 peek = used 0 until 3m; take 7 = used 7"},
-    {"smooth: PARTIAL and refunds to both windows", SAME, "10/m smooth",
-     "take 10 = used 10 until 1m; back 4 of 1m; back 1 of 2m = 0; "
-     "1m: take 9 partial = granted 4 used 10 until 2m; take 9 partial = no first wait 105s; "
-     "back 3 of 1m; take 0 peek = yes; back 9 of 1m = 3; back 1 of 1m = 0; back 1 of 0 = 0; "
-     "take 0 peek = yes; back 9 of 2m = 4; take 10 = used 10"},
-    {"smooth: DRAIN leaves nothing", SAME, "10/m smooth",
-     "take 6 = used 6 until 1m; 90s: take 8 peek drain = no used 3 until 2m wait 10s; "
-     "take 8 drain = no used 10 first wait 1m+12s+857ms+142us+858ns; take drain = no wait 10s; "
-     "100s: take = used 10"},
     {"smooth: a late caller counts the whole window before", SAME, "8/m smooth",
      "take 4 = used 4 until 1m; 1m: take = used 5 until 2m; 50s: take = used 6; "
      "90s: take 0 peek = used 4; 50s: take 3 = no used 6 first wait 25s"},
-    {"smooth: a limit of this call's own, and a changed one", SAME, "10/m smooth",
-     "take 2 = used 2 until 1m; take 2 limit 3 = no of 3 first wait 90s; "
-     "take 10 limit 20 = used 12 of 20; take 0 peek = no of 10 wait 70s; change 12/m smooth; "
-     "take 0 peek = of 12; take = no wait 65s; change 6/m smooth; "
-     "1m: take = no of 6 until 2m first wait 35s; 95s: take = used 6"},
-    {"smooth: SHADOW", SAME, "2/m smooth shadow",
-     "take 2 = used 2 until 1m; take = first shadowed wait 90s; "
-     "1m: take = until 2m first shadowed wait 30s; 90s: take = used 2"},
     {"smooth: the largest limit", SAME, "16383/366d start=2024-01-01 smooth",
      "take 16383 = used 16383 until 366d; take = no first wait 366d+32m+10s+195ms+934us+811ns; "
      "366d: take = no until 732d first wait 32m+10s+195ms+934us+811ns; "
@@ -656,25 +570,6 @@ static const struct feature features[] = {
 
     /* ---- Tokens that carry over, and reserves ---- */
 
-    {"roll-over: a limit of this call's own replaces the capacity, not the refill",
-     "So unused tokens roll over up to the capacity, and debts are paid.", "10/m capacity=20",
-     "take 15 = used 15 until 1m; take 0 peek limit 12 = no of 12 wait 1m; "
-     "take 12 limit 12 = no first wait 2m; take 13 limit 12 = no never; "
-     "take 25 limit 40 = used 40 of 40; take = no of 20 wait 3m; "
-     "1m: take limit 30 = no used 30 of 30 until 2m first wait 1m; "
-     "4m: take 20 = used 20 of 20 until 5m"},
-    {"roll-over: a refund lowers a debt", SAME, "10/m reserve=15",
-     "take 25 reserve = used 25 until 1m wait 2m; back 3 of 1m; take 0 peek = no wait 2m; "
-     "1m: take = no used 12 until 2m first wait 1m; back 3 of 1m = 0; back 4294967295 of 2m = 12; "
-     "take 10 = used 10"},
-    {"roll-over: a refund after the capacity was lowered keeps the rest of what is used", SAME,
-     "5/m capacity=30",
-     "take 30 = used 30 until 1m; change 5/m capacity=10; back 4 of 1m; "
-     "take 0 peek = no of 10 wait 4m; reset = forgot; take 0 peek = yes"},
-    {"roll-over: by capacity or reservation, as a change has it", SAME, "9/m capacity=10",
-     "take 10 = used 10 until 1m; change 4/m capacity=5; take = no of 5 first wait 2m; "
-     "1m: take = no used 6 until 2m first wait 1m; 2m: take 2 = used 4 until 3m; "
-     "change 3/m reserve=1; take reserve = no of 3 first wait 1m; 3m: take 2 = used 3 until 4m"},
     {"roll-over: PARTIAL, RESERVE, DRAIN together",
      "Take up to the policy's max_reserved tokens ahead.", "10/m capacity=20 reserve=5",
      "take 30 partial = granted 20 used 20 until 1m; take 30 peek partial reserve = wait 1m; "
@@ -682,9 +577,6 @@ static const struct feature features[] = {
      "take partial reserve = no first wait 1m; take drain = no wait 1m; take 6 = no wait 2m; "
      "1m: take 6 drain = no used 20 until 2m first wait 1m; take 6 drain reserve = no wait 1m; "
      "take 5 reserve = used 25 wait 1m; 4m: take 20 drain = used 20 until 5m"},
-    {"RESERVE of a policy without reservations is nothing", SAME, "3/m capacity=4",
-     "take 4 reserve = used 4 until 1m; take reserve = no first wait 1m; "
-     "take 5 reserve = no never"},
     {"a capacity below the limit caps a plain policy",
      "below the limit, a window grants no more than this", "10/m capacity=3",
      "take 3 = used 3 until 1m; take = no first wait 1m; take 4 = no never; back 2 of 1m; "
@@ -699,8 +591,6 @@ static const struct feature features[] = {
      "1m: take tentative = used 1 until 2m; take 2 tentative = no wait 1m; "
      "take 2 charge tentative = used 3; take 2 drain tentative = no wait 1m; "
      "take 0 = no first wait 1m"},
-    {"tentative: by a shadow, and where refusals count", SAME, "1/m shadow count-refused",
-     "take tentative = used 1 until 1m; take tentative = used 2 shadowed wait 1m"},
     {"charge: all of it, whatever is left; the next window begins with nothing",
      "Charge the whole cost, whatever is left: for costs that are known only after the work",
      "10/m",
@@ -710,22 +600,6 @@ static const struct feature features[] = {
      "take = used 10 of 10; 1m-1ns: take 90 charge = used 100; 1m: take 0 peek = used 0 until 2m; "
      "take 3 charge = used 3; take 7 = used 10; take charge = used 11; back 5 of 1m = 0; "
      "reset = forgot; take 10 = used 10"},
-    {"charge: roll-over alone", SAME, "10/m capacity=20",
-     "take 15 charge = used 15 until 1m; take 15 charge = granted 5 used 20; "
-     "take = no first wait 1m; change 10/m capacity=12; take charge = granted 0 of 12; "
-     "1m: take 5 charge = granted 2 used 12 until 2m; change 10/m reserve=3; "
-     "take 50 charge = granted 1 used 13 of 10; 2m: take 7 = used 10 until 3m"},
-    {"charge: by a shadow, and the look", SAME, "2/m shadow",
-     "take 5 charge = used 5 until 1m; take look = first shadowed wait 1m; "
-     "take look = shadowed wait 1m; take = shadowed wait 1m; take charge = used 6; "
-     "1m: take 2 look = used 0 until 2m"},
-    {"charge: where refusals count, but not those of looks", SAME, "3/m count-refused",
-     "take 5 charge = used 5 until 1m; take 2 = no used 7 first wait 1m; "
-     "take 2 look = no wait 1m; take 268435456 charge = granted 268435449 used 268435456; "
-     "1m: take 4 look = no used 0 until 2m first never; take 3 = used 3"},
-    {"charge: near the limit", SAME, "10/m near=80%",
-     "take 8 charge = used 8 until 1m; take charge = used 9 near; take look = near; "
-     "take 20 charge = used 29 near; take look = no first near wait 1m"},
     {"charge: a count holds 2^28", "What is more is cut off: verdict.granted is what was charged.",
      "10/m capacity=5",
      "take 268435455 charge = used 268435455 until 1m; take 5 charge = granted 1 used 268435456; "
@@ -743,12 +617,6 @@ static const struct feature features[] = {
      "take 3 charge = granted 0; back 4 of 2m; take 3 charge = used 34; "
      "3m: take = used 15 until 4m; take 100 charge = granted 20 used 35; "
      "6m: take 0 peek = used 5 until 7m"},
-    {"charge: a smooth count holds 16,383 of each window", SAME, "10/m smooth",
-     "take 16000 charge = used 16000 until 1m; take 1000 charge = granted 383 used 16383; "
-     "take = no first wait 1m+59s+967ms+39us+4ns; 1m: take 5 charge = used 16388 until 2m; "
-     "take 4294967295 charge = granted 16378 used 32766; back 16000 of 1m; back 16380 of 2m; "
-     "90s: take 0 peek = no used 195 wait 28s+903ms+394us+256ns; 2m: take = used 4 until 3m; "
-     "3m: take 2 charge = used 3 until 4m"},
     {"look before a charge: a decision that takes nothing",
      "It takes nothing, but it is a decision: it is counted as allowed or refused", "3/m",
      "take 3 look = until 1m; take 4 look = no first never; take 4 look = no never; "
@@ -756,13 +624,6 @@ static const struct feature features[] = {
      "take 0 look = yes; take look = no wait 1m; take = no wait 1m; "
      "1m: take look = used 0 until 2m; take 5 charge = used 5; take 0 look = no first wait 1m; "
      "take = no wait 1m"},
-    {"look before a charge: roll-over", SAME, "10/m capacity=20 reserve=15",
-     "take 33 charge = used 33 until 1m; take 5 look = no first wait 2m; "
-     "1m: take 5 look = no used 23 until 2m first wait 1m; take = no wait 1m; "
-     "2m: take 7 look = used 13 until 3m"},
-    {"look before a charge: smooth", SAME, "10/m smooth",
-     "take 20 charge = used 20 until 1m; 1m: take look = no until 2m first wait 33s; "
-     "93s: take look = used 9; take = used 10"},
 
     /* ---- In flight ---- */
 
@@ -777,20 +638,6 @@ static const struct feature features[] = {
      "take 3 = used 3 until 1m; 1m: take 2 = used 5 until 2m; back 1 of 1m; back 9 of 2m = 2; "
      "take 0 peek = yes; back 9 of 1m = 2; back 1 of 1m = 0; back 1 of 2m = 0; back 1 of 0 = 0; "
      "back 1 of none = 0; take 5 = used 5"},
-    {"in flight: PARTIAL, PEEK, RESERVE, a limit of this call's own", SAME, "5/m in-flight",
-     "take 3 = used 3 until 1m; take 4 partial = granted 2 used 5; "
-     "take 4 partial = no first wait 2m; take peek = no wait 2m; take reserve = no wait 2m; "
-     "take limit 6 = used 6 of 6; take 0 = no of 5 wait 2m; back 2 of 1m; "
-     "take limit 4 = no of 4 wait 2m; take 16379 limit 99999 = used 16383 of 16383; "
-     "1m: take 0 peek limit 16383 = until 2m; back 16383 of 1m"},
-    {"in flight: a limit that is changed", SAME, "4/m in-flight",
-     "take 4 = used 4 until 1m; change 2/m in-flight; take = no of 2 first wait 2m; back 2 of 1m; "
-     "1m: take = no until 2m first wait 1m; back 1 of 1m; take = used 2; change 6/m in-flight; "
-     "take 4 = used 6 of 6"},
-    {"in flight: SHADOW holds nothing of what it would have refused", SAME, "2/m in-flight shadow",
-     "take 2 = used 2 until 1m; take = first shadowed wait 2m; back 1 of 1m; take = used 2"},
-    {"in flight: near the limit", SAME, "10/m near=50% in-flight",
-     "take 5 = used 5 until 1m; 1m: take = used 6 until 2m near; back 1 of 1m; take 0 peek = yes"},
     {"in flight: a late caller holds in the window that has begun", SAME, "3/m in-flight",
      "take = used 1 until 1m; 1m: take = used 2 until 2m; 50s: take = used 3; "
      "take = no first wait 70s; back 1 of 1m; back 2 of 2m; 1m: take 0 peek = yes"},
@@ -806,13 +653,6 @@ static const struct feature features[] = {
      "2m: take = used 1 until 3m; back 2 of 1m = 0; counts = refunds_lost 2; take 3 = used 4; "
      "reset; give 1 = 0; give 1 = 0; counts = refunds_lost 3; take 3 = used 3; "
      "apply 9/2m in-flight name=p; give 1 = 0; counts by p = refunds_lost 1"},
-    {"in flight: reset frees all", SAME, "3/m in-flight",
-     "take = used 1 until 1m; 1m: take 2 = used 3 until 2m; reset = forgot; back 1 of 1m = 0; "
-     "take 3 = used 3"},
-    {"in flight: the largest limit, the longest lease", SAME, "16383/366d in-flight",
-     "1971-01-02: take 16383 = used 16383 until 1972-01-03; "
-     "1972-01-03: take = no until 1973-01-03 first wait 366d; take 16383 = no wait 366d; "
-     "1973-01-03: take 16383 = used 16383 until 1974-01-04"},
     /* BerriAI/litellm#20256, BerriAI/litellm#1477, apache/apisix#12872, openresty/lua-resty-limit-
      * traffic#73 */
     {"in flight: all of it counts until the end of the next window, and nothing after that",
@@ -833,11 +673,6 @@ static const struct feature features[] = {
      "take 6 burst 6 = used 6 of 6 until 36s; take burst 6 = no first wait 6s; "
      "take 15 = used 21 of 21 until 126s; take burst 30 = no first wait 6s; "
      "96s: take 2 burst 6 = no used 5 of 6 wait 6s"},
-    {"bucket: queues of both lengths",
-     "how much of a bucket, and of what STINT_RESERVE takes ahead, may be used after this request",
-     "10/m burst=1 reserve=20",
-     "take reserve burst 6 = used 1 until 6s; take 5 reserve burst 6 = used 6 until 36s wait 30s; "
-     "take reserve burst 6 = no first wait 6s; take 15 reserve = used 21 until 126s wait 120s"},
 
     /* ---- What is told: entries, fields for clients ---- */
 
@@ -862,14 +697,8 @@ static const struct feature features[] = {
      "59s+500ms: take = used 1 until 1m; fields = q 2 w 60 r 1 t 1; take = used 2; "
      "take = no first wait 500ms; fields = q 2 w 60 r 0 t 1 retry 1; take 3 = no never; "
      "fields = q 2 w 60 r 0 t 1; take limit 10 = used 3 of 10; fields = q 10 w 60 r 7 t 1"},
-    {"fields: what was let through has nothing to retry", SAME, "1/s shadow name=p",
-     "take = used 1 until 1s; take = first shadowed wait 1s; fields = q 1 w 1 r 0 t 1"},
     {"fields: who has no slot is only told when to come back", SAME, "table 2 refuse; 50/m name=p",
      "48s: fill 4; take = no until 1m untracked wait 12s; fields = retry 12"},
-    {"fields: a reservation is no refusal; a debt of more than a window", SAME,
-     "5/s reserve=10 name=p",
-     "take 8 reserve = used 8 until 1s wait 1s; fields = q 5 w 1 r 0 t 1; "
-     "take 5 = no first wait 2s; fields = q 5 w 1 r 0 t 1 retry 2"},
     {"fields: a burst of the request's own is the quota", SAME, "10/m burst=21 name=p",
      "take 5 burst 6 = used 5 of 6 until 30s; fields = q 6 w 36 r 1 t 6"},
     {"metrics", SAME, "9/m name=p; 60/m burst=7 name=b",
@@ -940,7 +769,6 @@ static const struct feature features[] = {
      FLOOD("refuse", "5000", "4999", "10000", "15000")},
     {"... let through", SAME, FLOOD("admit", "5000", "4999", "10000", "15000")},
     {"... in a small table", SAME, FLOOD("refuse", "64", "63", "128", "19936")},
-    {"... in one of two keys", SAME, FLOOD("admit", "2", "1", "4", "19998")},
     {"metrics without policies", "stint_metrics", "",
      "metrics = no {; metrics = stint_table_placed_total 0; "
      "metrics = # UNIT stint_table_memory_bytes bytes; metrics = # EOF"},

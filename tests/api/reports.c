@@ -1,141 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * What went wrong with other limiters, as their users reported it, done with stint. Each has its
  * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there.
+ *
+ * bucket.c has: what came back and can be had again, to the burst (redis/redis#14826,
+ * mailgun/gubernator#77, mailgun/gubernator#87), batches (boinkor-net/governor#107), what is
+ * reserved and given back (golang/go#56924, golang/go#69419, thrasher-corp/gocryptotrader#2371),
+ * blocked clients that are given more (letsencrypt/boulder#8785); overrides.c: bans longer than a
+ * window, and shorter (animir/node-rate-limiter-flexible#231, animir/node-rate-limiter-flexible#32),
+ * who is never refused, and his network (PowerDNS/pdns#14583, envoyproxy/ratelimit#241,
+ * limitd/limitd#63), limits of 0 (stefanprodan/AspNetCoreRateLimit#18, projectdiscovery/nuclei#5667,
+ * hudra0/qosmate#112); features.c: counts of 2^32 (systemd/systemd#27342), months
+ * (ansvisor/ansvisor#500, Kong/kong#9581, microsoft/vscode-copilot-release#13081), limits that are
+ * raised after refusals (envoyproxy/ratelimit#185, upstash/ratelimit-js#156); time.c: nows in 1970
+ * (golang/go#23482, google/guava#8425, jhurliman/node-rate-limiter#18, python-trio/trimeter#6).
+ *
  * The twin has, of all kinds: looks and requests for 0 tokens that cost something
  * (redis/go-redis#3740, upstash/ratelimit-js#17, upstash/ratelimit-js#111), tokens given back that
  * are not there again (redisson/redisson#7342), limits of 1 (BerriAI/litellm#14450,
  * liwala/ay-framework#375, gravitee-io/issues#3884), a log filled by who hammers
  * (mholt/caddy-ratelimit#103, tempesta-tech/tempesta#1749, bitcoin/bitcoin#21603). */
 #include "kinds.h"
-#include "words.h"
 
 #define S SECOND
-
-/* clang-format off */
-static const struct feature features[] = {
-    {"redis/redis#14826: all of it can be had again; more than that never, and no time is below 0",
-     "a bucket of 20 tokens that fills by ten a second", "1/s burst=5",
-     "take 5 = used 5 until 5s; take 5 = no first wait 5s; 5s-1ns: take 5 = no used 1 wait 1ns; "
-     "5s: take 5 = used 5 until 10s; 1m: take 6 = no used 0 until 1m first never"},
-    {"mailgun/gubernator#77, mailgun/gubernator#87: it fills while it is asked, and to its burst",
-     SAME, "10/30s burst=10",
-     "take = used 1 until 3s; 1s: take = used 2 until 6s; 2s: take = used 3 until 9s; "
-     "3s: take = used 3 until 12s; 4s: take = used 4 until 15s; 5s: take = used 5 until 18s; "
-     "6s: take = used 5 until 21s; 1h: take peek = used 0 until 1h"},
-    {"boinkor-net/governor#107: batches get no more than one by one", SAME, "1200/m burst=1200",
-     "take 1200 = used 1200 until 1m; 500ms: take 5 = used 1195 until 1m+250ms; "
-     "take 5 = used 1200 until 1m+500ms; take 5 = no first wait 250ms; take = no wait 50ms"},
-    {"golang/go#56924, golang/go#69419: a reservation is given back whole after a later one",
-     "What is given back (stint_refund) is the time that the tokens took: verdict.unit for each.",
-     "10/s burst=20 reserve=100",
-     "take 15 = used 15 until 1s+500ms; "
-     "100ms: take 10 reserve = used 24 until 2s+500ms wait 400ms; "
-     "200ms: take 2 reserve = used 25 until 2s+700ms wait 500ms; "
-     "300ms: take peek = no used 24 wait 500ms; back 10 of 2s+500ms; take peek = until 1s+700ms"},
-    {"thrasher-corp/gocryptotrader#2371: reservations are given back in reverse, to the last part",
-     SAME, "60/s burst=1 reserve=5",
-     "take reserve = used 1 until 16ms+666us+667ns; "
-     "take reserve = used 2 until 33ms+333us+334ns wait 16ms+666us+667ns; "
-     "take reserve = used 3 until 50ms+1ns wait 33ms+333us+334ns; take = no first wait 50ms+1ns; "
-     "back 1 of 50ms+1ns; back 1 of 33ms+333us+334ns; back 1 of 16ms+666us+667ns; "
-     "take = used 1 until 16ms+666us+667ns"},
-    {"letsencrypt/boulder#8785: a blocked client that is given more is let through at once",
-     "stint_override and _clear keep the tokens that are used, likewise: 5 used of 5, raised to "
-     "50, are 5 of 50.",
-     "5/10 weeks burst=5 overrides",
-     "take 5 = used 5 until 70d; take = no first wait 14d; override 50 until 30d; "
-     "take peek = of 50 until 7d overridden; take = used 6 until 8d+9h+36m overridden; clear; "
-     "take peek = no used 5 of 5 until 70d wait 14d"},
-    {"animir/node-rate-limiter-flexible#231: a ban of 366 days lasts 366 days",
-     "a key that was refused in three windows is banned for an hour", "10/5s ban=366d",
-     "take 9 = used 9 until 5s; take 3 = no first banned wait 366d; "
-     "1d: take 3 = no used 0 of 0 until 1d+5s overridden banned wait 365d; "
-     "365d: take 3 = no until 365d+5s overridden banned wait 1d; "
-     "366d: take 3 = used 3 of 10 until 366d+5s"},
-    {"animir/node-rate-limiter-flexible#32: a ban that is shorter than its window gives no tokens",
-     "if it ends before that window does, it has no effect", "5/90d start=first ban=30s",
-     "take 5 = used 5 until 90d; 1s: take = no first banned wait 89d+23h+59m+59s; "
-     "2s: take = no of 0 overridden banned wait 89d+23h+59m+58s; "
-     "31s: take = no of 5 wait 89d+23h+59m+29s; 90d: take = used 1 until 180d"},
-    {"systemd/systemd#27342: counts of 2^32 and more begin at 0 again in no window",
-     "Refused tokens count as used, up to 2^28",
-     "5/m count-refused; 5/m name=w; 5/m burst=5 reserve=10 name=b; 5/m smooth name=s; "
-     "5/m reserve=10 name=r",
-     "take 268435456 = no used 268435456 until 1m first never; take = no wait 1m; "
-     "take 4294967295 = no never; take = no wait 1m; "
-     "take 4294967295 charge by w = granted 268435456 used 268435456 until 1m; "
-     "take 4294967295 charge by w = granted 0; take by w = no first wait 1m; "
-     "counts by w = charged 268435456; take 4294967295 charge by b = granted 15 used 15 until 3m; "
-     "take by b = no first wait 132s; "
-     "take 4294967295 charge by s = granted 16383 used 16383 until 1m; "
-     "take 4294967295 charge by r = granted 15 used 15 until 1m; take by r = no first wait 3m; "
-     "1m: take 5 = used 5 until 2m; take 5 by w = used 5 until 2m; "
-     "3m: take 5 by b = used 5 until 4m; take 5 by s = used 5 until 4m; "
-     "take 5 by r = used 5 until 4m"},
-    {"PowerDNS/pdns#14583: a client that is never refused uses up its network's limit all the same",
-     "an override of a client never loosens the limit of its network",
-     "10/m overrides name=h; 2/m name=n",
-     "override 268435456 until 1h; all take by h + take of net by n = granted 0 of 268435456 "
-     "until 1m overridden + used 1 until 1m; "
-     "all take by h + take of net by n = granted 0 overridden + used 2; "
-     "all take by h + take of net by n = overridden + no first wait 1m; "
-     "all take of b by h + take of net by n = until 1m + no wait 1m; "
-     "1m: take by h = granted 0 until 2m overridden; "
-     "all take of b by h + take of net by n = used 1 until 2m + used 1 until 2m"},
-    {"envoyproxy/ratelimit#241, limitd/limitd#63: who is never refused is counted",
-     "The statistics count it as allowed.", "5/m overrides",
-     "override 268435456 until 1h; take = granted 0 of 268435456 until 1m overridden; "
-     "take 268435456 = granted 0 overridden; take = granted 0 overridden; "
-     "counts = allowed 3 refused 0; 1h+10ms: take 5 = used 5 of 5 until 61m; "
-     "take = no first wait 1m-10ms"},
-    {"stefanprodan/AspNetCoreRateLimit#18, projectdiscovery/nuclei#5667, hudra0/qosmate#112: zero",
-     "0 refuses everything, requests for no tokens too.", "5/m overrides",
-     "apply 0/m = EINVAL; apply 0/m burst=5 = EINVAL; apply 5/0m = EINVAL; "
-     "apply 5/m burst=0 = EINVAL; apply 0/30s in-flight = EINVAL; override 0 until 1h; "
-     "take = no of 0 until 1m first overridden wait 1h; take 0 = no overridden wait 1h; "
-     "take of b limit 0 = used 1 until 1m"},
-    {"ansvisor/ansvisor#500, Kong/kong#9581, microsoft/vscode-copilot-release#13081: months",
-     "months begin on this day of the month (1 .. 28) at this time of day",
-     "2/month start=2024-01-28",
-     "2026-01-28: take 2 = used 2 until 2026-02-28; 2026-02-28-10ms: take = no first wait 10ms; "
-     "2026-02-28: take 2 = used 2 until 2026-03-28; 2026-03-28: take 2 = used 2 until 2026-04-28; "
-     "apply 2/month start=2024-01-29 = EINVAL; apply 2/month start=2024-01-31 = EINVAL; "
-     "apply 2/3months = EINVAL; apply 2/quarter = EINVAL"},
-    {"envoyproxy/ratelimit#185, upstash/ratelimit-js#156: refused requests, and a raise",
-     "What was used stays used. Limits and options may change;",
-     "10/h; 10/h smooth name=s; 10/h start=first name=f; 10/h stripes=2 name=t; "
-     "10/h count-refused name=c",
-     "take 10 = used 10 until 1h; take 40 = no first never; take = no wait 1h; change 20/h; "
-     "take 10 = used 20 of 20; take 10 by s = used 10 until 1h; take by s = no first wait 66m; "
-     "change 20/h smooth name=s; take 10 by s = used 20 of 20; take 10 by f = used 10 until 1h; "
-     "take 5 by f = no first wait 1h; change 20/h start=first name=f; "
-     "take 10 by f = used 20 of 20; take 10 by t = used 10 until 1h; "
-     "take by t = no first wait 1h; change 20/h stripes=2 name=t; take 10 by t = used 20 of 20; "
-     "take 10 by c = used 10 until 1h; take 40 by c = no used 50 first never; "
-     "change 20/h count-refused name=c; take by c = no used 51 of 20 wait 1h"},
-    {"golang/go#23482, google/guava#8425, jhurliman/node-rate-limiter#18, python-trio/trimeter#6",
-     "A key that was never seen has a full bucket.", "1/s burst=10",
-     "clock 1h; 1970-01-01+1s: take 10 = used 10 until 1h+10s; counts = mistaken_nows 1; "
-     "1h: take 10 charge of b = used 10 until 1h+10s; take of b = no first wait 1s; "
-     "take 9 charge of c = used 9 until 1h+9s; take of c = used 10 until 1h+10s; "
-     "take of c = no first wait 1s"},
-    {"nokia/consumer-rate-limiting#8, stefanprodan/AspNetCoreRateLimit#379: a reset by an operator",
-     "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
-     "5/m ban=1h; 5/m smooth ban=1h name=s; 5/m start=first ban=1h name=f; "
-     "5/m burst=5 ban=1h name=b",
-     "5s: take 5 = used 5 until 1m; take = no first banned wait 1h; "
-     "take 5 by s = used 5 until 1m; take by s = no first banned wait 1h; "
-     "take 5 by f = used 5 until 65s; take by f = no first banned wait 1h; "
-     "take 5 by b = used 5 until 65s; take by b = no first banned wait 1h; 7s: reset; reset by s; "
-     "reset by f; reset by b; 8s: take 5 = used 5; take = no first banned wait 1h; "
-     "take = no of 0 overridden banned wait 1h; take 5 by s = used 5; "
-     "take by s = no first banned wait 1h; take 5 by f = used 5; "
-     "take by f = no first banned wait 1h; take 5 by b = used 5 until 68s; "
-     "take by b = no first banned wait 1h"},
-};
-/* clang-format on */
-
-TEST_FEATURES(features)
 
 /* chatmail/filtermail#167, by a clock that goes back itself: ten requests, each 4 ms before the one
  * before or after it. By times that are given, which are ahead of the clock, likewise. */
