@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Full tables of many keys: the least goes, and what a clock that was wrong leaves. (What each key
- * is told, case by case, and floods: features.c.) */
+ * Full tables of many keys: the least goes. (What each key is told, case by case, floods, and what a
+ * clock that was wrong leaves: features.c.) */
 #include "fixture.h"
 
 #include "limiter/limiter.h" /* for mix */
@@ -77,23 +77,4 @@ static void check_least_goes(bool smooth) {
 TEST(test_least_goes) {
     check_least_goes(false);
     check_least_goes(true);
-}
-
-/* ---- A clock that was wrong ------------------------------------------------------------------ */
-
-/* Slots of short windows are free for new keys when the clock has stepped back. */
-TEST(test_step_back_beside_hours) {
-    test_time = T0 + 13 * MINUTE;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
-    uint64_t key = 0;
-    for (unsigned refused = 0; refused < 2000;)
-        refused += !take(limiter, minute, key++, 1).allowed;
-    test_time -= 50 * MINUTE;
-    for (unsigned minutes = 0; minutes < 52; minutes++, test_time += MINUTE)
-        for (unsigned i = 0; i < 500; i++)
-            if (!take(limiter, minute, key++, 1).allowed)
-                fail_msg("minute %u: new key %u refused", minutes, i);
-    stint_close(limiter);
 }

@@ -168,26 +168,10 @@ static void check_refused(int error, bool file) {
     assert(stint_reason()[0] != '\0');
 }
 
-/* Memory of just that size between pages that nobody may touch: a sanitizer does not see where
- * atomic operations go. */
-static size_t guarded_size(size_t size) {
-    return (size + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE + 2 * SMALL_PAGE;
-}
-
-static size_t guarded_begin(size_t size) {
-    return (guarded_size(size) - SMALL_PAGE - size) / CACHE_LINE * CACHE_LINE;
-}
-
-static char *guarded_memory(size_t size) {
-    char *start = mmap(NULL, guarded_size(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED || mprotect(start + SMALL_PAGE, guarded_size(size) - 2 * SMALL_PAGE,
-                                        PROT_READ | PROT_WRITE) != 0)
-        abort();
-    return start + guarded_begin(size);
-}
-
-static void guarded_free(char *memory, size_t size) {
-    (void)munmap(memory - guarded_begin(size), guarded_size(size));
+/* Where a table of that size may be, between pages that nobody may touch: a sanitizer does not see
+ * where atomic operations go. */
+static size_t whole_lines(size_t size) {
+    return (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
 static struct stint_limiter *open_memory(const struct stint_options *options, char *table,
@@ -547,7 +531,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (file) {
         limiter = open_file(&options, resized || (form & 64) != 0, damaged, table_size, &fd);
     } else {
-        table = guarded_memory(table_size);
+        table = fenced_memory(whole_lines(table_size));
         memcpy(table, damaged, table_size);
         limiter = open_memory(&options, table, table_size);
     }
@@ -565,6 +549,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         close(fd);
     free(damaged);
     if (table != NULL)
-        guarded_free(table, table_size);
+        fenced_free(table, whole_lines(table_size));
     return 0;
 }
