@@ -12,7 +12,6 @@
 #include "fixture.h"
 
 #include "limiter/counters.h"
-#include "random.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 
@@ -201,40 +200,6 @@ TEST_STEPPED(test_options) {
         print_message("%s: %lu instructions, the long way %lu\n", texts[i], near, far);
         assert_true(2 * near < far);
         stint_close(limiter);
-    }
-}
-
-/* D: a decision on a key that finds no room costs the same in a large table as in a small one. How
- * much that is, beside one on a key that is there, is printed: the search of 24 lines, of one. */
-TEST_STEPPED(test_flood_costs) {
-    static const char *const names[] = {"admit", "refuse", "replace"};
-    static const uint64_t sizes[] = {4000, 60000};
-    enum { COSTED = 8 };
-    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
-        unsigned long there[2] = {0}, flooded[2] = {0};
-        for (unsigned size = 0; size < 2; size++) {
-            struct random random = {sizes[size]};
-            struct stint_limiter *limiter = open_limiter(sizes[size], (enum stint_on_full)on_full);
-            struct stint_verdict v;
-            test_time = T0;
-            add_policy(limiter, "p", 1000000, MINUTE, 0, 0);
-            for (unsigned k = 0; k < COSTED; k++) {
-                const uint64_t key = random_next(&random);
-                stint_take(limiter, 0, key, 1000, T0, NULL);
-                there[size] += length_of(limiter, key, 1, T0, &v);
-            }
-            for (unsigned full = 0; full < 1000;) { /* so many in a row have found no room */
-                stint_take(limiter, 0, random_next(&random), 1, T0, &v);
-                full = v.flags != 0 ? full + 1 : 0;
-            }
-            for (unsigned k = 0; k < COSTED; k++)
-                flooded[size] += length_of(limiter, random_next(&random), 1, T0, &v);
-            stint_close(limiter);
-        }
-        print_message("%s: %lu instructions of a key that is there, %lu of one that finds no room, "
-                      "%lu in a larger table\n",
-                      names[on_full], there[0] / COSTED, flooded[0] / COSTED, flooded[1] / COSTED);
-        assert_true(flooded[1] <= flooded[0] + flooded[0] / 10);
     }
 }
 
