@@ -75,16 +75,6 @@ def wrk(url, *options, seconds=1, connections=64):
 ROOT = tempfile.TemporaryDirectory(prefix="stint-servers-")
 os.chmod(ROOT.name, 0o755)  # workers may be another user's
 
-RUNNING = set()
-
-
-def stop_all(*_):
-    """When the test itself is stopped: what it started is in sessions of its own."""
-    for server in list(RUNNING):
-        server.kill()
-    ROOT.cleanup()
-    os._exit(1)
-
 
 class Process:
     """A server in a process group and a directory of its own. `with` starts and closes it."""
@@ -101,7 +91,6 @@ class Process:
             self.process = subprocess.Popen(self.command(), cwd=self.directory, stdout=output,
                                             stderr=output, stdin=subprocess.DEVNULL,
                                             start_new_session=True)
-        RUNNING.add(self)
         until(self.listens, f"{self.directory.name} to listen")
         return self
 
@@ -131,7 +120,6 @@ class Process:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
-            RUNNING.discard(self)
 
     def close(self):
         self.kill()
