@@ -65,7 +65,7 @@ static size_t size;
 
 struct scene {
     struct stint_limiter *limiter;
-    uint32_t plain, striped, carries, first, month, ruled;
+    uint32_t plain, striped, carries, ruled;
     stint_key key;
 };
 
@@ -86,8 +86,6 @@ static void scene_begin(struct scene *scene, bool private) {
     scene->plain = add_text(scene->limiter, "5/minute name=plain");
     scene->striped = add_text(scene->limiter, "8/minute name=striped stripes=4");
     scene->carries = add_text(scene->limiter, "5/minute name=carries capacity=10");
-    scene->first = add_text(scene->limiter, "5/minute name=first start=first");
-    scene->month = add_text(scene->limiter, "5/month name=month");
     scene->ruled = add_text(scene->limiter, "2/minute name=ruled overrides");
 }
 
@@ -120,13 +118,6 @@ static void stale_table(const struct scene *scene) {
     test_time += MINUTE;
 }
 
-static void take_of_others(const struct scene *scene) {
-    (void)ask(scene->limiter, scene->striped, scene->key, COST, 0);
-    (void)ask(scene->limiter, scene->carries, scene->key, COST, 0);
-    (void)ask(scene->limiter, scene->first, scene->key, 1, 0);
-    (void)ask(scene->limiter, scene->month, scene->key, 1, 0);
-}
-
 static void take_all(const struct scene *scene) {
     const struct stint_request requests[] = {
         {.key = scene->key, .policy = scene->plain, .cost = 1},
@@ -150,12 +141,11 @@ static void attach_and_take(const struct scene *scene) {
     stint_close(own.limiter);
 }
 
-/* One is replaced, one added, one changed, one given overrides; one stays. */
+/* One is replaced, one added that has overrides, one changed; one stays. */
 static void apply(const struct scene *scene) {
     if (stint_policies_apply(scene->limiter,
                              "7/h name=plain\n9/minute name=new ban=1h\n"
-                             "9/minute name=carries capacity=10\n5/minute name=first start=first "
-                             "ban=1h\n8/minute name=striped stripes=4",
+                             "9/minute name=carries capacity=10\n8/minute name=striped stripes=4",
                              0, NULL, NULL, NULL) != 0)
         _exit(8);
 }
@@ -185,7 +175,6 @@ static const struct act {
 } acts[] = {
     {"up to a refusal", take_until_refused, take, LIMIT, 1, false},
     {"a slot that is taken over", take, stale_table, 1, 0, false},
-    {"stripes, first requests, a month", take_of_others, NULL, 0, 0, false},
     {"several as one", take_all, NULL, 1, 0, false},
     {"a refund", take_and_refund, take, COST, 1, false},
     {"attaching", attach_and_take, take, 0, 1, true},
@@ -202,7 +191,7 @@ static const struct act {
 enum { ITSELF = 1, PRIVATE = 2, WAITS = 4, WAYS = 8 };
 
 /* Of these keys parent and child take what is left. */
-enum { RESTS = 6 };
+enum { RESTS = 4 };
 
 static struct fork_told {
     uint32_t granted[2][RESTS]; /* to the parent; to its child */
@@ -285,8 +274,7 @@ static bool fork_during(const struct scene *scene, const struct act *act, uint64
 }
 
 static void take_rest(const struct scene *scene, unsigned who) {
-    const uint32_t policies[RESTS] = {scene->plain, scene->striped, scene->carries,
-                                      scene->first, scene->month,   scene->plain};
+    const uint32_t policies[RESTS] = {scene->plain, scene->striped, scene->carries, scene->plain};
     for (unsigned i = 0; i < RESTS; i++)
         fork_told->granted[who][i] =
             granted_after(scene, policies[i],
@@ -298,8 +286,8 @@ static void take_rest(const struct scene *scene, unsigned who) {
  * all. What the act took of other policies than the plain one is not known. A thread that forks in
  * the middle of a request makes two of it, on which one token may be granted. */
 static void check_rests(const struct act *act, uint64_t step, unsigned way, bool forked) {
-    const uint32_t most[RESTS] = {LIMIT - act->before_tokens, 8, 2 * LIMIT, LIMIT, LIMIT, LIMIT};
-    const uint32_t unknown[RESTS] = {0, COST, COST, 1, 1, 0};
+    const uint32_t most[RESTS] = {LIMIT - act->before_tokens, 8, 2 * LIMIT, LIMIT};
+    const uint32_t unknown[RESTS] = {0, 1, 1, 0};
     const bool together = (way & PRIVATE) == 0, itself = (way & ITSELF) != 0;
     for (unsigned who = 0; who < (together || !forked ? 1u : 2u); who++)
         for (unsigned i = 0; i < RESTS; i++) {
