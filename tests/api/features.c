@@ -143,6 +143,14 @@ static const struct feature features[] = {
      "the request is decided at the clock's time, counted once", "2/m",
      "take = used 1 until 1m; -3h: take = used 2; take = no first wait 1m; "
      "-300d: take = no wait 1m; 0: take = no wait 1m"},
+    {"a now that is late by minutes, in a window of the clock's of which nobody has asked", SAME,
+     "9/h; 9/h smooth name=s; 8/h stripes=4 name=t; 9/h overrides name=o; 9/h shadow name=h",
+     "take = used 1 until 1h; take by s = used 1 until 1h; take by t = used 4 until 1h; "
+     "take by o = used 1 until 1h; take by h = used 1 until 1h; clock 1h+30m; "
+     "1h+10m: take = used 1 until 2h; take by s = used 2 until 2h; take by t = used 4 until 2h; "
+     "take by o = used 1 until 2h; take by h = used 1 until 2h; counts = mistaken_nows 1; "
+     "counts by s = mistaken_nows 1; counts by t = mistaken_nows 1; "
+     "counts by o = mistaken_nows 1; counts by h = mistaken_nows 1"},
     {"ban: who is so late that he is decided at the clock's time meets none that is over by then",
      SAME, "1/m ban=1m",
      "take 2 = no until 1m first banned never; 10m: take = used 1 until 11m; "
