@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Keys with limits of their own for a while, and keys that are banned: case by case, across
- * restarts, and while others write. */
+ * Keys with limits of their own for a while, and keys that are banned: case by case, and across
+ * restarts. (While others write: scenes.c.) */
 #include "directory.h"
 #include "limiter/limiter.h"
-#include "sys/testing.h"
 #include "words.h"
 
 /* clang-format off */
@@ -305,12 +304,7 @@ TEST(test_bans_that_can_come) {
         {"1/month", 3, 28 * DAY},
         {"1/month", 4, 59 * DAY},
         {"1/month start=1970-01-15", 5, 89 * DAY},
-        {"1/month", 6, 120 * DAY},
         {"1/month", 7, 150 * DAY},
-        {"1/month", 8, 181 * DAY},
-        {"1/month", 9, 212 * DAY},
-        {"1/month", 10, 242 * DAY},
-        {"1/month start=1970-01-28", 11, 273 * DAY},
         {"1/month", 12, 303 * DAY},
         {"1/month", 13, 334 * DAY},
         {"1/month", 14, 365 * DAY},
@@ -374,100 +368,6 @@ TEST_IN_DIRECTORY(test_file) {
     stint_close(limiter);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
     assert_reason("none that stint makes");
-}
-
-/* ---- Policies that come and go --------------------------------------------------------------- */
-
-/* What happens while somebody asks, at each of his steps in turn. */
-static struct {
-    struct stint_limiter *limiter;
-    void (*what)(void);
-    uint64_t left; /* steps */
-    bool happened;
-} meanwhile;
-
-static void meanwhile_at_step(const void *word) {
-    (void)word;
-    if (meanwhile.left-- != 0)
-        return;
-    stint_test_step = NULL;
-    meanwhile.happened = true;
-    meanwhile.what();
-}
-
-/* In a for: until there is no such step. */
-#define EACH_STEP(step)                                                                            \
-    uint64_t step = (meanwhile.happened = true, 0);                                                \
-    meanwhile.happened;                                                                            \
-    step++
-
-/* From now on `what` happens at this step. */
-static void meanwhile_begin(struct stint_limiter *limiter, void (*what)(void), uint64_t step) {
-    meanwhile.limiter = limiter;
-    meanwhile.what = what;
-    meanwhile.left = step;
-    meanwhile.happened = false;
-    stint_test_step = meanwhile_at_step;
-}
-
-/* The last token of the policy 1 is taken; then the policy 0, a bucket, is changed to this, or the
- * key has an override of that. NULL: neither. */
-static const char *rate_then;
-
-static void change_text(struct stint_limiter *limiter, uint32_t id, const char *text) {
-    const struct stint_policy changed = parsed(text);
-    change_made(limiter, id, &changed);
-}
-
-static void take_the_last(void) {
-    (void)ask(meanwhile.limiter, 1, 7, 1, 0);
-    if (rate_then != NULL && rate_then[1] != '\0')
-        change_text(meanwhile.limiter, 0, rate_then);
-    else if (rate_then != NULL)
-        assert_int_equal(stint_override(meanwhile.limiter, 0, 7, 1, T0 + HOUR), 0);
-}
-
-/* A group whose window refuses it after all gives the bucket back what it took, to the ns: by a
- * limit of its own, and though the rate or the key's override has become another since. */
-TEST(test_refused_group) {
-    static const struct {
-        const char *policy, *then;
-        uint32_t used, limit; /* before; the group's own */
-        uint64_t least, most; /* to the time at which the bucket is full */
-    } rows[] = {
-        {"10/s burst=10", NULL, 0, 1, 0, 100},
-        {"10/s burst=10", NULL, 9, 0, 900 * MS, 900 * MS},
-        {"10/s burst=10", "1/s burst=1", 9, 0, 0, SECOND}, /* it holds one */
-        {"10/s burst=10", "100/s burst=100", 9, 0, 90 * MS, 90 * MS + 10},
-        /* What is more than one is forgotten. */
-        {"10/s burst=10 overrides", "1", 9, 0, 900 * MS, SECOND + 100},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        unsigned refused = 0;
-        for (EACH_STEP(step)) {
-            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-            struct stint_verdict v[2];
-            const struct stint_request group[2] = {
-                {.key = {7}, .policy = 0, .cost = 1, .limit = rows[i].limit},
-                {.key = {7}, .policy = 1, .cost = 1}};
-            test_time = T0;
-            add_text(limiter, rows[i].policy);
-            add_text(limiter, "2/h");
-            ask(limiter, 1, 7, 1, 0);
-            if (rows[i].used != 0)
-                ask(limiter, 0, 7, rows[i].used, 0);
-            rate_then = rows[i].then;
-            meanwhile_begin(limiter, take_the_last, step);
-            const bool all = stint_decide_all(limiter, group, 2, STINT_NOW, v);
-            stint_test_step = NULL;
-            const uint64_t left = ask(limiter, 0, 7, 0, STINT_PEEK).reset_after;
-            refused += !all;
-            if (!all && (left < rows[i].least || left > rows[i].most))
-                fail_msg("row %zu, step %" PRIu64 ": %" PRIu64 " ns", i, step, left);
-            stint_close(limiter);
-        }
-        assert_true(refused != 0);
-    }
 }
 
 static bool note_label(void *context, const struct stint_entry *entry) {

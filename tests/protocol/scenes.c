@@ -218,6 +218,28 @@ static const struct scene scenes[] = {
      .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
      .b = "override b key 10 100; take b key rest", .after = "take b key rest"},
 
+    /* A group that is refused after all gives a bucket back what it took, to the ns, though its rate
+     * or the key's override has become another since; so does who gives it back. */
+    {"a group that gives a bucket back", .stops = 1,
+     .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
+     .a = "all b key + o key; back b key; take b key look cost 0 = used 9 window 90",
+     .b = "take o key"},
+    {"a group that gives a bucket back by a limit of its own", .stops = 1,
+     .before = "add b 10/s burst=10; add o 2/1000s; take o key",
+     .a = "all b key limit 1 + o key; back b key; take b key look cost 0", .b = "take o key"},
+    {"a group that gives back to a bucket that is larger", .stops = 1, .of_policies = true,
+     .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
+     .a = "all b key + o key; back b key; take b key look cost 0 = used 9",
+     .b = "take o key; change b 100/s burst=100"},
+    {"a group that gives back to a bucket that is smaller", .stops = 1, .of_policies = true,
+     .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
+     .a = "all b key + o key; back b key", .b = "take o key; change b 1/s burst=1",
+     .after = "take b key look cost 0 = used 1 capacity 1"},
+    {"a group that gives back by an override", .stops = 1,
+     .before = "add b 10/s burst=10 overrides; add o 2/1000s; take o key; take b key cost 9",
+     .a = "all b key + o key; back b key", .b = "take o key; override b key 1 1000",
+     .after = "take b key look cost 0 = used 1 capacity 1"},
+
     /* At any step of a replacement, its name is that of the policy by which decisions are made. */
     {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP,
      .before = "add p 10/100s",
