@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Token buckets (stint_policy.burst), case by case: what they grant at once and as they fill, to
  * the ns, and what all that windows know is for them. */
-#include "model.h"
 #include "words.h"
 
 /* ---- Case by case ---------------------------------------------------------------------------- */
@@ -174,40 +173,6 @@ static const struct feature features[] = {
 /* clang-format on */
 
 TEST_FEATURES(features)
-
-/* ---- Promise A, and B in the long run -------------------------------------------------------- */
-
-__extension__ typedef unsigned __int128 wide;
-
-/* Who asks exactly when he is told to, for a year, is granted all that the rate brings, but for
- * what T was rounded up by: "at most one part in T"; and not a ns sooner. */
-TEST(test_a_year) {
-    static const char *const texts[] = {"3/minute burst=5 name=p", "7/hour burst=1 name=p",
-                                        "1000/day burst=100 name=p", "999983/366d burst=3 name=p"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        const struct stint_policy policy = parsed(texts[i]);
-        const uint64_t token = token_time(&policy), year = 366 * DAY;
-        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
-        const uint32_t id = add_made(limiter, &policy);
-        struct stint_verdict v = {.allowed = true};
-        uint64_t granted = 0, refused = 0;
-        test_step = 0; /* what does not fit is asked once more, by the clock */
-        for (test_time = T0; test_time <= T0 + year; granted += v.allowed) {
-            if (!v.allowed && refused++ % 64 == 0) {
-                test_time += v.retry_after - 1;
-                assert_false(stint_take(limiter, id, 1, 1, test_time, &v));
-                assert_int_equal(v.retry_after, 1);
-            }
-            const bool must = !v.allowed;
-            test_time += v.retry_after;
-            stint_take(limiter, id, 1, 1, STINT_NOW, &v);
-            assert_true(v.allowed || !must);
-        }
-        const uint64_t ideal = policy.burst + (uint64_t)((wide)year * policy.limit / policy.window);
-        assert_true(granted <= ideal + 1 && granted + ideal / token + 2 >= ideal);
-        stint_close(limiter);
-    }
-}
 
 /* What does not fit is asked once more, by the latest time at which a bucket decided for this
  * thread: "if it is within 100 ms". One further ahead is forgotten by those that follow. So who is

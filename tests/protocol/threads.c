@@ -25,45 +25,6 @@ static struct race race_open(uint64_t max_entries, uint64_t key, uint32_t limit,
     return race;
 }
 
-/* ---- Clocks --------------------------------------------------------------------------------- */
-
-/* No two readings of it are alike. */
-static uint64_t counting_clock(void) {
-    static uint64_t readings = EPOCH;
-    return __atomic_add_fetch(&readings, 1, __ATOMIC_SEQ_CST);
-}
-
-struct pairs {
-    struct stint_limiter *limiter;
-    uint32_t policy;
-    uint64_t keys, refused;
-};
-
-/* Two threads take one token each of a key that has two. */
-static void take_each(unsigned member, void *shared) {
-    struct pairs *pairs = shared;
-    for (uint64_t i = 0; i < pairs->keys; i++) {
-        const stint_key key = number_key(pairs->limiter, i * THREADS / 2 + member / 2);
-        if (!stint_take(pairs->limiter, pairs->policy, key, 1, STINT_NOW, NULL))
-            __atomic_add_fetch(&pairs->refused, 1, __ATOMIC_RELAXED);
-    }
-}
-
-/* B: a bucket refuses nobody because another thread read the clock later and was faster; nor is a
- * key banned that asks for no more than it has (chatmail/filtermail#167). */
-TEST(test_full_buckets) {
-    struct pairs pairs = {.keys = test_rounds(20000)};
-    struct stint_options options = fixture_options(pairs.keys * THREADS, STINT_FULL_REFUSE);
-    options.clock = counting_clock;
-    pairs.limiter = open_with(&options);
-    pairs.policy = add_text(pairs.limiter, "2/h burst=2 ban=1h");
-    lose_cores(true);
-    run_team(take_each, &pairs);
-    lose_cores(false);
-    assert_int_equal(pairs.refused, 0);
-    stint_close(pairs.limiter);
-}
-
 /* ---- Rates ----------------------------------------------------------------------------------- */
 
 enum { OWN = 100, BURST = 50 /* tokens */ };
