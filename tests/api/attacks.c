@@ -594,23 +594,6 @@ TEST_IN_DIRECTORY(test_one_store) {
     free(good);
 }
 
-/* An id is free by what was written over its policy, and is given to another: the index of names
- * has both. */
-TEST(test_index_of_names_full) {
-    struct stint_options options = fixture_options(10, STINT_FULL_REFUSE);
-    options.max_policies = 1;
-    struct stint_limiter *limiter = open_with(&options);
-    end_after(60);
-    assert_int_equal(add_text(limiter, "1/minute name=a"), 0);
-    assert_int_equal(policy_found(limiter, "a"), 0);
-    limiter->policies[0].version = 0;
-    assert_int_equal(add_text(limiter, "1/minute name=b"), 0);
-    assert_int_equal(policy_found(limiter, "b"), 0);
-    assert_int_equal(policy_found(limiter, "a"), -ENOENT);
-    end_after(0);
-    stint_close(limiter);
-}
-
 /* A table says that no key is as far from its home as some are (I6). */
 TEST(test_reach_lowered) {
     enum { MANY = 400 };

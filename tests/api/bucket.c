@@ -132,12 +132,6 @@ static const struct feature features[] = {
      "take of b limit 20 = used 1 of 1 until 3s generation 1; override 20 until 1d of c; "
      "take of c = used 1 of 1 until 3s overridden generation 1; give 1 of c; "
      "take 0 of c peek = until 0 overridden"},
-    {"... and 100/500ms", SAME, "10/s burst=20 overrides",
-     "take 19 = used 19 until 1s+900ms; change 100/500ms burst=20 overrides; "
-     "take = used 20 until 100ms generation 1; take = no first wait 5ms; "
-     "take of b limit 20 = used 1 of 4 until 25ms generation 1; override 20 until 1d of c; "
-     "take of c = used 1 of 4 until 25ms overridden generation 1; give 1 of c; "
-     "take 0 of c peek = until 0 overridden"},
     {"... and 30/m", SAME, "10/s burst=20 overrides",
      "take 19 = used 19 until 1s+900ms; change 30/m burst=20 overrides; "
      "take = used 20 until 40s generation 1; take = no first wait 2s; "

@@ -82,9 +82,6 @@ static const struct feature features[] = {
      "0 takes nothing, and is allowed unless more is used than the capacity", "2/m",
      "take 0 = until 1m; take 2 = used 2; 1m: take 0 = used 0 until 2m; "
      "1m-1ns: take = no used 2 until 1m first wait 1ns"},
-    {"cost 0 is refused when more is used than the limit", SAME, "9/m",
-     "take 5 = used 5 until 1m; change 5/m; take 0 = of 5; change 4/m; "
-     "take 0 = no of 4 first wait 1m; take 0 = no wait 1m; 1m: take 0 = used 0 until 2m"},
     {"a limit of this call's own", "this call's own limit in place of the policy's capacity",
      "10/m",
      "take 5 limit 5 = used 5 of 5 until 1m; take limit 5 = no first wait 1m; "
@@ -94,12 +91,8 @@ static const struct feature features[] = {
      "take limit 4294967295 = used 18; take 4294967295 limit 4294967295 = no never; "
      "take 268435456 partial limit 4294967295 = granted 268435438 used 268435456; "
      "take limit 1 = no of 1 wait 1m"},
-    {"flags change at once", "What was used stays used. Limits and options may change;", "1/m",
-     "take = used 1 until 1m; take = no first wait 1m; change 1/m shadow; "
-     "take = shadowed wait 1m; change 1/m count-refused; take = no used 2 wait 1m; change 1/m; "
-     "take = no wait 1m"},
     /* resilience4j/resilience4j#1073, resilience4j/resilience4j#2489, mailgun/gubernator#40 */
-    {"the limit changes at once, up and down", SAME, "10/m",
+    {"the limit changes at once, up and down", "What was used stays used. Limits and options may change;", "10/m",
      "take 10 = used 10 until 1m; change 25/m; take peek = of 25; take 15 = used 25; change 5/m; "
      "take = no of 5 first wait 1m; take 6 = no never; change 26/m; take = used 26 of 26; "
      "change 268435456/m; take 268435430 = used 268435456 of 268435456; change 1/m; "
@@ -113,11 +106,6 @@ static const struct feature features[] = {
     {"DRAIN", "If the cost does not fit, refuse it and take what is left.", "10/m",
      "take 4 drain = used 4 until 1m; take 7 drain = no used 10 first wait 1m; take = no wait 1m; "
      "take drain = no wait 1m; 1m: take = used 1 until 2m"},
-    {"DRAIN never lowers what is used", SAME, "10/m",
-     "take 8 = used 8 until 1m; change 5/m; take drain = no of 5 first wait 1m; change 9/m; "
-     "take = used 9 of 9"},
-    {"DRAIN drains to this call's own limit", SAME, "10/m",
-     "take 7 drain limit 6 = no used 6 of 6 until 1m first never; take 4 = used 10 of 10"},
     {"PEEK", "Look, take nothing, count nothing: whether the request would be let through", "10/m",
      "take 4 peek = until 1m; take 11 peek = no never; take 4 = used 4; take 6 peek = yes; "
      "take 7 peek = no wait 1m; take 7 peek partial = yes; take 7 peek drain = no wait 1m; "
@@ -170,9 +158,6 @@ static const struct feature features[] = {
      "take peek = no wait 1m; take partial = no used 6 wait 1m; take 0 = no wait 1m; "
      "take 4 = no used 10 never; take 268435456 = no used 268435456 never; take = no wait 1m; "
      "take 4294967295 = no never; 1m-1ns: take = no wait 1ns; 1m: take 3 = used 3 until 2m"},
-    {"COUNT_REFUSED with DRAIN drains, then counts", SAME, "10/m count-refused",
-     "take 4 = used 4 until 1m; take 7 drain = no used 17 first wait 1m; "
-     "take drain = no used 18 wait 1m"},
     {"a refund of counted refusals",
      "Refusals that were counted (STINT_COUNT_REFUSED) took no tokens: they stay counted.",
      "4/m count-refused",
@@ -205,9 +190,6 @@ static const struct feature features[] = {
      "take 6 = used 6 until 1m; back 2 of 1m; take peek = yes; back 0 of 1m; back 2 of 2m = 0; "
      "back 2 of 0 = 0; back 2 of none = 0; take 6 = used 10; back 11 of 1m = 10; "
      "back 1 of 1m = 0; take 10 = used 10; back 4294967295 of 1m = 10; take 10 = used 10"},
-    {"a refund after the limit was lowered", SAME, "10/m",
-     "take 10 = used 10 until 1m; change 4/m; back 1 of 1m; take = no of 4 first wait 1m; "
-     "back 6 of 1m; take = used 4; change 2/m; back 9 of 1m = 4; take 2 = used 2 of 2"},
     {"month: a clock that is stepped back, across its end, by up to 60 s and by more",
      "A real backward step of the clock adds at most 60 s", "3/month",
      "clock 2024-03-01+1s; take 2 = used 2 until 2024-04-01; clock 2024-03-01-1s; take = used 3; "
@@ -216,14 +198,10 @@ static const struct feature features[] = {
      "clock 2024-03-01-1m; take of c = used 3; table = clock_steps 0; clock 2024-03-01+1s; "
      "take 2 of d = used 2 until 2024-04-01; clock 2024-03-01-1m-20ms; "
      "take of d = used 1 until 2024-03-01; table = clock_steps 1; clock 2024-03-01+1s; "
-     "take 2 of e = used 2 until 2024-04-01; clock 2024-02-29; "
-     "take of e = used 1 until 2024-03-01; clock 2024-03-01+1s; "
-     "take 2 of f = used 2 until 2024-04-01; clock 2024-02-01+1ns; "
-     "take of f = used 1 until 2024-03-01; clock 2024-03-01+1s; "
-     "take 2 of g = used 2 until 2024-04-01; clock 2024-02-01-1ns; "
-     "take of g = used 1 until 2024-02-01; clock 2024-03-01+1s; "
-     "take 2 of h = used 2 until 2024-04-01; clock 2024-01-01-1ns; "
-     "take of h = used 1 until 2024-01-01; table = clock_steps 5"},
+     "take 2 of e = used 2 until 2024-04-01; clock 2024-02-01-1ns; "
+     "take of e = used 1 until 2024-02-01; clock 2024-03-01+1s; "
+     "take 2 of f = used 2 until 2024-04-01; clock 2024-01-01-1ns; "
+     "take of f = used 1 until 2024-01-01; table = clock_steps 3"},
     {"month: a clock that is stepped back into the hours before a shorter one's end", SAME,
      "table 2 refuse; 3/month",
      "clock 2024-04-01+1s; take 2 = used 2 until 2024-05-01; clock 2024-04-01-2h; "
@@ -252,10 +230,6 @@ static const struct feature features[] = {
      "reset = nothing; take 2 = used 2 until 1m; reset = forgot; take 0 peek = yes; "
      "take 2 = used 2; take = no first wait 1m; reset = forgot; reset = nothing; "
      "back 2 of 1m = 0; take 2 = used 2; take = no first wait 1m; 1m: take = used 1 until 2m"},
-    {"ban: strikes are forgotten with their time, and by a reset", SAME, "1/m ban=2m after=2",
-     "take 2 = no until 1m first never; 2m: take 2 = no until 3m first never; reset = forgot; "
-     "3m: take 2 = no until 4m first never; 4m: take 2 = no until 5m first banned never; clear; "
-     "take = used 1; clear = ENOENT"},
     /* nokia/consumer-rate-limiting#8, stefanprodan/AspNetCoreRateLimit#379 */
     {"ban: whoever is refused again after a reset is told so, and banned again",
      "It has nothing used, no ban and no strikes, and its next refusal is a first one.",
@@ -508,17 +482,6 @@ static const struct feature features[] = {
      "take by 0 = no unknown; take by x = used 1 until 200s; remove x; add 3/m name=x; "
      "take 0 peek by 0 = used 0 generation 1; take by x = used 1 generation 1; "
      "take by 2 = no unknown"},
-    {"a policy of another kind that is removed leaves no slot, and comes back with nothing used",
-     SAME,
-     "4/m name=u; 8/m stripes=4 name=v; 3/m smooth name=w; 3/d capacity=9 name=x; "
-     "3/366d start=per-key near=50% name=y",
-     "take = used 1 until 1m; take 8 by v = used 8 until 1m; take by w = used 1 until 1m; "
-     "take by x = used 1 until 1d; fill 50 by y; table = live 57; remove v; remove w; remove x; "
-     "remove y; table = live 1; take by 1 = no unknown; take by 2 = no unknown; "
-     "take by 3 = no unknown; take by 4 = no unknown; add 8/m stripes=4 name=v; "
-     "add 3/m smooth name=w; add 3/d capacity=9 name=x; add 3/366d start=per-key near=50% name=y; "
-     "take 0 peek by 1 = used 0 until 1m generation 1; take 0 peek by 2 = used 0 generation 1; "
-     "take 0 peek by 3 = used 0 generation 1; table = live 1"},
     {"the slots of a removed policy are free in the next tick", SAME,
      "table 4 refuse; 3/366d name=long; 3/m name=short",
      "fill 8; take of b by short = no until 1m untracked wait 1m; remove long; "
@@ -616,15 +579,6 @@ static const struct feature features[] = {
      "take 4294967295 charge = granted 268435456 used 268435456 of 5; back 268435452 of 1m; "
      "take = used 5; 1m: take 4294967295 charge = granted 268435456 used 268435456 until 2m; "
      "2m: take 5 = used 5 until 3m"},
-    /* symfony/symfony#64095 */
-    {"charge: a count that carries holds what a key can hold, and what may be reserved", SAME,
-     "10/m capacity=20 reserve=15",
-     "take 30 charge = used 30 until 1m; take = no first wait 2m; "
-     "take 10 charge = granted 5 used 35; take charge = granted 0; take reserve = no wait 1m; "
-     "1m: take 0 charge = used 25 until 2m; take 10 reserve = used 35 wait 2m; "
-     "take 3 charge = granted 0; back 4 of 2m; take 3 charge = used 34; "
-     "3m: take = used 15 until 4m; take 100 charge = granted 20 used 35; "
-     "6m: take 0 peek = used 5 until 7m"},
     {"look before a charge: a decision that takes nothing",
      "It takes nothing, but it is a decision: it is counted as allowed or refused", "3/m",
      "take 3 look = until 1m; take 4 look = no first never; take 4 look = no never; "
@@ -641,11 +595,6 @@ static const struct feature features[] = {
      "take = no wait 118s; back 1 of 1m; take = used 3; back 2 of 1m; 3s: take 2 = used 3; "
      "take = no wait 117s; back 3 of 1m; back 1 of 1m = 0; take 0 peek = yes; "
      "4s: take 3 = used 3"},
-    {"in flight: given back to the window in which it was taken, in any order", SAME,
-     "5/m in-flight",
-     "take 3 = used 3 until 1m; 1m: take 2 = used 5 until 2m; back 1 of 1m; back 9 of 2m = 2; "
-     "take 0 peek = yes; back 9 of 1m = 2; back 1 of 1m = 0; back 1 of 2m = 0; back 1 of 0 = 0; "
-     "back 1 of none = 0; take 5 = used 5"},
     {"in flight: a late caller holds in the window that has begun", SAME, "3/m in-flight",
      "take = used 1 until 1m; 1m: take = used 2 until 2m; 50s: take = used 3; "
      "take = no first wait 70s; back 1 of 1m; back 2 of 2m; 1m: take 0 peek = yes"},
@@ -654,13 +603,6 @@ static const struct feature features[] = {
      "take 5 = used 5 until 1m; apply 4/30s in-flight name=p; "
      "take 4 by 0 = used 4 of 4 until 30s by p; take 0 peek by p = used 4 until 30s; "
      "give 5 by 0 = 4; take 0 peek by p = used 0"},
-    {"in flight: refunds of granted tokens that give nothing back are counted",
-     "refunds of granted tokens that gave nothing back", "5/m in-flight name=p",
-     "take 2 = used 2 until 1m; give 0; give 2; give 2 = 0; back 2 of none = 0; "
-     "counts = refunds_lost 0; back 2 of 1m = 0; counts = refunds_lost 1; take 2 = used 2; "
-     "2m: take = used 1 until 3m; back 2 of 1m = 0; counts = refunds_lost 2; take 3 = used 4; "
-     "reset; give 1 = 0; give 1 = 0; counts = refunds_lost 3; take 3 = used 3; "
-     "apply 9/2m in-flight name=p; give 1 = 0; counts by p = refunds_lost 1"},
     /* BerriAI/litellm#20256, BerriAI/litellm#1477, apache/apisix#12872, openresty/lua-resty-limit-
      * traffic#73 */
     {"in flight: all of it counts until the end of the next window, and nothing after that",
@@ -781,16 +723,11 @@ static const struct feature features[] = {
      "metrics = no {; metrics = stint_table_placed_total 0; "
      "metrics = # UNIT stint_table_memory_bytes bytes; metrics = # EOF"},
     {"metrics: windows in seconds, to hundredths; of a month none", SAME,
-     "1/10ms name=a; 1/50ms name=b; 1/100ms name=c; 1/990ms name=d; 1/s name=e; "
-     "1/61230ms name=f; 1/31622399990ms name=g; 1/366d name=h; 3/month name=m",
+     "1/10ms name=a; 1/100ms name=c; 1/s name=e; 1/31622399990ms name=g; 3/month name=m",
      "metrics = stint_policy_window_seconds{policy=\"a\"} 0.01; "
-     "metrics = stint_policy_window_seconds{policy=\"b\"} 0.05; "
      "metrics = stint_policy_window_seconds{policy=\"c\"} 0.10; "
-     "metrics = stint_policy_window_seconds{policy=\"d\"} 0.99; "
      "metrics = stint_policy_window_seconds{policy=\"e\"} 1; "
-     "metrics = stint_policy_window_seconds{policy=\"f\"} 61.23; "
      "metrics = stint_policy_window_seconds{policy=\"g\"} 31622399.99; "
-     "metrics = stint_policy_window_seconds{policy=\"h\"} 31622400; "
      "metrics = stint_policy_limit{policy=\"m\"} 3; "
      "metrics = no stint_policy_window_seconds{policy=\"m\"}"},
     {"a policy without a name is named by its rate", "one without is named by its rate", "100/m",

@@ -215,9 +215,6 @@ static const struct feature features[] = {
      "entries = refused since 0 until 1m + strikes used 1 since 30s until 1h+30s; "
      "90s: take 2 = no until 2m first banned never; "
      "entries = refused since 1m until 2m + ban since 90s until 1h+90s"},
-    {"strikes within two hours", SAME, "1/m ban=1h after=3 within=2h",
-     "30s: take 2 = no until 1m first never; 90s: take 2 = no until 2m first never; "
-     "entries = refused since 1m until 2m + strikes used 2 since 30s until 2h+30s"},
     {"a shadow has none", SAME, "1/m ban=1h shadow",
      "30s: take 2 = until 1m first shadowed never; entries = refused since 0 until 1m"},
     {"fields and metrics",

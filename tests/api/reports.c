@@ -63,13 +63,7 @@ TEST(test_steady_demand) {
         {"laravel/framework#15152", "4/m burst=4", 20 * S, 5400, 5400},
         {"laravel/framework#15152", "4/m smooth", 20 * S, 5400, 5400},
         {"laravel/framework#15152", "4/m start=first", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m start=per-key", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m capacity=8", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m reserve=2", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m count-refused", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m start=first count-refused", 20 * S, 5400, 5400},
         {"laravel/framework#15152", "4/m ban=5m", 20 * S, 5400, 5400},
-        {"laravel/framework#15152", "4/m burst=4 ban=5m", 20 * S, 5400, 5400},
         {"laravel/framework#15152", "4/m stripes=2", 20 * S, 5400, 5400},
         {"laravel/framework#15152, by who never pauses", "4/m", 100 * MS, 36000, 240},
         /* A window after a busy one grants one less than the limit; of a limit of 1, none. */
@@ -79,9 +73,7 @@ TEST(test_steady_demand) {
         /* As doc/promises.md has it (SMOOTH WINDOWS), beside a bucket. */
         {"more demand", "1/10s smooth", 10 * MS, 20000, 10},
         {"more demand", "2/10s smooth", 10 * MS, 20000, 21},
-        {"more demand", "3/10s smooth", 10 * MS, 20000, 41},
         {"more demand", "10/10s smooth", 10 * MS, 20000, 181},
-        {"more demand", "100/10s smooth", 10 * MS, 20000, 1981},
         {"more demand", "1/10s burst=1", 10 * MS, 20000, 20},
         {"spring-cloud/spring-cloud-gateway#591", "1/s burst=1", 600 * MS, 12, 6},
         {"golang/go#46579", "7/s burst=1", 142857143, 1000, 1000}, /* as fast as a token comes */

@@ -138,6 +138,12 @@ static const struct scene scenes[] = {
      .a = "take s key cost 11", .b = "take s key rest",
      .after = "take s key rest; take s key look = counted used 20"},
 
+    /* ... because another was faster. That one gives back meanwhile: what it gets of the other's
+     * tokens in one stripe is not lost to the key in the next. */
+    {"stripes lose no token", .stops = 2, .before = "add s 8/20000s stripes=2",
+     .a = "as 2; take s key cost 8", .b = "take s key", .c = "back s key",
+     .after = "take s key look = counted"},
+
     /* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in
      * which it was made. Given back by that, it is no token of those that others took in the
      * next. */
@@ -227,12 +233,20 @@ static const struct scene scenes[] = {
      .b = "take o key; change b 100/s burst=100"},
     {"a group that gives back to a bucket that is smaller", .stops = 1, .of_policies = true,
      .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
-     .a = "all b key + o key; back b key", .b = "take o key; change b 1/s burst=1",
-     .after = "take b key look cost 0 = used 1 capacity 1"},
+     .a = "all b key + o key", .b = "take o key; change b 1/s burst=1",
+     .after = "turn 100; take b key = yes"},
     {"a group that gives back by an override", .stops = 1,
      .before = "add b 10/s burst=10 overrides; add o 2/1000s; take o key; take b key cost 9",
-     .a = "all b key + o key; back b key", .b = "take o key; override b key 1 1000",
+     .a = "all b key + o key", .b = "take o key; override b key 1 1000",
      .after = "take b key look cost 0 = used 1 capacity 1"},
+
+    /* The policy of a key's first request goes while the request claims a slot. Nothing is left of
+     * the claim when the policy is swept. */
+    {"a claim by a policy that is removed", .stops = 1, .of_policies = true,
+     .before = "add s 8/20000s; take s other", .a = "take s key", .b = "remove s", .after = "tidy"},
+    {"a claim by a policy that is replaced", .stops = 1, .of_policies = true,
+     .before = "add s 8/20000s; take s other", .a = "take s key", .b = "apply 8/10000s name=s",
+     .after = "tidy"},
 
     /* At any step of a replacement, its name is that of the policy by which decisions are made. */
     {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP,
@@ -512,16 +526,6 @@ TEST(test_stripes_refuse_nobody) {
         }
 }
 
-/* A request takes from one stripe after the other, and gives back because another was faster. That
- * one gives back meanwhile: what it gets of the other's tokens in one stripe is not lost to the key
- * in the next. */
-TEST(test_stripes_lose_no_token) {
-    (void)play(&(struct scene){"stripes lose no token", .stops = 2,
-                               .before = "add s 8/20000s stripes=2", .a = "as 2; take s key cost 8",
-                               .b = "take s key", .c = "back s key",
-                               .after = "take s key look = counted"});
-}
-
 /* One of two tokens is used. Others give it back and take one, of another stripe perhaps: the
  * second one is there all the time. */
 TEST(test_stripes_see_the_last_token) {
@@ -566,18 +570,6 @@ TEST(test_by_one_rule) {
     }
 }
 
-/* A request at any step of a change is judged by the old rule or the new one. */
-TEST(test_amid_a_change) {
-    static const char *const kinds[] = {"", " overrides", " ban=600s", " stripes=2", " near=50%"};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        char before[FORM_MAX], a[FORM_MAX];
-        FORM(before, "add p 10/100s%s; take p key; back p key", kinds[i]);
-        FORM(a, "change p 20/100s%s", kinds[i]);
-        (void)play(&(struct scene){kinds[i], .stops = 1, .of_policies = true, .before = before,
-                                   .a = a, .b = "take p key = yes"});
-    }
-}
-
 /* A: the last tokens go to others, and then the policy goes; who is on his way has none of them. */
 TEST(test_no_more_of_a_removed_policy) {
     static const char *const requests[] = {"take s key", "take s key cost 3",
@@ -590,16 +582,6 @@ TEST(test_no_more_of_a_removed_policy) {
                                    .before = before, .a = requests[i / 4],
                                    .b = "take s key rest; remove s"});
     }
-}
-
-/* The policy of a key's first request goes while the request claims a slot. Nothing is left of the
- * claim when the policy is swept. */
-TEST(test_claim_by_a_policy_that_goes) {
-    static const char *const others[] = {"remove s", "apply 8/10000s name=s"};
-    for (size_t i = 0; i < 2; i++)
-        (void)play(&(struct scene){others[i], .stops = 1, .of_policies = true,
-                                   .before = "add s 8/20000s; take s other", .a = "take s key",
-                                   .b = others[i], .after = "tidy"});
 }
 
 /* While a request is stopped its policy is replaced, comes back under its id, and is used up. A key
