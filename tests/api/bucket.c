@@ -106,7 +106,9 @@ static const struct feature features[] = {
      "override 700 until 1h; take 0 peek = of 116 until 714ms+285us+715ns overridden; "
      "take 113 = used 116 until 10s+400ms+33ns overridden; "
      "20s: take 0 peek = used 0 until 20s overridden; clear; take 0 peek = of 10"},
-    {"a ban", "By `ban=1h after=3` a key that was refused in three windows is banned for an hour.", "60/m burst=2 ban=10m",
+    {"a ban",
+     "By `ban=1h after=3` a key that was refused in three windows is banned for an hour.",
+     "60/m burst=2 ban=10m",
      "take 2 = used 2 until 2s; take = no first banned wait 10m; "
      "1s: take 0 = no used 1 of 0 overridden banned wait 599s; "
      "10s: take drain = no used 0 until 10s overridden banned wait 590s; "

@@ -19,7 +19,8 @@ static const struct feature features[] = {
     {"a window of 366 days", SAME, "3/366d start=2024-01-01",
      "take 2 = used 2 until 366d; 1ns: take 2 = no first wait 366d-1ns; 366d-1ns: take = used 3; "
      "366d: take 3 = used 3 until 732d"},
-    {"a negative start", "ns since the epoch at which one window starts, a multiple of 10 ms", "1/h start=1969-12-31T23:59:59.99Z",
+    {"a negative start", "ns since the epoch at which one window starts, a multiple of 10 ms",
+     "1/h start=1969-12-31T23:59:59.99Z",
      "take = used 1 until 59m+59s+990ms; 59m+59s+990ms-1ns: take = no first wait 1ns; "
      "59m+59s+990ms: take = used 1 until 1h+59m+59s+990ms"},
     {"the first nanosecond of time", SAME, "1/100ms start=1970-01-01T00:00:00.03Z",
@@ -92,7 +93,8 @@ static const struct feature features[] = {
      "take 268435456 partial limit 4294967295 = granted 268435438 used 268435456; "
      "take limit 1 = no of 1 wait 1m"},
     /* resilience4j/resilience4j#1073, resilience4j/resilience4j#2489, mailgun/gubernator#40 */
-    {"the limit changes at once, up and down", "What was used stays used. Limits and options may change;", "10/m",
+    {"the limit changes at once, up and down",
+     "What was used stays used. Limits and options may change;", "10/m",
      "take 10 = used 10 until 1m; change 25/m; take peek = of 25; take 15 = used 25; change 5/m; "
      "take = no of 5 first wait 1m; take 6 = no never; change 26/m; take = used 26 of 26; "
      "change 268435456/m; take 268435430 = used 268435456 of 268435456; change 1/m; "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Full tables of many keys: the least goes. (What each key is told, case by case, floods, and what a
- * clock that was wrong leaves: features.c.) */
+ * Full tables of many keys: the least goes. (What each key is told, case by case, floods, and
+ * what a clock that was wrong leaves: features.c.) */
 #include "fixture.h"
 
 #include "limiter/limiter.h" /* for mix */

@@ -3,22 +3,23 @@
  * source, REPOSITORY#NUMBER on GitHub. Where another test has the case, its source stands there.
  *
  * bucket.c has: what came back and can be had again, to the burst (redis/redis#14826,
- * mailgun/gubernator#77, mailgun/gubernator#87), batches (boinkor-net/governor#107), what is
- * reserved and given back (golang/go#56924, golang/go#69419, thrasher-corp/gocryptotrader#2371),
- * blocked clients that are given more (letsencrypt/boulder#8785); overrides.c: bans longer than a
- * window, and shorter (animir/node-rate-limiter-flexible#231, animir/node-rate-limiter-flexible#32),
- * who is never refused, and his network (PowerDNS/pdns#14583, envoyproxy/ratelimit#241,
- * limitd/limitd#63), limits of 0 (stefanprodan/AspNetCoreRateLimit#18, projectdiscovery/nuclei#5667,
- * hudra0/qosmate#112); features.c: counts of 2^32 (systemd/systemd#27342), months
- * (ansvisor/ansvisor#500, Kong/kong#9581, microsoft/vscode-copilot-release#13081), limits that are
- * raised after refusals (envoyproxy/ratelimit#185, upstash/ratelimit-js#156); time.c: nows in 1970
- * (golang/go#23482, google/guava#8425, jhurliman/node-rate-limiter#18, python-trio/trimeter#6).
+ * mailgun/gubernator#77, mailgun/gubernator#87, boinkor-net/governor#107), blocked clients that are
+ * given more (letsencrypt/boulder#8785). overrides.c: bans longer than a window, and shorter
+ * (animir/node-rate-limiter-flexible#231, #32 there), limits of 0 (projectdiscovery/nuclei#5667,
+ * stefanprodan/AspNetCoreRateLimit#18, hudra0/qosmate#112). features.c: counts of 2^32
+ * (systemd/systemd#27342), limits that are raised after refusals (envoyproxy/ratelimit#185,
+ * upstash/ratelimit-js#156). features.c and notation.c: months (ansvisor/ansvisor#500,
+ * Kong/kong#9581, microsoft/vscode-copilot-release#13081). time.c: nows in 1970 (golang/go#23482,
+ * google/guava#8425, jhurliman/node-rate-limiter#18, python-trio/trimeter#6).
  *
  * The twin has, of all kinds: looks and requests for 0 tokens that cost something
  * (redis/go-redis#3740, upstash/ratelimit-js#17, upstash/ratelimit-js#111), tokens given back that
- * are not there again (redisson/redisson#7342), limits of 1 (BerriAI/litellm#14450,
- * liwala/ay-framework#375, gravitee-io/issues#3884), a log filled by who hammers
- * (mholt/caddy-ratelimit#103, tempesta-tech/tempesta#1749, bitcoin/bitcoin#21603). */
+ * are not there again (redisson/redisson#7342), and reserved ones (golang/go#56924,
+ * golang/go#69419, thrasher-corp/gocryptotrader#2371), limits of 1 (BerriAI/litellm#14450,
+ * liwala/ay-framework#375, gravitee-io/issues#3884), clients that are never refused, which count,
+ * and leave their network its limit (envoyproxy/ratelimit#241, limitd/limitd#63,
+ * PowerDNS/pdns#14583), a log filled by who hammers (mholt/caddy-ratelimit#103,
+ * tempesta-tech/tempesta#1749, bitcoin/bitcoin#21603). */
 #include "kinds.h"
 
 #define S SECOND

@@ -218,7 +218,7 @@ static const struct scene scenes[] = {
      .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
      .b = "override b key 10 100; take b key rest", .after = "take b key rest"},
 
-    /* A group that is refused after all gives a bucket back what it took, to the ns, though its rate
+    /* A group that is refused after all gives a bucket back what it took, to the ns, though the rate
      * or the key's override has become another since; so does who gives it back. */
     {"a group that gives a bucket back", .stops = 1,
      .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
