@@ -155,13 +155,10 @@ TEST(test_smaller_structs) {
     char text[100];
     assert_int_equal(stint_open(options, &limiter), 0);
     const size_t memory = stint_memory_size(options);
-    assert_int_not_equal(memory, 0);
-    void *room = aligned_alloc(64, memory);
-    assert_non_null(room);
-    memset(room, 0, memory);
+    void *room = shared_memory(memory);
     assert_int_equal(stint_open_in(options, room, memory, &other), 0);
     stint_close(other);
-    free(room);
+    assert_int_equal(munmap(room, memory), 0);
 
     assert_int_equal(stint_policy_parse("7/hour name=p overrides", policy, &wrong), 0);
     assert_int_equal(policy->size, policy_size);
@@ -405,43 +402,45 @@ TEST(test_same_tags_in_a_batch) {
     stint_close(limiter);
 }
 
+enum { MADE = 4 };
+
+/* Keys of all sorts. */
+static void make_keys(const struct stint_limiter *limiter, size_t length, stint_key keys[MADE]) {
+    static const unsigned char bytes[300];
+    const struct sockaddr_in address = {.sin_family = AF_INET};
+    keys[0] = stint_key_of(limiter, bytes, length);
+    keys[1] = stint_key_join(limiter, 7, bytes, length);
+    keys[2] = stint_key_of_id(limiter, length);
+    keys[3] = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
+}
+
 TEST(test_secrets) {
-    unsigned char secret[STINT_SECRET_SIZE], bytes[300];
-    memcpy(secret, test_secret(), sizeof secret);
-    memset(bytes, 'k', sizeof bytes);
-    const struct sockaddr *address =
-        (const struct sockaddr *)&(struct sockaddr_in){.sin_family = AF_INET};
+    unsigned char secret[STINT_SECRET_SIZE];
     struct stint_options options = good_options();
+    struct stint_limiter *limiters[5];
+    stint_key keys[5][MADE];
+    memcpy(secret, test_secret(), sizeof secret);
     options.secret = secret;
-    struct stint_limiter *first = open_with(&options), *same = open_with(&options), *others[3];
+    limiters[0] = open_with(&options);
+    limiters[1] = open_with(&options);
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] = (unsigned char)(i * i * 31 + 7 * i); /* it was copied */
-    others[0] = open_with(&options);
+    limiters[2] = open_with(&options);
     options.secret = NULL; /* random ones */
-    others[1] = open_with(&options);
-    others[2] = open_with(&options);
-    for (size_t length = 0; length <= sizeof bytes; length++) {
-        const stint_key key = stint_key_of(first, bytes, length);
-        const stint_key joined = stint_key_join(first, key, bytes, length);
-        const stint_key id = stint_key_of_id(first, length);
-        const stint_key client = stint_key_address(first, address, 24, 0);
-        assert_true(stint_key_equal(stint_key_of_id(same, length), id));
-        assert_true(stint_key_equal(stint_key_address(same, address, 24, 0), client));
-        assert_true(stint_key_equal(stint_key_of(same, bytes, length), key));
-        assert_true(stint_key_equal(stint_key_join(same, key, bytes, length), joined));
-        for (size_t i = 0; i < 3; i++) {
-            assert_false(stint_key_equal(stint_key_of(others[i], bytes, length), key));
-            assert_false(stint_key_equal(stint_key_join(others[i], key, bytes, length), joined));
-            assert_false(stint_key_equal(stint_key_of_id(others[i], length), id));
-            assert_false(stint_key_equal(stint_key_address(others[i], address, 24, 0), client));
+    limiters[3] = open_with(&options);
+    limiters[4] = open_with(&options);
+    for (size_t length = 0; length <= 300; length++) {
+        for (unsigned i = 0; i < 5; i++)
+            make_keys(limiters[i], length, keys[i]);
+        for (unsigned made = 0; made < MADE; made++) {
+            assert_true(stint_key_equal(keys[0][made], keys[1][made]));
+            for (unsigned i = 2; i < 5; i++)
+                for (unsigned j = 1; j < i; j++)
+                    assert_false(stint_key_equal(keys[i][made], keys[j][made]));
         }
-        assert_false(stint_key_equal(stint_key_of(others[1], bytes, length),
-                                     stint_key_of(others[2], bytes, length)));
     }
-    stint_close(first);
-    stint_close(same);
-    for (size_t i = 0; i < 3; i++)
-        stint_close(others[i]);
+    for (unsigned i = 0; i < 5; i++)
+        stint_close(limiters[i]);
 }
 
 /* ---- NULL ---------------------------------------------------------------------------------- */

@@ -107,6 +107,12 @@ static const struct feature features[] = {
      "take 2 = used 2 until 1m; override 2 until 20s; take = no of 2 first overridden wait 20s; "
      "take 4 = no overridden wait 1m; take 6 = no overridden never; "
      "take 6 limit 7 = no overridden wait 1m; 20s: take 3 = used 5 of 5"},
+    {"override: once it is over, no request has more room than 2^28, whatever it may reserve", SAME,
+     "5/s reserve=20 overrides",
+     "override 3 until 10s; "
+     "take 268435456 reserve limit 268435456 = no of 3 until 1s first overridden wait 10s; "
+     "take 268435457 reserve limit 268435456 = no overridden never; "
+     "take 268435480 reserve limit 268435456 = no overridden never"},
 
     /* ---- Bans ---- */
 

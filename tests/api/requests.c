@@ -121,15 +121,6 @@ TEST(test_jitter) {
 static const struct stint_verdict bad_request = {
     .flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER, .policy = UINT32_MAX};
 
-static void assert_bad(const struct stint_verdict *verdict, const struct stint_request *request,
-                       const char *call) {
-    if (same_verdict(verdict, &bad_request))
-        return;
-    print_verdict("got", verdict);
-    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx32, call, request->flags,
-             request->limit, request->reserved);
-}
-
 /* What the check says of them. (That it says it of no other: ask of tests/kit.) */
 TEST(test_reasons_of_bad_requests) {
     enum { IN_FLIGHT = 1, IN_STRIPES, GONE, NONE = 1000 };
@@ -202,7 +193,7 @@ TEST(test_too_many_of_a_whole) {
         v[n].granted = 77;
         assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
         for (size_t i = 0; i < n; i++)
-            assert_bad(&v[i], &requests[i], "all");
+            assert_verdict(&v[i], &bad_request, __LINE__);
         assert_int_equal(v[n].granted, 77);
         assert_false(stint_decide_all(limiter, requests, n, T0, NULL));
         bad += 2 * n;
@@ -217,7 +208,7 @@ TEST(test_too_many_of_a_whole) {
     assert_int_equal(stint_decide_groups(limiter, requests, n, sizes, 5, STINT_NOW, v), 4);
     for (size_t i = 0; i < n; i++) {
         if (i >= 2 && i < bad_end)
-            assert_bad(&v[i], &requests[i], "groups");
+            assert_verdict(&v[i], &bad_request, __LINE__);
         else
             assert_true(v[i].allowed && v[i].granted == 1 && v[i].used == 1);
         assert_int_equal(used_of(limiter, 0, requests[i].key), i < 2 || i >= bad_end);

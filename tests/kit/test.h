@@ -24,6 +24,9 @@
     static void name(__attribute__((unused)) void **state)
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 
+/* A text that is made of others, in an array that has room for it. */
+#define FORM(text, ...) assert_true(snprintf(text, sizeof(text), __VA_ARGS__) < (int)sizeof(text))
+
 void test_joins(struct CMUnitTest test);
 
 /* For a program with a main of its own. Returns its exit code. */

@@ -218,8 +218,8 @@ static const struct scene scenes[] = {
      .before = "add b 2/100ms burst=2 overrides; take b key", .a = "override b key 20 100",
      .b = "override b key 10 100; take b key rest", .after = "take b key rest"},
 
-    /* A group that is refused after all gives a bucket back what it took, to the ns, though the rate
-     * or the key's override has become another since; so does who gives it back. */
+    /* A group that is refused after all gives a bucket back what it took, to the ns, though the
+     * rate or the key's override is another by then; so does who gives it back. */
     {"a group that gives a bucket back", .stops = 1,
      .before = "add b 10/s burst=10; add o 2/1000s; take o key; take b key cost 9",
      .a = "all b key + o key; back b key; take b key look cost 0 = used 9 window 90",
@@ -463,9 +463,6 @@ TEST(test_deaths) {
 /* ---- Scenes of one form ---------------------------------------------------------------------- */
 
 enum { FORM_MAX = 300 };
-
-/* A text that is made of others. */
-#define FORM(text, ...) assert_true(snprintf(text, FORM_MAX, __VA_ARGS__) < FORM_MAX)
 
 /* A part of a group tells its look, if another is refused after all: at any step somebody takes the
  * last token of the other's key. */

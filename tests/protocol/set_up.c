@@ -10,9 +10,6 @@
 
 enum { FORM_MAX = 400 };
 
-/* A text that is made of others. */
-#define FORM(text, ...) assert_true(snprintf(text, FORM_MAX, __VA_ARGS__) < FORM_MAX)
-
 /* The stress suite's run stops at all steps, but of those that look at the many slots of a table in
  * a file one by one at one in eight. Here some are tried, others each time. */
 static void play(const struct scene *scene) {
