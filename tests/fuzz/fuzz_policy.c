@@ -114,12 +114,18 @@ struct response {
     uint32_t style;
     const char *names[POLICIES];
     const char *told[POLICIES]; /* by what clients know them */
-    bool calendar[POLICIES];    /* there is no one length of its windows to be told */
-    uint64_t windows[POLICIES];
-    bool in_flight[POLICIES], several[POLICIES], bucket[POLICIES];
+    struct stint_policy policies[POLICIES];
     struct stint_verdict verdicts[POLICIES];
     size_t n;
 };
+
+static bool is_in_flight(const struct response *response, size_t i) {
+    return (response->policies[i].flags & STINT_IN_FLIGHT) != 0;
+}
+
+static bool is_bucket(const struct response *response, size_t i) {
+    return response->policies[i].burst != 0;
+}
 
 static int write_headers(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
@@ -132,7 +138,7 @@ static void expect_retry_after(const char *at, const struct response *response) 
     bool refused = false;
     for (size_t i = 0; i < response->n; i++) {
         const struct stint_verdict *verdict = &response->verdicts[i];
-        if (response->in_flight[i] && verdict->retry_after != STINT_NEVER)
+        if (is_in_flight(response, i) && verdict->retry_after != STINT_NEVER)
             continue;
         refused |= !verdict->allowed;
         if (!verdict->allowed && verdict->retry_after > longest)
@@ -171,15 +177,16 @@ static void expect_draft(const char **at, const struct response *response) {
         expect_quoted(at, response->told[i]);
         expect_text(at, ";q=");
         expect_quota(at, &response->verdicts[i]);
-        if (response->in_flight[i])
+        if (is_in_flight(response, i))
             expect_text(at, ";qu=\"concurrent-requests\"");
-        if (response->calendar[i] || response->in_flight[i])
+        if (response->policies[i].calendar != 0 || is_in_flight(response, i))
             continue;
         expect_text(at, ";w=");
         /* Of what a key can hold: several windows bring it. */
-        const uint64_t seconds = expect_number(at), window = seconds_up(response->windows[i]);
-        assert(response->bucket[i] ||
-               (response->several[i] ? seconds >= window : seconds == window));
+        const struct stint_policy *policy = &response->policies[i];
+        const bool several = policy->capacity > policy->limit || policy->max_reserved != 0;
+        const uint64_t seconds = expect_number(at), window = seconds_up(policy->window);
+        assert(is_bucket(response, i) || (several ? seconds >= window : seconds == window));
     }
     told = 0;
     for (size_t i = 0; i < response->n; i++) {
@@ -189,12 +196,12 @@ static void expect_draft(const char **at, const struct response *response) {
         expect_quoted(at, response->told[i]);
         expect_text(at, ";r=");
         assert(expect_number(at) == response->verdicts[i].remaining);
-        if (response->in_flight[i])
+        if (is_in_flight(response, i))
             continue;
         expect_text(at, ";t=");
         const uint64_t seconds = expect_number(at);
         const uint64_t most = seconds_up(told_after(&response->verdicts[i]));
-        assert(response->bucket[i] ? seconds <= most : seconds == most);
+        assert(is_bucket(response, i) ? seconds <= most : seconds == most);
     }
     if (told != 0)
         expect_text(at, "\r\n");
@@ -206,9 +213,9 @@ static void expect_legacy(const char **at, const struct response *response) {
     bool bucket[POLICIES];
     size_t count = 0;
     for (size_t i = 0; i < response->n; i++) {
-        if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0 || response->in_flight[i])
+        if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0 || is_in_flight(response, i))
             continue;
-        bucket[count] = response->bucket[i];
+        bucket[count] = is_bucket(response, i);
         told[count++] = response->verdicts[i];
     }
     if (count == 0)
@@ -242,14 +249,6 @@ static void check_headers(struct response *response) {
     }
 }
 
-static void know(struct response *response, size_t n, const struct stint_policy *policy) {
-    response->calendar[n] = policy->calendar != 0;
-    response->several[n] = policy->capacity > policy->limit || policy->max_reserved != 0;
-    response->bucket[n] = policy->burst != 0;
-    response->windows[n] = policy->window;
-    response->in_flight[n] = (policy->flags & STINT_IN_FLIGHT) != 0;
-}
-
 static struct stint_verdict read_verdict(struct input *input) {
     return (struct stint_verdict){
         .allowed = input_number(input, 1) & 1,
@@ -277,7 +276,7 @@ static const char *expect_family(const char *text, const char *family,
     const char *at = text;
     for (size_t i = 0; i < response->n; i++) {
         const char *const *outcome = outcomes == NULL ? none : outcomes;
-        if (of_windows && response->calendar[i])
+        if (of_windows && response->policies[i].calendar != 0)
             continue;
         do {
             expect_text(&at, family);
@@ -356,7 +355,7 @@ static const char *rate_name(struct stint_policy *policy) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct response response = {.limiter = open_for(2 * POLICIES)};
-    struct stint_policy got[POLICIES], rate;
+    struct stint_policy *const got = response.policies, rate;
     bool unnamed = false;     /* the first of them */
     bool overridable = false; /* likewise, at some time */
     int next = 0;             /* id */
@@ -386,7 +385,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             unnamed = given.policy.name[0] == '\0';
             overridable = (got[0].flags & STINT_OVERRIDES) != 0;
         }
-        know(&response, n, &got[n]);
         response.verdicts[n] = read_verdict(&input);
         response.verdicts[n].policy = (uint32_t)id;
         /* To one policy's rule from another's: either that, or nothing changes. */
@@ -402,7 +400,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         assert(stint_policy_get(response.limiter, 0, &after) == 0);
         assert(memcmp(&after, error == 0 ? &rule : first, sizeof after) == 0);
         *first = after;
-        know(&response, 0, first);
         if (!overridable && (after.flags & STINT_OVERRIDES) != 0) {
             overridable = true;
             next++;

@@ -32,7 +32,6 @@
  *     entries [of KEY] = none, or ENTRY + ENTRY ...   of stint_each_of, in any order: by POLICY,
  *                                      used N, limit N, since TIME, until TIME, and its flags
  *
- *
  * Of a table in a file:
  *     close, open [= ERROR]
  *     as one, two or reader            by this handle from now on, which is opened if it is closed

@@ -47,16 +47,11 @@ const struct story stories[] = {
     /* The other key is full and refused. */
     {WITHOUT(FOUND_TAG), {"another key's refusal, fast", .stops = 1,
      .before = FULL_SLOT_IS_OVER, .a = "take one key", .b = "take one other x2"}},
-    {WITHOUT(FOUND_TAG), {"another key's refusal", .stops = 1,
-     .before = FULL_SLOT_IS_OVER, .a = "take one key long", .b = "take one other x2"}},
 
     /* The other key is full and refused when the state is loaded, and the slot comes back before
      * the second look at the tag, in a later window. */
     {WITHOUT(FOUND_STATE), {"another key's refusal, and back, fast", .stops = 2,
      .before = FULL_SLOT_IS_OVER, .a = "take one key",
-     .b = "take one other x2", .c = "turn 20; take one key"}},
-    {WITHOUT(FOUND_STATE), {"another key's refusal, and back", .stops = 2,
-     .before = FULL_SLOT_IS_OVER, .a = "take one key long",
      .b = "take one other x2", .c = "turn 20; take one key"}},
 
     /* The other key has a token there, and a group's part that only looks fits with it. */
@@ -77,8 +72,6 @@ const struct story stories[] = {
      .before = "take two key; turn 11", .a = "take two key long"}},
     {WITHOUT(HINT_WINDOW), {"window of the last request, striped",
      .a = "take striped key; turn 10; take striped key"}},
-    {WITHOUT(HINT_WINDOW), {"window of the last request, a cost",
-     .before = "take two key; turn 11", .a = "take two key cost 2"}},
 
     /* `near` counts by swaps. */
     {WITHOUT(JUDGE_ROOM), {"swap past the capacity", .a = "take near key x4"}},
