@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * All policies from one text: what is changed, replaced and removed. (Who holds the id of a policy
  * that was: features.c. Ids that are free again: restarts.c.) */
-#include "children.h"
 #include "directory.h"
 #include "limiter/limiter.h"
-#include "policy/policy.h"
 #include "search.h"
 
 /* ---- What is told ---------------------------------------------------------------------------- */
@@ -217,20 +215,6 @@ static void assert_unknown(struct stint_limiter *limiter, uint32_t id, uint64_t 
     struct stint_policy policy = STINT_POLICY_INIT;
     assert_int_equal(ask(limiter, id, key, 1, 0).flags, STINT_UNKNOWN_POLICY);
     assert_int_equal(stint_policy_get(limiter, id, &policy), -ENOENT);
-}
-
-/* Who is about to tell of a policy when it is removed tells nothing of it. */
-TEST(test_told_when_removed) {
-    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
-    apply(limiter, "3/minute", 0, NULL);
-    apply(limiter, "4/hour name=other", 0, NULL);
-    struct stint_policy told;
-    assert_true(stint_policy_told(limiter, 0, &told));
-    assert_int_equal(told.limit, 3);
-    assert_string_equal(told.name, "3/minute");
-    assert_int_equal(stint_policy_remove(limiter, 0), 0);
-    assert_false(stint_policy_told(limiter, 0, &told));
-    stint_close(limiter);
 }
 
 /* What is left of a policy that is gone, if somebody died before he swept: the first to be
