@@ -351,21 +351,12 @@ TEST(test_keys_stay) {
         uint64_t key, joined;
     } expected[] = {
         {0, UINT64_C(0x4866204368c88f08), UINT64_C(0x27bb041adc5c5aab)},
-        {1, UINT64_C(0xade488664ea4918a), UINT64_C(0xed548c4171f1e210)},
         {3, UINT64_C(0x6abfa65f68f7e0b8), UINT64_C(0x0e68b860abd630da)},
-        {4, UINT64_C(0xeaa6fd4c3ff660fb), UINT64_C(0x438f6a61eb450469)},
         {8, UINT64_C(0xd0e28e8f90f64c63), UINT64_C(0xb57ecbc9ad8206de)},
-        {9, UINT64_C(0x59e34e151af18f30), UINT64_C(0x6daa6ecbb35c6eba)},
         {16, UINT64_C(0x6e8e1ddb1b849126), UINT64_C(0x26a674f6dd603dec)},
-        {17, UINT64_C(0xdbdb006c9543ab40), UINT64_C(0xabce9f87e187e6d2)},
         {128, UINT64_C(0xa97fb2e70440ef47), UINT64_C(0x29f509df03ae14e2)},
-        {129, UINT64_C(0xa8fce9bfb5e92776), UINT64_C(0x913f0025aad8470c)},
         {240, UINT64_C(0x039b90b8629165ed), UINT64_C(0x36ae496d413b6122)},
-        {241, UINT64_C(0x16fb862b398bb9f5), UINT64_C(0x65e55334c941ff33)},
-        {512, UINT64_C(0x16d0e7d2b300930b), UINT64_C(0x5a3d9158592499a1)},
         {1024, UINT64_C(0x56f4cc2d1d456395), UINT64_C(0x5739cde6b2f8c7a3)},
-        {1025, UINT64_C(0x2508759e40ce2dc1), UINT64_C(0x447982c55ee3cd3e)},
-        {5000, UINT64_C(0xc3f18f3f92417e71), UINT64_C(0x8a7aa39daf656bfc)},
         {1 << 20, UINT64_C(0xfd8b9d9d6295ae3f), UINT64_C(0xca9ca21181408c2e)},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
