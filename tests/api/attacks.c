@@ -401,7 +401,7 @@ static void call_ended(void) {
 }
 
 /* Those that are no set-up, and look at no more than a few slots. `number`: which. */
-enum { ONES = 16 };
+enum { ONES = 16 /* FLAGS + 10 */ };
 
 static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id, stint_key key) {
     static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
@@ -414,50 +414,32 @@ static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id
     struct stint_policy policy = STINT_POLICY_INIT;
     char text[4096];
     memset(verdicts, 0, sizeof verdicts);
-    if (number < FLAGS) {
+    if (number < FLAGS)
         (void)stint_decide(limiter, requests, STINT_NOW, verdicts);
-        return;
-    }
-    switch (number - FLAGS) {
-    case 0:
+    else if (number == FLAGS)
         (void)stint_take(limiter, id, key, 1, STINT_NOW, verdicts);
-        return;
-    case 1:
+    else if (number == FLAGS + 1)
         (void)stint_decide_batch(limiter, requests, 2, STINT_NOW, verdicts);
-        return;
-    case 2:
+    else if (number == FLAGS + 2)
         (void)stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
-        return;
-    case 3:
+    else if (number == FLAGS + 3)
         (void)refund_by(limiter, id, key, 1, test_time / MINUTE * MINUTE + MINUTE);
-        return;
-    case 4:
+    else if (number == FLAGS + 4)
         stint_reset(limiter, id, key);
-        return;
-    case 5:
+    else if (number == FLAGS + 5)
         assert_true(stint_override(limiter, id, key, 3, test_time + HOUR) <= 0);
-        return;
-    case 6:
+    else if (number == FLAGS + 6)
         (void)stint_override_get(limiter, id, key, NULL, NULL);
-        return;
-    case 7:
+    else if (number == FLAGS + 7)
         (void)stint_override_clear(limiter, id, key);
-        return;
-    case 8:
-        if (stint_policy_get(limiter, id, &policy) != 0)
-            return;
+    else if (number == FLAGS + 8 && stint_policy_get(limiter, id, &policy) == 0) {
         assert_true(policy.calendar <= STINT_CALENDAR_YEAR && policy.window <= STINT_WINDOW_MAX &&
                     policy.window % STINT_TICK_NS == 0);
         (void)stint_policy_format(&policy, text, sizeof text);
-        return;
-    case 9:
-        if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, verdicts, 1, text,
-                          sizeof text) > 0)
-            assert_printable(text, "\r\n");
-        return;
-    default:
-        fail();
-    }
+    } else if (number == FLAGS + 9 &&
+               stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, verdicts, 1, text,
+                             sizeof text) > 0)
+        assert_printable(text, "\r\n");
 }
 
 /* What may stand in a word that holds one number, or two. */
