@@ -24,26 +24,6 @@
 
 #define S SECOND
 
-/* chatmail/filtermail#167, by a clock that goes back itself: ten requests, each 4 ms before the one
- * before or after it. By times that are given, which are ahead of the clock, likewise. */
-TEST(test_clock_a_little_back) {
-    static const char *const texts[] = {"10/m name=p", "10/m burst=10 ban=1h name=p",
-                                        "10/m smooth name=p", "10/m start=first name=p"};
-    for (unsigned i = 0; i < 4 * 2; i++) {
-        struct stint_limiter *limiter = open_limiter(10, STINT_FULL_REFUSE);
-        const uint32_t id = add_text(limiter, texts[i / 2]);
-        struct stint_verdict v;
-        test_time = T0 + 20 * S;
-        for (unsigned j = 0; j < 10; j++) {
-            const uint64_t now = T0 + 20 * S + (j % 2 == 0 ? 4 * MS : 0);
-            test_time = i % 2 == 0 ? now : test_time;
-            stint_take(limiter, id, 1, 1, i % 2 == 0 ? STINT_NOW : now, &v);
-            assert_true(v.allowed && v.flags == 0 && v.granted == 1);
-        }
-        stint_close(limiter);
-    }
-}
-
 /* ---- Steady demand --------------------------------------------------------------------------- */
 
 /* One request each `step`: so many of them are granted. */
