@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Servers of tests: each on a port of its own, in a directory of its own."""
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -46,6 +48,24 @@ def until(condition, what, patience=PATIENCE):
             raise AssertionError(f"waited {patience} s for {what}")
         time.sleep(0.01)
     return result
+
+
+@contextlib.contextmanager
+def over_and_over(work, threads=1):
+    """Threads that do it, with their number, again and again as long as the block lasts. What one raises, this does."""
+    over = threading.Event()
+
+    def run(number):
+        while not over.is_set():
+            work(number)
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(run, number) for number in range(threads)]
+        try:
+            yield
+        finally:
+            over.set()
+        for one in running:
+            one.result()
 
 
 def replaced(text, *pairs):
