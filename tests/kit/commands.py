@@ -133,6 +133,30 @@ class Case(unittest.TestCase):
             return done.stderr
 
 
+class Stint(Case):
+    """Of the command `stint`, whose input may be bytes."""
+
+    def good(self, *arguments, code=0, **options):
+        """Runs a command that must end with this code, and complain only if that is not 0."""
+        got, out, err = told(*arguments, **options)
+        self.assertEqual((got, err), (code, ""), (arguments, out))
+        return out
+
+    def fails(self, code, message, *arguments, **options):
+        got, out, err = told(*arguments, **options)
+        self.assertEqual((got, out), (code, ""), (arguments, err))
+        self.assertIn(message, err)
+        self.assertTrue(err.startswith(f"stint {arguments[0]}: "), err)
+        self.assertNotRegex(err, r"\b(?:options|policy|request)\.[a-z_]+|\bSTINT_|\bstint_[a-z]", "names of C")
+        return err
+
+    def json(self, command, *arguments, code=0, **options):
+        form = "--format=json" if command in ("advise", "replay") else "--json"
+        out = self.good(command, form, *arguments, code=code, **options)
+        self.assertTrue(out.isascii() or form != "--json")
+        return json.loads(out)
+
+
 def main(*command, arguments=1):
     """Runs the tests of a command that ends in the first arguments of this script."""
     # What it inherits: not that whoever started the tests ignores these (nohup, a job in the background).

@@ -20,19 +20,15 @@ import unittest
 from html.parser import HTMLParser
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, f"{TESTS}/kit")
-import browser  # noqa: E402
-import commands  # noqa: E402
-from commands import iso_ns, told as stint  # noqa: E402
+import logs
+from logs import DAY, HOUR, MINUTE, REAL_LOG, SECOND, bucket_refuses, commands, iso_ns, window_refuses
+import browser
+from commands import told as stint
 
-REAL_LOG = f"{TESTS}/data/access.log.gz"
 SEED = 0
-SECOND = 10**9
-UNITS = {"second": SECOND, "minute": 60 * SECOND, "hour": 3600 * SECOND, "day": 86400 * SECOND}
+UNITS = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY}
 SHARES = {"half": 500, "90%": 900, "99%": 990, "99.9%": 999, "highest": 1000}
 START = calendar.timegm((2026, 3, 2, 7, 59, 30)) * SECOND
-STEPS = 60
 
 
 def combined(name, now, user="-"):
@@ -41,27 +37,6 @@ def combined(name, now, user="-"):
 
 
 # ---- The twin -------------------------------------------------------------------------------------------
-
-
-def window_refuses(requests, unit, limit):
-    used = collections.Counter()
-    for key, now in requests:
-        fits = used[key, now // unit] < limit
-        used[key, now // unit] += fits
-        if not fits:
-            yield key, now
-
-
-def bucket_refuses(requests, unit, limit):
-    """It holds `limit` tokens, each of which takes a `limit`th of the unit to come, a whole ns at least."""
-    token, has = -(-unit // limit), {}
-    for key, now in requests:
-        tokens, seen = has.get(key, (limit * token, now))
-        tokens = min(limit * token, tokens + now - seen)
-        fits = tokens >= token
-        has[key] = tokens - token * fits, now
-        if not fits:
-            yield key, now
 
 
 def tally(refusals):
@@ -88,27 +63,23 @@ def rounded(number):
 
 
 def limit_of(requests, name, share):
-    """The notation, and the smallest limit that hits no more of the clients, rounded up."""
+    """The notation, the smallest limit that hits no more of the clients, rounded up, and what it refuses."""
     peaks, unit = peaks_of(requests, UNITS[name]), UNITS[name]
-    limit = share_of(peaks, share)
     if name != "second":
-        return f"{rounded(limit)}/{name}", rounded(limit), window_refuses
+        limit = rounded(share_of(peaks, share))
+        return f"{limit}/{name}", limit, list(window_refuses(requests, unit, limit))
     most = (1000 - share) * len(peaks) // 1000
-    limit = next(limit for limit in itertools.count(1)
-                 if tally(bucket_refuses(requests, unit, limit))["clients"] <= most)
-    return f"{rounded(limit)}/second burst={rounded(limit)}", rounded(limit), bucket_refuses
+    limit = rounded(next(limit for limit in itertools.count(1)
+                         if tally(bucket_refuses(requests, unit, limit, limit))["clients"] <= most))
+    return f"{limit}/second burst={limit}", limit, list(bucket_refuses(requests, unit, limit, limit))
 
 
 # ---- What is told ---------------------------------------------------------------------------------------
 
 
-class Case(commands.Case):
-    maxDiff = 4000
-
-    def advise(self, *arguments, stdin=b""):
-        code, out, err = stint("advise", "--format=json", *arguments, stdin=stdin)
-        self.assertEqual((code, err), (0, ""), arguments)
-        return json.loads(out)
+class Case(logs.Case):
+    def advise(self, *arguments):
+        return self.json("advise", *arguments)
 
     def check(self, report, requests):
         """Compares all that is said of requests, pairs of a key and a time, with the twin."""
@@ -129,31 +100,25 @@ class Case(commands.Case):
             limits = {limit_of(requests, name, 999)[1], *list(told["peaks"].values())[1:]}
             self.assertEqual([row["limit"] for row in told["limits"]], sorted(limits))
             for row in told["limits"]:
-                self.assertEqual(row["window"], tally(window_refuses(requests, unit, row["limit"])), (name, row))
-                self.assertEqual(row["bucket"], tally(bucket_refuses(requests, unit, row["limit"])), (name, row))
+                limit = row["limit"]
+                self.assertEqual(row["window"], tally(window_refuses(requests, unit, limit)), (name, row))
+                self.assertEqual(row["bucket"], tally(bucket_refuses(requests, unit, limit, limit)), (name, row))
             self.check_closely(told, requests, peaks)
 
     def check_closely(self, told, requests, peaks):
         """The limits that are suggested, and the clients that they hit first."""
         sent, refused = collections.Counter(key for key, _ in requests), {}
         for which, share in ("suggested", 999), ("strict", 990):
-            notation, limit, refuses = limit_of(requests, told["unit"], share)
-            refusals = list(refuses(requests, UNITS[told["unit"]], limit))
+            notation, _, refusals = limit_of(requests, told["unit"], share)
             self.assertEqual((told[which]["notation"], told[which]["refused"]), (notation, tally(refusals)))
             refused[which] = collections.Counter(key for key, _ in refusals)
-            starts = [iso_ns(step["start"]) for step in told[which]["over_time"]]
-            self.assertEqual(starts[0], requests[0][1])
-            self.assertTrue(len(starts) <= STEPS and starts[-1] <= requests[-1][1])
-            expected = collections.Counter(max(start for start in starts if start <= now) for _, now in refusals)
-            self.assertEqual([step["refused"] for step in told[which]["over_time"]],
-                             [expected[start] for start in starts])
+            self.check_over_time(told[which]["over_time"], refusals, requests[0][1], requests[-1][1], False)
         self.assertEqual([client["peak"] for client in told["top"]], sorted(peaks.values(), reverse=True)[:10])
         self.assertEqual(len({client["key"] for client in told["top"]}), len(told["top"]))
         for client in told["top"]:
             key = client["key"]
             self.assertEqual(client, {"key": key, "peak": peaks[key], "requests": sent[key],
-                                      "refused": refused["suggested"][key],
-                                      "refused_strictly": refused["strict"][key]})
+                                      "refused": refused["suggested"][key], "refused_strictly": refused["strict"][key]})
 
 
 def made_up(chance, span, clients=60, count=4000):
@@ -169,17 +134,8 @@ def made_up(chance, span, clients=60, count=4000):
 
 
 class Figures(Case):
-    @classmethod
-    def setUpClass(cls):
-        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
-            cls.lines = file.read().splitlines()
-        cls.real = []
-        for line in cls.lines:
-            stamp = re.search(r"\[([^]]+) \+0000\]", line).group(1)
-            cls.real.append((line.split()[0], calendar.timegm(time.strptime(stamp, "%d/%b/%Y:%H:%M:%S")) * SECOND))
-
     def test_real_log(self):
-        self.check(self.advise(REAL_LOG), self.real)
+        self.check(self.advise(REAL_LOG), [(line.split()[0], logs.clf_ns(line)) for line in logs.real_lines()])
 
     def test_the_library_says_the_same(self):
         """Each limit of the report and of the page's curves, decided by stint itself."""
@@ -197,10 +153,8 @@ class Figures(Case):
         for (notation, what), count in points.items():
             self.assertEqual(told.setdefault(notation, {}).setdefault(what, count), count)
         options = [option for notation in told for option in ("--limit", notation)]
-        code, out, err = stint("replay", "--format=json", "--top=0", *options, REAL_LOG)
-        self.assertEqual((code, err), (0, ""))
         self.assertEqual({limit["notation"]: {"clients": limit["keys_refused"], "requests": limit["refused"]}
-                          for limit in json.loads(out)["limits"]}, told)
+                          for limit in self.json("replay", "--top=0", *options, REAL_LOG)["limits"]}, told)
 
     def test_made_up(self):
         """Four days of bursts, whose lines come in any order."""
@@ -258,8 +212,7 @@ class Figures(Case):
         self.assertIn("Limits for an hour: clients", page.read_text())
 
     def test_table(self):
-        code, out, err = stint("advise", REAL_LOG)
-        self.assertEqual((code, err), (0, ""))
+        out = self.good("advise", REAL_LOG)
         for pattern in (r"^Keys +1,753 by client; the first is 83\.149\.9\.216$",
                         r"^  minute +2 +7 +33 +75 +108$",
                         r"^  33/minute +17 +0\.97% +346 +3\.46% +2 +0\.11% +73 +0\.73%$",
@@ -275,9 +228,8 @@ class Figures(Case):
         self.assertEqual(len(lines), 4)
         policies = self.write("policies", "\n".join(lines) + "\n")
         table = self.directory / "table"
-        code, _, err = stint("make", "--entries=1k", "--policies", policies, table)
-        self.assertEqual((code, err), (0, ""))
-        self.assertEqual(len(json.loads(stint("policies", "--json", table)[1])["policies"]), 4)
+        self.good("make", "--entries=1k", "--policies", policies, table)
+        self.assertEqual(len(self.json("policies", table)["policies"]), 4)
 
     def test_short_logs_say_so(self):
         requests = made_up(random.Random(SEED), 10 * UNITS["minute"], count=200)
@@ -290,12 +242,6 @@ class Figures(Case):
 
 
 class Failures(Case):
-    def fails(self, code, message, *arguments, stdin=b""):
-        got, out, err = stint("advise", *arguments, stdin=stdin)
-        self.assertEqual((got, out), (code, ""), err)
-        self.assertTrue(err.startswith("stint advise: " + message), err)
-        self.assertEqual("--help lists the options." in err, code == 2, err)
-        return err
 
     def test_usage(self):
         for message, *arguments in (
@@ -307,7 +253,7 @@ class Failures(Case):
                 ("--format 'xml': not table or json", "--format=xml", REAL_LOG),
                 ("--key is missing: with --time epoch", "--time=epoch", REAL_LOG),
                 ("--time none: without times there is no limit to advise", "--time=none", "--key=1", REAL_LOG)):
-            self.fails(2, message, *arguments)
+            self.fails(2, message, "advise", *arguments)
         code, out, _ = stint("advise", "--help")
         self.assertEqual(code, 0)
         for option in "--key", "--address", "--time", "--html", "--format", "LOG":
@@ -317,12 +263,12 @@ class Failures(Case):
         """What cannot be read is told by the reader that replay has."""
         packed = Path(REAL_LOG).read_bytes()
         cut = self.write("cut.gz", packed[:100000])
-        self.fails(1, f"{cut}: the gzip data ends too early, after line ", REAL_LOG, cut)
+        self.fails(1, f"{cut}: the gzip data ends too early, after line ", "advise", REAL_LOG, cut)
         empty = self.write("empty", "")
-        self.fails(1, f"{empty}: it is empty", empty)
-        self.fails(1, "/no/such: No such file or directory", REAL_LOG, "/no/such")
+        self.fails(1, f"{empty}: it is empty", "advise", empty)
+        self.fails(1, "/no/such: No such file or directory", "advise", REAL_LOG, "/no/such")
         bad = self.write("bad", gzip.decompress(packed) + b"junk\n" * 600)
-        err = self.fails(1, "600 of 10,600 lines cannot be read, more than 5%:\n  line 10,001: there is no time", bad)
+        err = self.fails(1, "600 of 10,600 lines cannot be read, more than 5%:\n  line 10,001: there is no time", "advise", bad)
         self.assertIn("and 590 more\nLeave out what is no request", err)
         # One that has just been rotated is empty, and no harm is done.
         self.assertEqual(self.advise(empty, REAL_LOG)["units"], self.advise(REAL_LOG)["units"])
@@ -338,7 +284,7 @@ class Failures(Case):
         log, other = self.write("a.log", combined("a", START)), self.write("b.log", combined("b", START))
         for content in Path(log).read_bytes(), Path(REAL_LOG).read_bytes(), b"<!DOCTYPE":
             Path(log).write_bytes(content)
-            self.fails(2, f"--html '{log}': it is there, and is no page: give the page another name", "--html", log, other)
+            self.fails(2, f"--html '{log}': it is there, and is no page: give the page another name", "advise", "--html", log, other)
             self.assertEqual(Path(log).read_bytes(), content)
         for content in b"", b"<!DOCTYPE html>\nolder":
             Path(log).write_bytes(content)

@@ -6,10 +6,7 @@ Figures are compared with a naive twin written here: a dict from (key, window) t
 requests in the order of their times. What other limits do is the library's. What a log's lines say: advise.py.
 """
 
-import bisect
-import calendar
 import collections
-import functools
 import gzip
 import itertools
 import json
@@ -19,22 +16,15 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import unittest
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, f"{TESTS}/kit")
-import commands  # noqa: E402
-from commands import iso_ns  # noqa: E402
+from logs import (DAY, HOUR, MINUTE, REAL_LOG, SECOND, TESTS, Case, bucket_refuses, clf_ns, commands, iso_ns, real_lines,
+                  window_refuses)
 
-REAL_LOG = f"{TESTS}/data/access.log.gz"
-REFUSED = 931  # of it by 20/minute
-STINT = ""
+REFUSED = 931  # of the real log by 20/minute
 SEED = 0
 
-SECOND = 10**9
-MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
 REASONS = {
     "empty": "the line is empty",
     "field": "a field of the key is missing",
@@ -48,151 +38,62 @@ def replay(*arguments, **options):
     return commands.told("replay", *arguments, **options)
 
 
-def clf_ns(line):
-    """The time in the first brackets, ns since the epoch."""
-    return stamp_ns(re.search(r"\[([^]]+)\]", line).group(1))
-
-
-@functools.cache
-def stamp_ns(stamp):
-    local, zone = stamp.rsplit(" ", 1)
-    seconds = calendar.timegm(time.strptime(local, "%d/%b/%Y:%H:%M:%S"))
-    offset = int(zone[1:3]) * 3600 + int(zone[3:]) * 60
-    return (seconds - offset if zone[0] == "+" else seconds + offset) * SECOND
-
-
 def epoch_ns(line):
     whole, _, part = line.split()[0].partition(".")
     return int(whole) * SECOND + int((part + "000000000")[:9])
 
 
-class Plain:
-    """What a key has used in each window, and nothing else."""
-
-    def __init__(self, limit):
-        self.limit, self.used = limit, collections.Counter()
-
-    def take(self, key, number, _left, _window):
-        fits = self.used[key, number] < self.limit
-        self.used[key, number] += fits
-        return fits
-
-
-class Bucket:
-    """Holds `burst` tokens, each of which takes a `limit`th of the window to come, a whole ns at least."""
-
-    def __init__(self, limit, burst):
-        self.limit, self.burst, self.has = limit, burst, {}
-
-    def take(self, key, number, left, window):
-        now, token = (number + 1) * window - left, -(-window // self.limit)
-        full = self.burst * token
-        has, seen = self.has.get(key, (full, now))
-        has = min(full, has + now - seen)
-        fits = has >= token
-        self.has[key] = has - token * fits, now
-        return fits
-
-
-def naive(lines, fields, read_time, limit, window, start=0):
-    """What the limit (a number, or one of the classes above) does, one request after another."""
-    rule = Plain(limit) if isinstance(limit, int) else limit
-    allowed, refused = collections.Counter(), collections.Counter()
-    refused_at, times = [], [read_time(line) for line in lines]
-    for now, line in sorted(zip(times, lines), key=lambda pair: pair[0]):
-        parts = line.split()
-        key = " ".join(parts[field - 1] for field in fields)
-        number, into = divmod(now - start, window)
-        if rule.take(key, number, window - into, window):
-            allowed[key] += 1
-        else:
-            refused[key] += 1
-            refused_at.append(now)
-    top = sorted(refused, key=lambda key: (-refused[key], key.encode()))
-    return {
-        "requests": len(lines),
-        "keys": len(set(allowed) | set(refused)),
-        "allowed": sum(allowed.values()),
-        "refused": sum(refused.values()),
-        "keys_refused": len(refused),
-        "top": [{"key": key, "refused": refused[key], "allowed": allowed[key]} for key in top],
-        "refused_at": refused_at,
-        "first": min(times),
-        "last": max(times),
-        "late": sum(now < before for now, before in zip(times, itertools.accumulate(times, max))),
-    }
-
-
-class Replay(commands.Case):
-    maxDiff = 4000
-
+class Replay(Case):
     def write(self, content):
         return str(super().write("access.log", content))
 
-    def reports(self, policies, *arguments):
-        """What is said of each of these limits; and of the whole."""
-        options = [option for notation in policies for option in ("--limit", notation)]
-        report = self.report(*options, "--top", "10k", *arguments)
+    def report(self, *arguments, **options):
+        return self.json("replay", *arguments, **options)
+
+    def check(self, lines, fields, read_time, policies, *arguments):
+        """Compares all that is said about these limits with the naive twin: a notation to the limit (a number, or that and
+        a burst), its window, and where that starts."""
+        times = [read_time(line) for line in lines]
+        requests = sorted(((" ".join(line.split()[field - 1] for field in fields), now) for line, now in zip(lines, times)),
+                          key=lambda request: request[1])
+        first, last, sent = requests[0][1], requests[-1][1], collections.Counter(key for key, _ in requests)
+        report = self.report(*(option for notation in policies for option in ("--limit", notation)), "--top=1G", *arguments)
         self.assertEqual([limit["notation"] for limit in report["limits"]], list(policies))
-        return report, report["limits"]
-
-    def printed(self, *arguments, stdin=b""):
-        code, out, err = replay(*arguments, stdin=stdin)
-        self.assertEqual((code, err), (0, ""), arguments)
-        return out
-
-    def report(self, *arguments, stdin=b""):
-        return json.loads(self.printed("--format", "json", *arguments, stdin=stdin))
-
-    def check(self, report, limit, lines, fields, read_time, *policy):
-        """Compares all that is said about one limit with the naive twin."""
-        expected = naive(lines, fields, read_time, *policy)
-        for name in ("requests", "allowed", "refused", "keys_refused"):
-            self.assertEqual(limit[name], expected[name], (name, limit["notation"]))
-        self.assertEqual(limit["top"], expected["top"])
-        self.assertEqual(report["log"]["keys"], expected["keys"])
-        self.assertEqual(report["log"]["late"], expected["late"])
-        self.assertEqual(iso_ns(report["log"]["first_time"]), expected["first"])
-        self.assertEqual(iso_ns(report["log"]["last_time"]), expected["last"])
-        self.assertGreater(limit["decisions_per_second"], 0)
-
-        starts = [iso_ns(bucket["start"]) for bucket in limit["over_time"]]
-        self.assertEqual(starts[0], expected["first"])
-        self.assertLessEqual(starts[-1], expected["last"])
-        self.assertLessEqual(len(starts), 60)
-        steps = {after - before for before, after in zip(starts, starts[1:])}
-        self.assertLessEqual(len(steps), 1)
-        for step in steps:
-            self.assertGreater(starts[-1] + step, expected["last"])
-            if all(read_time(line) % SECOND == 0 for line in lines):
-                self.assertEqual(step % SECOND, 0)
-        buckets = [0] * len(starts)
-        for at in expected["refused_at"]:
-            buckets[bisect.bisect_right(starts, at) - 1] += 1
-        self.assertEqual([bucket["refused"] for bucket in limit["over_time"]], buckets)
+        log = report["log"]
+        self.assertEqual((log["keys"], log["late"], iso_ns(log["first_time"]), iso_ns(log["last_time"])),
+                         (len(sent), sum(now < before for now, before in zip(times, itertools.accumulate(times, max))), first, last))
+        for told, (limit, window, *start) in zip(report["limits"], policies.values()):
+            with self.subTest(notation=told["notation"]):
+                refusals = list(window_refuses(requests, window, limit, *start) if isinstance(limit, int) else
+                                bucket_refuses(requests, window, *limit))
+                refused = collections.Counter(key for key, _ in refusals)
+                self.assertEqual({name: told[name] for name in ("requests", "allowed", "refused", "keys_refused", "top")},
+                                 {"requests": len(lines), "allowed": len(lines) - len(refusals), "refused": len(refusals),
+                                  "keys_refused": len(refused), "top": [
+                                      {"key": key, "refused": refused[key], "allowed": sent[key] - refused[key]}
+                                      for key in sorted(refused, key=lambda key: (-refused[key], key.encode()))]})
+                self.assertGreater(told["decisions_per_second"], 0)
+                self.check_over_time(told["over_time"], refusals, first, last, all(now % SECOND == 0 for now in times))
+        return report
 
 
 class RealLog(Replay):
-    @classmethod
-    def setUpClass(cls):
-        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
-            cls.lines = file.read().splitlines()
+    def setUp(self):
+        super().setUp()
+        self.lines = real_lines()
 
     def test_published_figures(self):
         report = self.report("--limit", "20/minute", "--limit", "100/day", REAL_LOG)
-        self.assertEqual(report["log"]["lines"], 10000)
-        self.assertEqual(report["log"]["readable"], 10000)
-        self.assertEqual(report["log"]["unreadable"], 0)
-        self.assertEqual(report["log"]["unreadable_lines"], [])
-        self.assertEqual(report["log"]["keys"], 1753)
-        self.assertEqual(report["log"]["key"], ["client"])
+        log = report["log"]
+        self.assertEqual([log[name] for name in ("lines", "readable", "unreadable", "unreadable_lines", "keys", "key")],
+                         [10000, 10000, 0, [], 1753, ["client"]])
         names = ("notation", "name", "requests", "allowed", "refused", "keys_refused")
         self.assertEqual([[limit[name] for name in names] for limit in report["limits"]],
                          [["20/minute", "20/minute", 10000, 10000 - REFUSED, REFUSED, 50],
                           ["100/day", "100/day", 10000, 9607, 393, 4]])
 
     def test_table_has_the_same_figures(self):
-        out = self.printed("--limit", "20/minute", "--limit=100/day", REAL_LOG)
+        out = self.good("replay", "--limit", "20/minute", "--limit=100/day", REAL_LOG)
         for pattern in (r"^Lines +10,000, all readable$", r"^Keys +1,753 by client; the first is 83\.149\.9\.216$",
                         r"^Log +.*access\.log\.gz: combined$",
                         r"^Order +by time; in the logs 9,448 stood behind a later one$",
@@ -213,36 +114,21 @@ class RealLog(Replay):
             self.assertIn("█", line)
 
     def test_one_key_field(self):
-        policies = {
-            "1/day": (1, DAY), "2/minute": (2, MINUTE), "10/minute": (10, MINUTE),
-            "5/second": (5, SECOND), "1000/hour": (1000, HOUR), "50/hour": (50, HOUR),
-            "3/10s": (3, 10 * SECOND), "7 per 15 minutes": (7, 15 * MINUTE),
-            "300/week": (300, 7 * DAY), "1/10ms": (1, SECOND // 100),
-            "30/hour start=2015-05-17T00:30:00Z": (30, HOUR, 30 * MINUTE),
-            "20/minute capacity=12": (12, MINUTE),
-            "20/minute burst=20": (Bucket(20, 20), MINUTE),
-            "7/minute burst=3": (Bucket(7, 3), MINUTE),
-            "60/hour burst=100 jitter=10%": (Bucket(60, 100), HOUR),
-            "1/s burst=1": (Bucket(1, 1), SECOND),
-            "100/day burst=10 reserve=5": (Bucket(100, 10), DAY),
-            "20/minute stripes=8": (20, MINUTE),
-            "64/hour stripes=64": (64, HOUR),
-            "7/10s stripes=4 near=50%": (7, 10 * SECOND),
-        }
-        report, limits = self.reports(policies, REAL_LOG)
-        for limit, policy in zip(limits, policies.values()):
-            self.check(report, limit, self.lines, [1], clf_ns, *policy)
-        self.assertEqual([limit["notation"] for limit in limits if limit["refused"] == 0],
-                         ["1000/hour"])
+        report = self.check(self.lines, [1], clf_ns, {
+            "1/day": (1, DAY), "2/minute": (2, MINUTE), "10/minute": (10, MINUTE), "5/second": (5, SECOND),
+            "1000/hour": (1000, HOUR), "50/hour": (50, HOUR), "3/10s": (3, 10 * SECOND), "7 per 15 minutes": (7, 15 * MINUTE),
+            "300/week": (300, 7 * DAY), "1/10ms": (1, SECOND // 100), "20/minute capacity=12": (12, MINUTE),
+            "30/hour start=2015-05-17T00:30:00Z": (30, HOUR, 30 * MINUTE), "20/minute burst=20": ((20, 20), MINUTE),
+            "7/minute burst=3": ((7, 3), MINUTE), "60/hour burst=100 jitter=10%": ((60, 100), HOUR), "1/s burst=1": ((1, 1), SECOND),
+            "100/day burst=10 reserve=5": ((100, 10), DAY), "20/minute stripes=8": (20, MINUTE), "64/hour stripes=64": (64, HOUR),
+            "7/10s stripes=4 near=50%": (7, 10 * SECOND)}, REAL_LOG)
+        self.assertEqual([limit["notation"] for limit in report["limits"] if limit["refused"] == 0], ["1000/hour"])
 
     def test_several_key_fields(self):
         for fields in ([1, 7], [7], [9, 1], [6, 9, 1]):
-            key = ",".join(map(str, fields))
-            report = self.report("--limit", "5/hour", "--limit", "2/day", "--key", key, "--top=1G",
-                                 REAL_LOG)
+            report = self.check(self.lines, fields, clf_ns, {"5/hour": (5, HOUR), "2/day": (2, DAY)},
+                                "--key", ",".join(map(str, fields)), REAL_LOG)
             self.assertEqual(report["log"]["key"], list(map(str, fields)))
-            self.check(report, report["limits"][0], self.lines, fields, clf_ns, 5, HOUR)
-            self.check(report, report["limits"][1], self.lines, fields, clf_ns, 2, DAY)
 
     def test_without_times_all_is_one_instant(self):
         report = self.report("--limit", "50/second", "--time", "none", "--top=1k", REAL_LOG)
@@ -254,7 +140,7 @@ class RealLog(Replay):
         self.assertEqual(limit["over_time"], [])
         self.assertIsNone(report["log"]["first_time"])
         self.assertIsNone(report["log"]["last_time"])
-        out = self.printed("--limit", "50/second", "--time=none", REAL_LOG)
+        out = self.good("replay", "--limit", "50/second", "--time=none", REAL_LOG)
         self.assertIn("all requests happen at one instant", out)
         self.assertNotIn("│", out)
 
@@ -277,7 +163,7 @@ class RealLog(Replay):
         """They are counted; a shadow bans nobody."""
         report = self.report("--limit=20/minute ban=2h", "--limit=5/minute ban=6h shadow", "--limit=20/minute", REAL_LOG)
         self.assertEqual([limit["bans"] for limit in report["limits"]], [55, 0, 0])
-        out = self.printed("--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
+        out = self.good("replay", "--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
         self.assertEqual(re.findall(r"^  Bans +(\d+)$", out, re.MULTILINE), ["55"])
 
     def test_what_refuses_no_less(self):
@@ -307,44 +193,25 @@ class MadeUpLogs(Replay):
             lines.append(f"{text} client{int(chance.paretovariate(0.5)) % 500} /{chance.randint(0, 3)}")
         path = self.write("\n".join(lines) + "\n")
         for fields in ([2], [2, 3]):
-            key = ",".join(map(str, fields))
-            report = self.report("--limit", "5/s", "--limit", "20/minute", "--limit", "1/20ms",
-                                 "--limit", "3/s burst=4", "--key", key, "--time=epoch", "--top=1k", path)
-            self.check(report, report["limits"][0], lines, fields, epoch_ns, 5, SECOND)
-            self.check(report, report["limits"][1], lines, fields, epoch_ns, 20, MINUTE)
-            self.check(report, report["limits"][2], lines, fields, epoch_ns, 1, SECOND // 50)
-            self.check(report, report["limits"][3], lines, fields, epoch_ns, Bucket(3, 4), SECOND)
+            self.check(lines, fields, epoch_ns, {"5/s": (5, SECOND), "20/minute": (20, MINUTE), "1/20ms": (1, SECOND // 50),
+                                                 "3/s burst=4": ((3, 4), SECOND)},
+                       "--key", ",".join(map(str, fields)), "--time=epoch", path)
 
     def test_epoch_from_its_first_instant(self):
         lines = ["0 a", "0.000000000 a", "0.5 a", "0.999999999 a", "1 a", "0 a"]
-        report = self.report("--limit", "2/s", "--key=2", "--time=epoch", "--top=1",
-                             self.write("\n".join(lines)))
-        self.check(report, report["limits"][0], lines, [2], epoch_ns, 2, SECOND)
+        report = self.check(lines, [2], epoch_ns, {"2/s": (2, SECOND)}, "--key=2", "--time=epoch", self.write("\n".join(lines)))
         self.assertEqual(report["limits"][0]["refused"], 3)
 
     def test_times_have_the_decimals_they_need(self):
-        path = self.write("5.000001234 a\n5.042 a\n")
-        log = self.report("--limit=1/s", "--key=2", "--time=epoch", path)["log"]
-        self.assertEqual(log["first_time"], "1970-01-01T00:00:05.000001234Z")
-        self.assertEqual(log["last_time"], "1970-01-01T00:00:05.042Z")
-        out = replay("--limit=1/s", "--key=2", "--time=epoch", path)[1]
-        self.assertIn("1970-01-01 00:00:05.000001234 to 1970-01-01 00:00:05.042 UTC, 41 ms 998 us",
-                      out)
-
-    def test_late_requests_are_decided_at_their_own_time(self):
-        lines = [f"a - - [17/May/2015:10:{stamp} +0000] x"
-                 for stamp in ("05:59", "06:00", "06:01", "05:58", "05:59")]
-        report = self.report("--limit", "2/minute", self.write("\n".join(lines)))
-        self.check(report, report["limits"][0], lines, [1], clf_ns, 2, MINUTE)
-        self.assertEqual(report["limits"][0]["refused"], 1)
-        self.assertEqual(report["log"]["late"], 2)
-        self.assertEqual(report["log"]["first_time"], "2015-05-17T10:05:58Z")
+        asked = "--limit=1/s", "--key=2", "--time=epoch", self.write("5.000001234 a\n5.042 a\n")
+        log = self.report(*asked)["log"]
+        self.assertEqual((log["first_time"], log["last_time"]), ("1970-01-01T00:00:05.000001234Z", "1970-01-01T00:00:05.042Z"))
+        self.assertIn("1970-01-01 00:00:05.000001234 to 1970-01-01 00:00:05.042 UTC, 41 ms 998 us", replay(*asked)[1])
 
     def test_files_in_any_order(self):
         """However lines are cut into files and shuffled, they say the same as one sorted log. `1/s burst=10`
         refused 1,471 requests of the shuffled log when the clock was the latest time so far."""
-        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
-            real = sorted(file.read().splitlines(), key=clf_ns)
+        real = sorted(real_lines(), key=clf_ns)
         policies = "1/s burst=10", "20/minute", "100/day smooth"
         options = [option for notation in policies for option in ("--limit", notation)]
 
@@ -371,13 +238,11 @@ class MadeUpLogs(Replay):
 
     def test_one_line_of_another_year(self):
         """It is decided at its own time, and all else as without it."""
-        with gzip.open(REAL_LOG, "rt", encoding="utf-8") as file:
-            real = file.read().splitlines()
+        real = real_lines()
         for year, at in ("2035", 0), ("2035", 5000), ("1971", 1), ("1971", 9999):
             far = re.sub(r"\[17/May/2015", f"[17/May/{year}", real[0]).replace(real[0].split()[0], "far")
             lines = real[:at] + [far] + real[at:]
-            report = self.report("--limit", "20/minute", "--top=10k", self.write("\n".join(lines) + "\n"))
-            self.check(report, report["limits"][0], lines, [1], clf_ns, 20, MINUTE)
+            report = self.check(lines, [1], clf_ns, {"20/minute": (20, MINUTE)}, self.write("\n".join(lines) + "\n"))
             self.assertEqual(report["limits"][0]["refused"], REFUSED)
 
     def test_joined_fields_stay_apart(self):
@@ -404,7 +269,7 @@ class MadeUpLogs(Replay):
         self.assertEqual(log["unreadable_lines"],
                          [{"file": path, "line": number, "why": REASONS[why]} for number, why in
                           ((3, "empty"), (4, "no time"), (5, "form"), (6, "early"), (7, "field"))])
-        out = self.printed("--limit=2/minute", "--key=1,6", path)
+        out = self.good("replay", "--limit=2/minute", "--key=1,6", path)
         self.assertIn("100, of which 5 unreadable:", out)
         for text in ("line 3: " + REASONS["empty"], "line 7: " + REASONS["field"]):
             self.assertIn(text, out)
@@ -452,7 +317,7 @@ class MadeUpLogs(Replay):
         self.assertEqual(report["log"]["keys"], len(names))
         self.assertEqual({key["key"] for key in report["limits"][0]["top"]},
                          {name.decode("utf-8", "replace") for name in names})
-        out = self.printed("--limit=1/minute", "--time=none", path)
+        out = self.good("replay", "--limit=1/minute", "--time=none", path)
         for text in (r"\x1b[31mred ", r"nul\x00nul ", r"\xff\xfe ", r"\xc3\xbc ", "\"\\ ",
                      "x" * 61 + "... ", r"\xc2\x9b31m ", r"\x7f\x08\x0d "):
             self.assertIn("\n  " + text, out)
@@ -503,7 +368,7 @@ class Formats(Replay):
                 self.assertEqual(keys, {"192.0.2.7": 2, "2001:db8::17": 2})
                 self.assertRegex(log["first_time"], r"^2026-03-02T08:00:00(\.007)?Z$")
                 self.assertEqual(log["last_time"], "2026-03-02T08:01:00Z")
-                out = self.printed("--limit=1/s", path)
+                out = self.good("replay", "--limit=1/s", path)
                 self.assertIn(f"{name}.log: {form}", out)
                 for part, values in parts.items():
                     several = "client," + part
@@ -655,12 +520,6 @@ class Formats(Replay):
 
 
 class Failures(Replay):
-    def fails(self, code, message, *arguments, stdin=b""):
-        got, out, err = replay(*arguments, stdin=stdin)
-        self.assertEqual((got, out), (code, ""), err)
-        self.assertIn("stint replay: " + message, err)
-        self.assertEqual("--help lists the options." in err, code == 2, err)
-        return err
 
     def test_usage(self):
         limit = "--limit=20/minute"
@@ -692,7 +551,7 @@ class Failures(Replay):
                   for key in ("", "0", "-1", "1,", ",1", "1,,2", "1;2", "-a", "1 ", "1k", "9999999",
                               "1,0", ",".join("1" * 17)))):
             with self.subTest(arguments=arguments):
-                self.fails(2, message, *arguments)
+                self.fails(2, message, "replay", *arguments)
 
     def test_most_key_fields(self):
         self.assertEqual(replay("--limit=1/s", "--key", ",".join("1" * 16), REAL_LOG)[0], 0)
@@ -701,44 +560,44 @@ class Failures(Replay):
         for text, wrong in (("20/minuet", "20/"), ("x/minute", ""), ("0/minute", ""),
                             ("5/second fast", "5/second "), ("", "")):
             with self.subTest(text=text):
-                err = self.fails(2, f"--limit '{text}': ", "--limit=1/s", "--limit", text, REAL_LOG)
+                err = self.fails(2, f"--limit '{text}': ", "replay", "--limit=1/s", "--limit", text, REAL_LOG)
                 first, shown, caret, *_ = err.splitlines()
                 self.assertEqual(shown, "    " + text)
                 self.assertEqual(caret, "    " + " " * len(wrong) + "^")
                 self.assertRegex(first, r"': '?\w.{5,}")
 
     def test_limits_are_printed_safely(self):
-        self.fails(2, "--limit '5/s in-flight': a log does not tell", "--limit=5/s in-flight",
+        self.fails(2, "--limit '5/s in-flight': a log does not tell", "replay", "--limit=5/s in-flight",
                    REAL_LOG)
-        err = self.fails(2, r"--limit '5/\x1b[31m", "--limit", "5/\x1b[31m", REAL_LOG)
+        err = self.fails(2, r"--limit '5/\x1b[31m", "replay", "--limit", "5/\x1b[31m", REAL_LOG)
         self.assertNotIn("\x1b", err)
 
     def test_help(self):
         for name in ("--limit", "--key", "--address", "--time", "--format", "--top", "LOG"):
-            self.assertIn(name, self.printed("--help"))
+            self.assertIn(name, self.good("replay", "--help"))
 
     def test_files(self):
         limit = "--limit=20/minute"
         missing = str(self.directory / "missing.log")
-        self.fails(1, missing + ": No such file or directory", limit, missing)
-        self.fails(1, str(self.directory) + ": Is a directory\n", limit, str(self.directory))
+        self.fails(1, missing + ": No such file or directory", "replay", limit, missing)
+        self.fails(1, str(self.directory) + ": Is a directory\n", "replay", limit, str(self.directory))
         path = self.write(b"")
-        self.fails(1, path + ": it is empty", limit, path)
-        self.fails(1, "standard input: it is empty", limit, "-")
+        self.fails(1, path + ": it is empty", "replay", limit, path)
+        self.fails(1, "standard input: it is empty", "replay", limit, "-")
         path = self.write(gzip.compress(b""))
-        self.fails(1, path + ": it is empty", limit, path)
+        self.fails(1, path + ": it is empty", "replay", limit, path)
 
     def test_no_line_readable(self):
         path = self.write("junk\n\n" * 20)
         for form in ("table", "json"):
-            err = self.fails(1, path + ": no line of it can be read", "--limit=20/minute",
+            err = self.fails(1, path + ": no line of it can be read", "replay", "--limit=20/minute",
                              "--format", form, path)
             self.assertIn("line 1: " + REASONS["no time"], err)
             self.assertIn("line 2: " + REASONS["empty"], err)
             self.assertIn("and 30 more", err)
-        self.fails(1, path + ": no line of it can be read", "--limit=1/s", "--time=epoch",
+        self.fails(1, path + ": no line of it can be read", "replay", "--limit=1/s", "--time=epoch",
                    "--key=1", path)
-        self.fails(1, path + ": no line of it can be read", "--limit=1/s", "--time=none",
+        self.fails(1, path + ": no line of it can be read", "replay", "--limit=1/s", "--time=none",
                    "--key=2", path)
 
     def test_gzip_damaged(self):
@@ -755,14 +614,14 @@ class Failures(Replay):
                 *((packed + more, ": bytes that are not gzip follow the gzip data, after line ")
                   for more in (b"hello", b"\0" + packed))):
             path = self.write(content)
-            self.fails(1, path + message, "--limit=20/minute", path)
-            self.fails(1, "standard input" + message, "--limit=20/minute", "-", stdin=content)
+            self.fails(1, path + message, "replay", "--limit=20/minute", path)
+            self.fails(1, "standard input" + message, "replay", "--limit=20/minute", "-", stdin=content)
 
     def test_gzip_cut_anywhere(self):
         packed = gzip.compress(b"one\ntwo\nthree\n")
         for cut in range(2, len(packed)):
             path = self.write(packed[:cut])
-            self.fails(1, path + ": the gzip data ends too early", "--limit=1/s", "--time=none", path)
+            self.fails(1, path + ": the gzip data ends too early", "replay", "--limit=1/s", "--time=none", path)
 
 
 if __name__ == "__main__":
