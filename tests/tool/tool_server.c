@@ -6,13 +6,13 @@
  *     tool-server FILE [SECONDS]    its clock is ahead by so many
  *
  *     key PART...                       the key of these parts, as the library makes it, in hex
- *     address PREFIX4 PREFIX6 ADDRESS [PART...]
+ *     id ID [PART...], address PREFIX4 PREFIX6 ADDRESS [PART...]
  *     take POLICY KEY COST              whether it was granted, and what is used
  *     label KEY HEX                     stint_label with these bytes
  *     fill POLICY N                     a token of each of N keys; 1 + i % 7 of the i-th
  *     lock, unlock                      the table's lock for set-up
  *     load POLICY THREADS KEYS          threads that take, until:
- *     stop                              how many lines follow, of each key and window: its tokens
+ *     stop                              the tokens of each key, load-0 and so on
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,14 +33,7 @@
 enum {
     THREADS_MAX = 8,
     KEYS_MAX = 8,
-    LEDGER = 4096, /* windows of each key */
     WORDS_MAX = 16,
-};
-
-struct ledger {
-    struct {
-        uint64_t window, tokens;
-    } of[KEYS_MAX][LEDGER];
 };
 
 static struct stint_limiter *limiter;
@@ -48,7 +41,7 @@ static uint32_t load_policy, load_keys;
 static unsigned load_threads;
 static atomic_bool load_over;
 static pthread_t threads[THREADS_MAX];
-static struct ledger *ledgers[THREADS_MAX];
+static uint64_t granted[THREADS_MAX][KEYS_MAX]; /* tokens */
 
 static uint64_t ahead; /* ns */
 
@@ -79,20 +72,12 @@ static stint_key load_key(uint32_t i) {
 
 /* Takes of one key after another; the others get some time, too. */
 static void *load(void *context) {
-    struct ledger *ledger = context;
+    uint64_t *tokens = context;
     const struct timespec pause = {.tv_nsec = 200000};
     for (uint32_t i = 0; !atomic_load(&load_over); i++) {
         struct stint_verdict verdict;
-        uint32_t key = i % load_keys;
-        if (stint_take(limiter, load_policy, load_key(key), 1, STINT_NOW, &verdict) &&
-            verdict.granted != 0) {
-            size_t at = 0;
-            while (ledger->of[key][at].window != verdict.window && ledger->of[key][at].window != 0)
-                if (++at == LEDGER)
-                    fail("too many windows");
-            ledger->of[key][at].window = verdict.window;
-            ledger->of[key][at].tokens += verdict.granted;
-        }
+        (void)stint_take(limiter, load_policy, load_key(i % load_keys), 1, STINT_NOW, &verdict);
+        tokens[i % load_keys] += verdict.granted;
         if (i % 16 == 0)
             nanosleep(&pause, NULL);
     }
@@ -104,11 +89,10 @@ static void load_begin(char **words) {
     load_threads = (unsigned)atoi(words[2]);
     load_keys = (uint32_t)atoi(words[3]);
     atomic_store(&load_over, false);
-    for (unsigned i = 0; i < load_threads; i++) {
-        ledgers[i] = calloc(1, sizeof(*ledgers[i]));
-        if (ledgers[i] == NULL || pthread_create(&threads[i], NULL, load, ledgers[i]) != 0)
+    memset(granted, 0, sizeof(granted));
+    for (unsigned i = 0; i < load_threads; i++)
+        if (pthread_create(&threads[i], NULL, load, granted[i]) != 0)
             fail("threads");
-    }
     puts("loading");
 }
 
@@ -120,47 +104,36 @@ static void load_join(void) {
 }
 
 static void load_end(void) {
-    size_t lines = 0;
     load_join();
-    for (int print = 0; print < 2; print++) {
+    for (uint32_t key = 0; key < load_keys; key++) {
+        uint64_t sum = 0;
         for (unsigned i = 0; i < load_threads; i++)
-            for (uint32_t key = 0; key < load_keys; key++)
-                for (size_t at = 0; at < LEDGER && ledgers[i]->of[key][at].window != 0; at++) {
-                    lines++;
-                    if (print)
-                        printf("load-%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", key,
-                               ledgers[i]->of[key][at].window, ledgers[i]->of[key][at].tokens);
-                }
-        if (!print)
-            printf("%zu\n", lines);
+            sum += granted[i][key];
+        printf("%s%" PRIu64, key == 0 ? "" : " ", sum);
     }
-    for (unsigned i = 0; i < load_threads; i++)
-        free(ledgers[i]);
+    puts("");
     load_threads = 0;
 }
 
-/* Joins the parts to a key; without one `key` is made of the first. */
-static stint_key joined(const stint_key *key, char **parts, size_t n) {
-    stint_key whole = key != NULL ? *key : stint_key_of(limiter, parts[0], strlen(parts[0]));
-    for (size_t i = key != NULL ? 0 : 1; i < n; i++)
-        whole = stint_key_join(limiter, whole, parts[i], strlen(parts[i]));
-    return whole;
-}
-
-static stint_key address_key(char **words, size_t n) {
+static stint_key address_key(char **words) {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
     bool is_v4 = inet_pton(AF_INET, words[3], &v4.sin_addr) == 1;
     if (!is_v4 && inet_pton(AF_INET6, words[3], &v6.sin6_addr) != 1)
         fail(words[3]);
-    stint_key key = stint_key_address(limiter, is_v4 ? (const void *)&v4 : (const void *)&v6,
-                                      (unsigned)atoi(words[1]), (unsigned)atoi(words[2]));
-    return joined(&key, words + 4, n - 4);
+    return stint_key_address(limiter, is_v4 ? (const void *)&v4 : (const void *)&v6,
+                             (unsigned)atoi(words[1]), (unsigned)atoi(words[2]));
 }
 
-static stint_key id_key(char **words, size_t n) {
-    const stint_key key = stint_key_of_id(limiter, strtoull(words[1], NULL, 10));
-    return joined(&key, words + 2, n - 2);
+/* A key of this kind, and the parts that are joined to it. */
+static void print_key(char **words, size_t n) {
+    bool is_address = words[0][0] == 'a';
+    stint_key key = is_address           ? address_key(words)
+                    : words[0][0] == 'i' ? stint_key_of_id(limiter, strtoull(words[1], NULL, 10))
+                                         : stint_key_of(limiter, words[1], strlen(words[1]));
+    for (size_t i = is_address ? 4 : 2; i < n; i++)
+        key = stint_key_join(limiter, key, words[i], strlen(words[i]));
+    printf("%016" PRIx64 "\n", key.hash);
 }
 
 static void take(char **words) {
@@ -191,12 +164,10 @@ static void fill(char **words) {
 }
 
 static bool obey(char **words, size_t n) {
-    if (strcmp(words[0], "key") == 0 && n > 1)
-        printf("%016" PRIx64 "\n", joined(NULL, words + 1, n - 1).hash);
-    else if (strcmp(words[0], "id") == 0 && n > 1)
-        printf("%016" PRIx64 "\n", id_key(words, n).hash);
+    if ((strcmp(words[0], "key") == 0 || strcmp(words[0], "id") == 0) && n > 1)
+        print_key(words, n);
     else if (strcmp(words[0], "address") == 0 && n > 3)
-        printf("%016" PRIx64 "\n", address_key(words, n).hash);
+        print_key(words, n);
     else if (strcmp(words[0], "take") == 0 && n == 4)
         take(words);
     else if (strcmp(words[0], "label") == 0 && n == 3)
