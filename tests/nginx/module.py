@@ -5,6 +5,7 @@
     module.py MODULE_SO [TEST...]
 """
 import collections
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # of server.py, beside it
 from server import PATIENCE, Response, Server, until
-from servers import free_port, wrk
+from servers import free_port, over_and_over, replaced, wrk
 
 MODULE = "ngx_http_stint_module.so"
 
@@ -65,9 +66,9 @@ class Case(unittest.TestCase):
 
     def check_storm(self, storm, limit):
         """What a killed worker had granted, but not told, is lost; nobody gets more."""
-        self.assertEqual(storm.other, set())
+        self.assertLessEqual(set(storm.count), {200, 429, None})
         self.assertLessEqual(storm.allowed, limit)
-        self.assertGreaterEqual(storm.allowed, limit - storm.errors)
+        self.assertGreaterEqual(storm.allowed, limit - storm.count[None])
         self.assertEqual(storm.server.get().stint, f"REJECTED p {limit}/{limit} 0")
 
     def expect(self, expected, response):
@@ -82,24 +83,18 @@ class Case(unittest.TestCase):
 class Counting(Case):
     """Exactly `limit` requests get through, however many come at once."""
 
-    LIMIT = 700
-
-    def check_workers(self, lines):
+    def test_wrk(self):
+        limit = 700
+        with self.limited(f"{limit}{PER_LONG}", workers=4) as server:
+            requests, refused = wrk(server.url())()
+            self.assertEqual(requests - refused, limit)
+            lines = server.access_log(requests)
         by_worker = collections.Counter(line[0] for line in lines)
         self.assertGreater(len(by_worker), 1, f"one worker did it all: {by_worker}")
-        self.assertEqual(sum(line[1] == "200" for line in lines), self.LIMIT)
-        self.assertEqual({line[3] for line in lines if line[1] == "200"}, {"PASSED"})
-        self.assertEqual({(line[3], line[6], line[7]) for line in lines if line[1] == "429"},
-                         {("REJECTED", str(self.LIMIT), "0")})
+        self.assertEqual({(line[3], line[6], line[7]) for line in lines if line[1] == "429"}, {("REJECTED", str(limit), "0")})
         # Each count was given to one request.
-        self.assertEqual(sorted(int(line[6]) for line in lines if line[1] == "200"),
-                         list(range(1, self.LIMIT + 1)))
-
-    def test_wrk(self):
-        with self.limited(f"{self.LIMIT}{PER_LONG}", workers=4) as server:
-            requests, refused = wrk(server.url())()
-            self.assertEqual(requests - refused, self.LIMIT)
-            self.check_workers(server.access_log(requests))
+        self.assertEqual(sorted((line[3], int(line[6])) for line in lines if line[1] == "200"),
+                         [("PASSED", used + 1) for used in range(limit)])
 
     def test_binary_keys(self):
         """127.0.0.1, 127.0.1.1 and 127.0.0.2 are alike up to a NUL byte."""
@@ -108,56 +103,30 @@ class Counting(Case):
                 self.assertEqual(server.statuses(3, source=source), [200, 200, 429])
 
     def test_an_empty_key_is_no_limit(self):
-        with self.serve(f'stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=user;'
-                        f'stint_policy z 5{PER_LONG} name=address; stint_headers draft;',
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=user;"
+                        f"stint_policy z 5{PER_LONG} name=address; stint_headers draft;",
                         location("/file", "stint_limit z user $arg_user;") +
-                        location("/other", "stint_limit z user $arg_user;",
-                                 "stint_limit z address $remote_addr;")) as server:
+                        location("/other", "stint_limit z user $arg_user;", "stint_limit z address $remote_addr;")) as server:
             for _ in range(5):
-                response = self.expect(200, server.get("/file"))
+                response = self.expect((200, "/"), server.get("/file"))
                 self.assertIsNone(response["RateLimit"])
-                self.assertEqual(response.stint, "/")
             self.assertEqual(server.access_log(5)[-1][3:], ["-"] * 7)
             # The other limits of the location hold.
             self.assertEqual(server.statuses(6, "/other"), [200] * 5 + [429])
             self.assertEqual(server.statuses(1, "/other?user=x"), [429])
 
     def test_names_without_name(self):
-        """A policy without a name is named by its rate, and found however that is written."""
-        for written, used in (("2 per 52 weeks", "2/52 weeks"), ("2 per 52 weeks", "2/52w"),
-                              ("2/364d", "2 per 52 weeks"), ("2/52w smooth", "2r/364d"),
-                              ("2/52w", "2/31449600s")):
-            with self.subTest(written=written, used=used):
-                with self.serve(f"stint_zone z entries=1k; stint_policy z {written};",
-                                location("/", f'stint_limit z "{used}" $remote_addr;')) as server:
-                    self.assertEqual(server.statuses(3), [200, 200, 429])
-                    self.assertEqual(server.get().stint, "REJECTED 2/52 weeks 2/2 0")
-
-    def test_a_limit_takes_no_options(self):
-        """They belong to the policy, and would not be heeded here."""
-        for used in ("100/m smooth", "100/m name=login", "100/m shadow", "100/m capacity=300",
-                     "100/m reserve=9", "100/m start=per-key", "100/m name=100/minute"):
-            server = self.serve("stint_zone z entries=1k; stint_policy z 100/m;"
-                                "stint_policy z 5/m name=login;",
-                                location("/", f'stint_limit z "{used}" $remote_addr;'))
-            said = self.told(server, 1)
-            self.assertIn(f'unknown stint policy "{used}" of zone "z" (it has "100/minute", "login") '
-                          f"in {server.configuration}:", said)
-
-    def test_a_name_comes_before_a_rate(self):
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG};"
-                        f"stint_policy z 1{PER_LONG} name=2{PER_LONG};",
-                        location("/", f'stint_limit z "2{PER_LONG}" $remote_addr;')) as server:
-            self.assertEqual(server.get().stint, f"PASSED 2{PER_LONG} 1/1 0")
-
-    def test_two_ways_to_write_a_rate_are_one_policy(self):
-        with self.serve("stint_zone z entries=1k policies=1; stint_policy z 3/52w;",
-                        location("/file", 'stint_limit z "3/364d" $remote_addr;') +
-                        location("/other", 'stint_limit z "3/52w" $remote_addr;')) as server:
-            self.assertEqual(server.get("/file").stint, "PASSED 3/52 weeks 1/3 2")
-            self.assertEqual(server.get("/other").stint, "PASSED 3/52 weeks 2/3 1")
-            server.reload()
-            self.assertEqual(server.get("/file").stint, "PASSED 3/52 weeks 3/3 0")
+        """A policy without a name is named by its rate, and found however that is written. A name comes before a rate."""
+        for policies, one, other, told in (
+                ("2 per 52 weeks", "2/52 weeks", "2/52w", "2/52 weeks 2/2 0"), ("2/364d", "2 per 52 weeks", "2/52w", "2/52 weeks 2/2 0"),
+                ("2/52w smooth", "2r/364d", "2/31449600s", "2/52 weeks 2/2 0"),
+                ("5/52w; stint_policy z 2/52w name=5/52w", "5/52w", "5/52w", "5/52w 2/2 0")):
+            with self.subTest(one=one, other=other), self.serve(
+                    f"stint_zone z entries=1k policies={1 + policies.count(';')}; stint_policy z {policies};",
+                    location("/file", f'stint_limit z "{one}" k;') + location("/other", f'stint_limit z "{other}" k;')) as server:
+                self.assertEqual([server.get(path).status for path in ("/file", "/other", "/file")], [200, 200, 429])
+                server.reload()
+                self.expect((429, f"REJECTED {told}"), server.get("/other"))
 
 
 class Several(Case):
@@ -176,51 +145,16 @@ class Several(Case):
                 self.expect((429, "REJECTED p 2/2 0"), server.get(headers=headers))
                 close(first)
 
-    HTTP = (f'stint_zone z entries=1k; stint_policy z 5{PER_LONG} name=many;'
-            f'stint_policy z 2{PER_LONG} name=few;')
-
-    def test_all_or_nothing(self):
-        locations = (location("/file", "stint_limit z many $remote_addr;",
-                              "stint_limit z few $arg_user;") +
-                     location("/other", "stint_limit z many $remote_addr;"))
-        with self.serve(self.HTTP, locations) as server:
-            self.assertEqual(server.statuses(2, "/file?user=a"), [200, 200])
-            # Refused by `few`: nothing is taken of `many`.
-            for _ in range(10):
-                self.expect((429, "REJECTED few 2/2 0"), server.get("/file?user=a"))
-            self.assertEqual(server.get("/other").stint, "PASSED many 3/5 2")
-            self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
-            # Refused by `many`: nothing is taken of `few`.
-            for _ in range(3):
-                self.expect((429, "REJECTED many 5/5 0"), server.get("/file?user=c"))
-
-    def test_inheritance(self):
-        """Limits of the level above hold where there are none."""
-        server_level = ("stint_limit z few $remote_addr; stint_status 503;\n" + location("/file") +
-                        location("/other", "stint_limit z many $remote_addr;"))
-        with self.serve(self.HTTP, server_level) as server:
-            self.assertEqual(server.statuses(3, "/file"), [200, 200, 503])
-            self.assertEqual(server.statuses(6, "/other"), [200] * 5 + [503])
-
     def test_decided_once(self):
         """Neither an error page, nor a subrequest, nor a named location decides again."""
-        locations = (
-            "error_page 404 /other;\n" +
-            location("/", "stint_limit z many $remote_addr;", "auth_request /auth;",
-                     "try_files $uri @named;") +
-            location("@named", "stint_limit z many $remote_addr;", "return 404;") +
-            location("= /auth", "stint_limit z many $remote_addr;", "empty_gif;"))
-        with self.serve(self.HTTP, locations) as server:
-            self.assertEqual(server.get("/file").stint, "PASSED many 1/5 4")
-            self.assertEqual(server.get("/missing").stint, "PASSED many 2/5 3")
-            self.assertEqual(server.get("/missing").status, 404)
-            self.assertEqual(server.get("/file").stint, "PASSED many 4/5 1")
-
-    def test_a_redirect_to_a_limited_location_decides_there(self):
-        locations = (location("= /start", "error_page 404 = /file;", "return 404;") +
-                     location("/file", "stint_limit z few $remote_addr;"))
-        with self.serve(self.HTTP, locations) as server:
-            self.assertEqual(server.statuses(3, "/start"), [200, 200, 429])
+        limit = f"stint_zone z entries=1k; stint_policy z 5{PER_LONG} name=many;"
+        with self.serve(limit, "error_page 404 /other;\n" +
+                        location("/", "stint_limit z many k;", "auth_request /auth;", "try_files $uri @named;") +
+                        location("@named", "stint_limit z many k;", "return 404;") +
+                        location("= /auth", "stint_limit z many k;", "empty_gif;")) as server:
+            for path, told in (("/file", (200, "PASSED many 1/5 4")), ("/missing", (404, "PASSED many 2/5 3")),
+                               ("/missing", (404, "PASSED many 3/5 2")), ("/file", (200, "PASSED many 4/5 1"))):
+                self.expect(told, server.get(path))
 
     ZONES = (f"stint_zone z entries=1k; stint_zone y entries=1k; stint_headers both;\n"
              f"stint_policy z 5{PER_LONG} name=many; stint_policy y 2{PER_LONG} name=few;"
@@ -326,146 +260,87 @@ class Cost(Case):
     def costly(self, cost, policy=f"10{PER_LONG}"):
         return self.limited(policy, options=f"cost={cost}", http="stint_headers draft;")
 
-    def used(self, response):
-        return int(re.search(r" (\d+)/", response.stint)[1])
-
-    def test_fixed(self):
-        with self.costly(4) as server:
-            self.assertEqual(server.statuses(3), [200, 200, 429])
-            self.assertEqual(server.get().stint, "REJECTED p 8/10 2")
-
-    def test_nothing(self):
-        with self.costly(0) as server:
-            self.assertEqual(server.statuses(20), [200] * 20)
-
     def test_variable(self):
+        """Empty, and what is no number, is 1."""
         with self.costly("$arg_n") as server:
-            self.assertEqual(self.used(server.get("/file?n=5")), 5)
-            self.assertEqual(self.used(server.get("/file?n=0")), 5)
-            self.assertEqual(self.used(server.get("/file")), 6)  # empty: 1
+            for n, used in (5, 5), (0, 5), ("", 6):
+                self.assertEqual(server.get(f"/file?n={n}").stint, f"PASSED p {used}/10 {10 - used}")
+            self.assertEqual(server.logged("not a number"), [])
             response = self.expect((429, "REJECTED p 6/10 4"), server.get("/file?n=5"))
             self.assertRegex(response["Retry-After"], r"^\d+$")
-            self.assertEqual(server.get("/file?n=004").stint, "PASSED p 10/10 0")
-            self.assertEqual(server.logged("not a number"), [])
-
-    def test_more_than_can_ever_fit(self):
-        with self.costly("$arg_n") as server:
-            for n in 11, 2**32, 2**64 + 1, 10**300:
-                response = self.expect((429, "REJECTED p 0/10 10"), server.get(f"/file?n={n}"))
+            for n in 11, 2**32, 2**64 + 1, 10**300:  # more than can ever fit
+                response = self.expect((429, "REJECTED p 6/10 4"), server.get(f"/file?n={n}"))
                 self.assertIsNone(response["Retry-After"])
-
-    def test_what_is_no_number_costs_1(self):
-        with self.costly("$arg_n") as server:
-            for i, n in enumerate(["-1", "1.5", "0x1", "five", "%31"], 1):
-                self.assertEqual(self.used(server.get(f"/file?n={n}")), i)
+            self.assertEqual(server.get("/file?n=002").stint, "PASSED p 8/10 2")
+            for n in "-1", "%31":
+                self.assertEqual(server.get(f"/file?n={n}").status, 200)
+            self.expect((429, "REJECTED p 10/10 0"), server.get("/file?n=0x1"))
 
     def test_it_is_logged_once_a_minute_escaped_and_cut(self):
         with self.costly("$http_n", policy=f"1M{PER_LONG}") as server:
-            value = 'a"b\\c\t\x7f' + "x" * 3000
             storm = Storm(server, threads=2, enough=lambda storm: storm.allowed >= 300,
-                          headers={"N": value})
+                          headers={"N": 'a"b\\c\t\x7f' + "x" * 3000})
             storm.run()
             self.assertGreaterEqual(storm.allowed, 300)
-            lines = [line for line in server.log().splitlines() if "stint cost" in line]
-            self.assertLessEqual(len(lines), server.WORKERS)
-            shown = "a\\x22b\\x5Cc\\x09\\x7F" + "x" * 57 + "..."
-            for line in lines:
-                self.assertRegex(line, r"\[error\] .*" + re.escape(
-                    f'stint cost "{shown}" is not a number, taken as 1, in zone "z" (told once a '
-                    "minute)"))
+            told = server.logged(r'\[error\] .*stint cost "(.*)" is not a number, taken as 1, in zone "z" \(told once a minute\)')
+            self.assertIn(len(told), range(1, server.WORKERS + 1))
+            self.assertEqual(set(told), {"a\\x22b\\x5Cc\\x09\\x7F" + "x" * 57 + "..."})
+
+    WARNED = (
+        ("", "cost=21", '"cost=21" is above the 20 that policy "p" has here: all requests are refused, in'),
+        ("", "cost=20", None), ("", "cost=21 limit=30", None), ("capacity=30", "cost=30", None), ("burst=30", "cost=30", None),
+        ("burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" has here'),
+        ("burst=10", "cost=7 burst=6", '"cost=7" is above the 6 that policy "p" has here'),
+        ("burst=10", "cost=6 burst=6", None), ("burst=10", "burst=10", None),
+        ("burst=10", "burst=11", '"burst=11" is above the 10 that policy "p" has here, and taken as that, in'),
+        ("burst=10", "burst=99 limit=40", None), ("burst=1 reserve=9", "delay burst=10", None),
+        ("capacity=5", "", 'policy "20/minute capacity=5 name=p": no window grants more than capacity=5, and a larger cost never '
+         "fits, though the limit is 20 in"), ("capacity=5 reserve=5", "delay", None),
+        ("ban=30s", "", 'policy "20/minute ban=30s name=p": ban= is shorter than the window'), ("ban=1h", "", None),
+        ("overrides", "", 'policy "p" has "overrides", but none can be set in the zone "z", which has no "file", in'),
+        ("", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response is made, and $bytes_sent is '
+         'known only later: "late" charges at the end in'), ("", "charge=1${request_time}0", "and $request_time is known only later"),
+        ("", "charge=$bytes_sent late", None), ("", "charge=$sent_http_bytes_sent$arg_a", None),
+        ("", "charge=401", '"charge=401" is what each response costs: a variable, such as a map of $status, tells which ones do in'),
+        ("reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a number of requests, which is '
+         """here the policy's "burst=" in"""), ("reserve=5", "delay=8ms", None),
+        ("", "; stint_status 502", '"stint_status 502": a load balancer may take refusals for failures, repeat them elsewhere and '
+         "take out this server; 429 says what they are in"), ("", "; stint_status 504", '"stint_status 504": a load balancer'),
+        ("", "; stint_status 501", None), ("", "; stint_status 505", None))
 
     def test_what_makes_no_sense_is_warned_of(self):
-        for http, limit, warned in (
-                ("20/minute", "cost=21", '"cost=21" is above the 20 that policy "p" has here: all '
-                 "requests are refused, in"),
-                ("20/minute", "cost=20", None),
-                ("20/minute", "cost=21 limit=30", None),
-                ("20/minute capacity=30", "cost=30", None),
-                ("20/minute burst=30", "cost=30", None),
-                ("20/minute burst=10", "cost=11", '"cost=11" is above the 10 that policy "p" has here'),
-                ("20/minute burst=10", "cost=7 burst=6", '"cost=7" is above the 6 that policy "p" has here'),
-                ("20/minute burst=10", "cost=6 burst=6", None), ("20/minute burst=10", "burst=10", None),
-                ("20/minute burst=10", "burst=11", '"burst=11" is above the 10 that policy "p" has here, and taken as that, in'),
-                ("20/minute burst=10", "burst=99 limit=40", None), ("20/minute burst=1 reserve=9", "delay burst=10", None),
-                ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p": no window grants more than '
-                 "capacity=5, and a larger cost never fits, though the limit is 20 in"),
-                ("20/minute capacity=5 reserve=5", "delay", None),
-                ("1000/s burst=20", "", None),
-                ("1000/s burst=19", "", 'policy "1000/s burst=19 name=p": burst=19 lasts less than 20 ms at this rate'),
-                ("2/minute smooth", "", 'policy "2/minute smooth name=p": smooth with a limit of 2 grants about half'),
-                ("20/minute ban=30s", "", 'policy "20/minute ban=30s name=p": ban= is shorter than the window'),
-                ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
-                 '"z", which has no "file", in'),
-                ("20/minute ban=1h", "", None),
-                ("20/minute", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response '
-                 'is made, and $bytes_sent is known only later: "late" charges at the end in'),
-                ("20/minute", "charge=1${request_time}0", "and $request_time is known only later"),
-                ("20/minute", "charge=401", '"charge=401" is what each response costs: a variable, such as a map of $status, '
-                 "tells which ones do in"),
-                ("20/minute reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a '
-                 """number of requests, which is here the policy's "burst=" in"""),
-                ("20/minute reserve=5", "delay=8ms", None),
-                ("20/minute", "; stint_status 502", '"stint_status 502": a load balancer may take refusals for failures, repeat '
-                 "them elsewhere and take out this server; 429 says what they are in"),
-                ("20/minute", "; stint_status 504", '"stint_status 504": a load balancer'),
-                ("20/minute", "; stint_status 501", None), ("20/minute", "; stint_status 505", None),
-                ("20/minute", "charge=$bytes_sent late", None), ("20/minute", "charge=$sent_http_bytes_sent$arg_a", None)):
-            with self.subTest(policy=http, limit=limit):
-                configuration = Server(MODULE, f"stint_zone z entries=1k; stint_policy z {http} name=p;",
-                                       f"stint_limit z p $uri {limit};")
-                said = self.told(configuration, 0)
+        """What the library notes of a policy (tests/api/notation.c) is one of these."""
+        for policy, limit, warned in self.WARNED:
+            with self.subTest(policy=policy, limit=limit):
+                said = self.told(Server(MODULE, f"stint_zone z entries=1k; stint_policy z 20/minute {policy} name=p;",
+                                        f"stint_limit z p $uri {limit};"))
                 self.assertEqual("[warn]" in said, warned is not None, said)
-                self.assertIn(f"{warned or ''}", said)
+                self.assertIn(warned or "", said)
 
 
 class Fields(Case):
     """What the client is told."""
 
-    NAMES = ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
-             "X-RateLimit-Reset", "Retry-After"]
+    DRAFT, LEGACY = ["RateLimit-Policy", "RateLimit"], ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+    NAMES = DRAFT + LEGACY + ["Retry-After"]
 
     def test_which(self):
-        draft, legacy = self.NAMES[:2], self.NAMES[2:5]
-        for mode, expected in (("", []), ("off", []), ("draft", draft), ("legacy", legacy),
-                               ("both", draft + legacy)):
-            with self.subTest(mode=mode):
-                self.check(f"stint_headers {mode};" if mode else "", expected,
-                           expected + ["Retry-After"] * (expected != []))
-
-    def check(self, mode, expected, expected_refused):
-        with self.limited(f"2{PER_LONG}", mode) as server:
-            for i in range(3):
-                now = time.time()
-                response = self.expect(200 if i < 2 else 429, server.get())
-                there = [name for name in self.NAMES if response[name] is not None]
-                self.assertEqual(there, expected if i < 2 else expected_refused)
-                left = window_end() - now
-                values = {
-                    "RateLimit-Policy": f'"p";q=2;w={LONG}',
-                    "X-RateLimit-Limit": "2",
-                    "X-RateLimit-Remaining": str(max(1 - i, 0)),
-                    "X-RateLimit-Reset": str(window_end()),
-                }
-                for name in there:
-                    if name == "RateLimit":
-                        found = re.fullmatch(r'"p";r=(\d+);t=(\d+)', response[name])
-                        self.assertEqual(int(found[1]), max(1 - i, 0))
-                        self.assertAlmostEqual(int(found[2]), left, delta=2)
-                    elif name == "Retry-After":
-                        self.assertAlmostEqual(int(response[name]), left, delta=2)
-                    else:
-                        self.assertEqual(response[name], values[name])
-
-    def test_several_policies(self):
-        with self.serve(f'stint_zone z entries=1k; stint_headers both; stint_policy z 9{PER_LONG} name=a;'
-                        f'stint_policy z 5/26w "name=\\"b c\\"";',
-                        location("/", 'stint_limit z a $remote_addr;',
-                                 'stint_limit z "b c" $remote_addr;')) as server:
-            response = server.get()
-            self.assertEqual(response["RateLimit-Policy"],
-                             f'"a";q=9;w={LONG}, "b c";q=5;w={LONG // 2}')
-            self.assertRegex(response["RateLimit"], r'^"a";r=8;t=\d+, "b c";r=4;t=\d+$')
-            self.assertEqual(response["X-RateLimit-Limit"], "5")
+        for mode, expected in (("", []), ("stint_headers off;", []), ("stint_headers draft;", self.DRAFT),
+                               ("stint_headers legacy;", self.LEGACY), ("stint_headers both;", self.DRAFT + self.LEGACY)):
+            with self.subTest(mode=mode), self.limited(f"2{PER_LONG}", mode) as server:
+                for status, remaining in (200, 1), (200, 0), (429, 0):
+                    left = window_end() - time.time()
+                    response = self.expect(status, server.get())
+                    there = {name: response[name] for name in self.NAMES if response[name] is not None}
+                    self.assertEqual(list(there), expected + ["Retry-After"] * (expected != [] and status == 429))
+                    for name, value in there.items():
+                        if name in ("RateLimit", "Retry-After"):
+                            start = "" if name == "Retry-After" else f'"p";r={remaining};t='
+                            self.assertTrue(value.startswith(start), value)
+                            self.assertAlmostEqual(int(value.removeprefix(start)), left, delta=2)
+                        else:
+                            self.assertEqual(value, {"RateLimit-Policy": f'"p";q=2;w={LONG}', "X-RateLimit-Limit": "2", "X-RateLimit-Reset":
+                                                     str(window_end()), "X-RateLimit-Remaining": str(remaining)}[name])
 
     def test_error_pages_and_redirects_and_missing_files(self):
         with self.limited(f"3{PER_LONG}", "stint_headers draft;", "error_page 429 /other;",
@@ -478,21 +353,6 @@ class Fields(Case):
             self.assertEqual((response.status, response.body), (429, b"other\n"))
             self.assertEqual(response["RateLimit"].split(";")[1], "r=0")
             self.assertIsNotNone(response["Retry-After"])
-
-    def test_responses_of_upstreams(self):
-        server = Server(MODULE)
-        socket = server.directory / "upstream"
-        server.configure(
-            f"stint_zone z entries=1k; stint_policy z 3{PER_LONG} name=p; stint_headers draft;"
-            f"server {{ listen unix:{socket}; root www; add_header X-From upstream; }}",
-            location("/", "stint_limit z p $remote_addr;", f"proxy_pass http://unix:{socket};"))
-        with server:
-            for left in 2, 1, 0:
-                response = server.get()
-                self.assertEqual((response.status, response["X-From"]), (200, "upstream"))
-                self.assertEqual(response["RateLimit"].split(";")[1], f"r={left}")
-            response = server.get()
-            self.assertEqual((response.status, response["X-From"]), (429, None))
 
     def test_head_and_post(self):
         with self.limited(f"2{PER_LONG}", "stint_headers draft;") as server:
@@ -516,61 +376,44 @@ class Variables(Case):
             server.get("/file")
             server.get("/missing")
             allowed, refused = sorted(server.access_log(2), key=lambda line: line[2])
-            self.assertEqual([allowed[2], refused[2]], ['"/file"', '"/missing"'])
-            self.assertEqual(allowed[3:8], ["PASSED", "p", "1", "1", "0"])
-            self.assertEqual(refused[3:8], ["REJECTED", "p", "1", "1", "0"])
-            left = window_end() - time.time()
-            for line in allowed, refused:
-                self.assertAlmostEqual(int(line[8]), left, delta=PATIENCE)
-            self.assertEqual(allowed[9], "-")
-            self.assertAlmostEqual(int(refused[9]), left, delta=PATIENCE)
+        self.assertEqual(allowed[2:8], ['"/file"', "PASSED", "p", "1", "1", "0"])
+        self.assertEqual(refused[2:8], ['"/missing"', "REJECTED", "p", "1", "1", "0"])
+        self.assertEqual(allowed[9], "-")
+        for seconds in allowed[8], *refused[8:]:
+            self.assertAlmostEqual(int(seconds), window_end() - time.time(), delta=PATIENCE)
 
     def test_of_the_tightest_limit(self):
-        with self.serve(f'stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=a;'
-                        f'stint_policy z 3{PER_LONG} name=b; stint_policy z 3/26w name=c;',
-                        location("/", *(f"stint_limit z {name} $remote_addr;" for name in "acb"))
-                        ) as server:
-            half = LONG // 2
-            later = "b" if window_end() > (int(time.time()) // half + 1) * half else "c"
+        half = LONG // 2
+        later = "b" if window_end() > (int(time.time()) // half + 1) * half else "c"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=a;"
+                        f"stint_policy z 3{PER_LONG} name=b; stint_policy z 3/26w name=c;",
+                        location("/", *(f"stint_limit z {name} k;" for name in "acb"))) as server:
             self.assertEqual(server.get().stint, f"PASSED {later} 1/3 2")
-
-    def test_without_a_limit_they_are_not_found(self):
-        with self.serve("stint_zone z entries=1k;", "") as server:
-            server.get()
-            self.assertEqual(server.access_log(1)[0][3:], ["-"] * 7)
 
 
 class Trying(Case):
     """Limits that are tried out."""
 
     def test_dry_run(self):
-        with self.limited(f"2{PER_LONG}", "stint_dry_run on;", "stint_headers both;") as server:
-            for i in range(5):
-                response = self.expect(200, server.get())
-                self.assertEqual(response.stint.split()[0], "PASSED" if i < 2 else "REJECTED_DRY_RUN")
-                for name in Fields.NAMES:
-                    self.assertIsNone(response[name])
-            self.assertEqual(response.stint, "REJECTED_DRY_RUN p 2/2 0")
+        with self.limited(f"2{PER_LONG}", http="stint_dry_run on; stint_headers both;",
+                          locations=location("/other", "stint_dry_run off; stint_limit z p $remote_addr;")) as server:
+            for told in ["PASSED p 1/2 1", "PASSED p 2/2 0"] + ["REJECTED_DRY_RUN p 2/2 0"] * 3:
+                response = self.expect((200, told), server.get())
+                self.assertEqual([response[name] for name in Fields.NAMES], [None] * 6)
             self.assertEqual(server.logged(r"limiting requests, (.*?), client"),
                              ['dry run, 2 of 2 used, by policy "p" in zone "z"'])
-
-    def test_dry_run_off_below_on(self):
-        with self.limited(f"2{PER_LONG}", "stint_dry_run off;", http="stint_dry_run on;") as server:
-            self.assertEqual(server.statuses(3), [200, 200, 429])
+            self.assertEqual(server.get("/other").status, 429)
 
     def test_shadow(self):
-        with self.serve(f'stint_zone z entries=1k; stint_headers both;'
-                        f'stint_policy z 2{PER_LONG} name=tried shadow;'
-                        f'stint_policy z 4{PER_LONG} name=real;',
-                        location("/", "stint_limit z tried $remote_addr;",
-                                 "stint_limit z real $remote_addr;")) as server:
+        with self.serve(f"stint_zone z entries=1k; stint_headers both; stint_policy z 2{PER_LONG} name=tried shadow;"
+                        f"stint_policy z 4{PER_LONG} name=real;",
+                        location("/", "stint_limit z tried k;", "stint_limit z real k;")) as server:
             self.assertEqual(server.statuses(3), [200, 200, 200])
             response = self.expect((200, "REJECTED_SHADOW tried 2/2 0"), server.get())
             self.assertEqual(response["RateLimit-Policy"], f'"real";q=4;w={LONG}')
             self.assertEqual(response["X-RateLimit-Limit"], "4")
             self.assertEqual(server.get().status, 429)
-            self.assertEqual(len(server.logged("limiting requests, shadow, 2 of 2 used, "
-                                               'by policy "tried"')), 1)
+            self.assertEqual(len(server.logged('limiting requests, shadow, 2 of 2 used, by policy "tried"')), 1)
 
 class Logging(Case):
     def test_the_first_refusal_of_a_key(self):
@@ -603,12 +446,12 @@ class Logging(Case):
                 self.assertLessEqual(logged() - before, 100 * (int(spent) + 2))
 
     def test_levels(self):
-        for level in "info", "notice", "warn", "error":
-            with self.subTest(level=level):
-                with self.limited(f"1{PER_LONG}", f"stint_log_level {level};",
-                                  log_level="info") as server:
-                    server.statuses(3)
-                    self.assertEqual(server.logged(r"\[(\w+)\] .*limiting requests"), [level])
+        levels = "info", "notice", "warn", "error"
+        with self.serve(f"stint_zone z entries=1k; stint_policy z 1{PER_LONG} name=p;", "".join(location(
+                f"/{level}", f"stint_limit z p $uri; stint_log_level {level};") for level in levels), log_level="info") as server:
+            for level in levels:
+                server.statuses(3, f"/{level}")
+            self.assertEqual(server.logged(r"\[(\w+)\] .*limiting requests.*GET /(\w+)"), [(level, level) for level in levels])
 
 
 class Full(Case):
@@ -651,52 +494,40 @@ class Full(Case):
 
 
 class Storm:
-    """Threads that ask and ask, on connections that are opened again when they break."""
+    """Threads that ask and ask until it is enough, on connections that are opened again when they break."""
 
     def __init__(self, server, path="/file", threads=8, enough=lambda storm: False, headers=None):
         self.server, self.path, self.threads, self.enough = server, path, threads, enough
         self.headers = headers or {}
-        self.allowed = self.refused = self.errors = 0
-        self.other = set()
+        self.count = collections.Counter()  # of each status; None: the connection broke
         self.lock = threading.Lock()
         self.over = threading.Event()
 
-    def ask(self):
+    allowed = property(lambda self: self.count[200])
+    refused = property(lambda self: self.count[429])
+
+    def ask(self, _):
         connection = self.server.connect()
-        while not self.over.is_set():
-            try:
-                connection.request("GET", self.path, headers=self.headers)
-                status = Response(connection.getresponse()).status
-            except Exception:  # OSError, and http.client has many names for a connection that broke
-                status = None
-            if status is None:
-                connection.close()
-                connection = self.server.connect()
-            with self.lock:
-                self.allowed += status == 200
-                self.refused += status == 429
-                self.errors += status is None
-                if status not in (200, 429, None):
-                    self.other.add(status)
-                if self.enough(self):
-                    self.over.set()
-        connection.close()
+        with contextlib.closing(connection):
+            while not self.over.is_set():
+                try:
+                    connection.request("GET", self.path, headers=self.headers)
+                    status = Response(connection.getresponse()).status
+                except Exception:  # OSError, and http.client has many names for a connection that broke
+                    status = None
+                    connection.close()  # which the next request opens
+                with self.lock:
+                    self.count[status] += 1
+                    if self.enough(self):
+                        self.over.set()
 
     def run(self, meanwhile=lambda: None):
-        workers = [threading.Thread(target=self.ask) for _ in range(self.threads)]
-        deadline = threading.Timer(60, self.over.set)
-        deadline.start()
-        for worker in workers:
-            worker.start()
-        try:
-            meanwhile()
-        except BaseException:
-            self.over.set()
-            raise
-        finally:
-            for worker in workers:
-                worker.join()
-            deadline.cancel()
+        with over_and_over(self.ask, self.threads):
+            try:
+                meanwhile()
+                self.over.wait(60)
+            finally:
+                self.over.set()
 
 
 class Reloads(Case):
@@ -709,19 +540,15 @@ class Reloads(Case):
     def test_a_policy_changes_live(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
             self.assertEqual(server.statuses(4), [200] * 3 + [429])
-            server.configure(self.policy(f"5{PER_LONG}"), self.LIMIT)
             # A test of the configuration does not touch the server that runs.
-            self.assertEqual(server.test()[0], 0)
+            self.assertEqual(server.configure(self.policy(f"5{PER_LONG}"), self.LIMIT).test()[0], 0)
             self.assertEqual(server.get()["X-RateLimit-Limit"], "3")
             server.reload()
-            self.assertEqual(server.logged('stint policy "p" of zone "z" changed from (.*)'),
-                             ['"3/52 weeks" to "5/52 weeks"'])
-            response = server.get()
-            self.assertEqual((response.status, response["X-RateLimit-Limit"]), (200, "5"))
+            self.assertEqual(server.logged('stint policy "p" of zone "z" changed from (.*)'), ['"3/52 weeks" to "5/52 weeks"'])
+            self.assertEqual(self.expect(200, server.get())["X-RateLimit-Limit"], "5")
             self.assertEqual(server.statuses(2), [200, 429])
             server.configure(self.policy(f"2{PER_LONG}"), self.LIMIT).reload()
-            response = server.get()
-            self.assertEqual((response.status, response["X-RateLimit-Limit"]), (429, "2"))
+            self.assertEqual(self.expect(429, server.get())["X-RateLimit-Limit"], "2")
             server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT).reload()
             self.assertEqual(server.get().status, 200)
 
@@ -739,26 +566,18 @@ class Reloads(Case):
         for old, new, why in (
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
                 ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change"),
-                ("3/day", "3/day capacity=9", "capacity above the limit, and reserve, by which requests carry over, "
-                 "cannot come to a policy that has neither, nor both leave one"),
+                ("3/day", "3/day capacity=9", "capacity above the limit, and reserve, by which requests carry over, cannot come to a "
+                 "policy that has neither, nor both leave one"),
                 ("3/day", "3/day burst=3", "a token bucket cannot become a window, nor the other way round")):
-            with self.subTest(why=why, new=new):
-                with self.serve(self.policy(old), self.LIMIT) as server:
-                    used = server.get().stint
-                    server.configure(self.policy(new), self.LIMIT)
-                    self.assertEqual(server.test()[0], 0)
-                    [line] = server.reload_refused()
-                    number = server.line_of(new)
-                    self.assertIn(f'stint policy "p" of zone "z" in {server.configuration}:{number} '
-                                  f'cannot become "{new}", because {why}: give it another name',
-                                  line)
-                    self.assertEqual(used, "PASSED p 1/" + old[0] + f" {int(old[0]) - 1}")
-                    self.assertEqual(server.get().stint, f"PASSED p 2/{old[0]} {int(old[0]) - 2}")
-                    # Under another name it may.
-                    server.configure(
-                        self.ZONE + f"stint_policy z {new} name=q;",
-                        location("/", "stint_limit z q $remote_addr;")).reload()
-                    self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
+            with self.subTest(new=new), self.serve(self.policy(old), self.LIMIT) as server:
+                self.assertEqual(server.get().stint, "PASSED p 1/3 2")
+                self.assertEqual(server.configure(self.policy(new), self.LIMIT).test()[0], 0)
+                [line] = server.reload_refused()
+                self.assertIn(f'stint policy "p" of zone "z" in {server.configuration}:{server.line_of(new)} cannot become "{new}", '
+                              f"because {why}: give it another name", line)
+                self.assertEqual(server.get().stint, "PASSED p 2/3 1")
+                server.configure(self.ZONE + f"stint_policy z {new} name=q;", location("/", "stint_limit z q k;")).reload()
+                self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
 
     def test_a_changed_size_is_refused(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
@@ -778,29 +597,16 @@ class Reloads(Case):
             self.assertEqual(server.get().stint, "PASSED p 3/3 0")
 
     def test_a_reload_that_fails_later_changes_nothing(self):
-        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server, self.serve() as other:
-            server.get()
-            server.configure(self.policy(f"9{PER_LONG}") +
-                             f"server {{ listen 127.0.0.1:{other.port}; }}", self.LIMIT)
-            self.assertIn("bind()", server.reload_refused()[0])
-            self.assertEqual(server.get().stint, "PASSED p 2/3 1")
-            self.assertEqual(server.logged("changed from"), [])
-
-    def test_a_refused_reload_leaves_no_handle_of_a_new_zone(self):
-        """nginx unmaps the zone. Whatever it forks later must not look at it."""
+        """Nor does it leave a handle of a new zone: nginx unmaps that, and whatever it forks later must not look at it."""
         new = f"stint_zone new entries=10k; stint_policy new 1{PER_LONG} name=q;\n"
         good = self.policy(f"9{PER_LONG}")
         with self.serve(good, self.LIMIT) as server, self.serve() as other:
-            for refused in (new + good + f"server {{ listen 127.0.0.1:{other.port}; }}",
-                            new + self.policy("9/day")):  # found after the new zone was made
-                server.configure(refused, self.LIMIT)
-                server.reload_refused()
-                killed = server.worker_pids()[0]
-                os.kill(killed, signal.SIGKILL)
-                until(lambda: killed not in server.worker_pids() and
-                      len(server.worker_pids()) == 2, "another worker")
+            for text, said in ((self.policy(f"7{PER_LONG}") + f"server {{ listen 127.0.0.1:{other.port}; }}", "bind()"),
+                               (self.policy("9/day"), "cannot become")):  # found after the new zone was made
+                self.assertIn(said, server.configure(new + text, self.LIMIT).reload_refused()[0])
+                server.kill_worker(server.worker_pids()[0])
                 server.configure(good, self.LIMIT).reload()
-            self.assertEqual(server.logged("exited on signal 11"), [])
+            self.assertEqual(server.logged("exited on signal 11|changed from"), [])
             self.assertEqual(server.get().stint, "PASSED p 1/9 8")
             # Once it is accepted, the zone works.
             server.configure(new + good, self.LIMIT.replace("z p", "new q")).reload()
@@ -828,16 +634,13 @@ class Reloads(Case):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
             text = server.configuration.read_text()
             server.get()
-            server.configure("access_log off;", "")
-            without = re.sub(r"^ *(load_module|access_log access|add_header|log_format\s[^;]*;)[^\n]*\n",
-                             "", server.configuration.read_text(), flags=re.MULTILINE)
+            without = re.sub(r"^ *(load_module|access_log access|add_header|log_format\s[^;]*;)[^\n]*\n", "", server.configure(
+                "access_log off;", "").configuration.read_text(), flags=re.MULTILINE)
             self.assertNotIn("stint_", without.replace(str(server.directory), ""))
-            server.configuration.write_text(without)
-            server.reload()
-            self.assertIsNone(server.get()["X-Stint"])
-            server.configuration.write_text(text)
-            server.reload()
-            self.assertEqual(server.get().stint, "PASSED p 1/3 2")
+            for configuration, told in (without, None), (text, "PASSED p 1/3 2"):
+                server.configuration.write_text(configuration)
+                server.reload()
+                self.assertEqual(server.get()["X-Stint"], told)
 
     def test_a_new_file_of_the_module(self):
         """nginx goes on with the one that it has loaded, and with its counts, until a restart."""
@@ -860,14 +663,10 @@ class Metrics(Case):
             from prometheus_client.openmetrics.parser import text_string_to_metric_families
         except ImportError:
             self.skipTest("python3-prometheus-client is not installed")
-        self.assertEqual(response.status, 200)
-        self.assertEqual(response["Content-Type"],
-                         "application/openmetrics-text; version=1.0.0; charset=utf-8")
-        samples = {}
-        for family in text_string_to_metric_families(response.body.decode()):
-            for sample in family.samples:
-                samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
-        return samples
+        self.assertEqual((response.status, response["Content-Type"]),
+                         (200, "application/openmetrics-text; version=1.0.0; charset=utf-8"))
+        return [(sample.name, sample.labels) for family in text_string_to_metric_families(response.body.decode())
+                for sample in family.samples]
 
     def test_methods_and_many_policies(self):
         """Of the metrics and of the status page; more than one buffer."""
@@ -882,17 +681,14 @@ class Metrics(Case):
             self.assertEqual(len(json.loads(server.get("/status").body)["policies"]), 300)
             response = server.get("/metrics")
             self.assertTrue(response.body.endswith(b"# EOF\n"))
-            self.assertIn(("stint_policy_limit", (("policy", "n" * 60 + "299"), ("zone", "z"))),
-                          self.parse(response))
+            self.assertIn(("stint_policy_limit", {"policy": "n" * 60 + "299", "zone": "z"}), self.parse(response))
 
     def test_zones_are_told_apart(self):
         name = 'a "b" \\\\ c'
         with self.serve(f"stint_zone z entries=1k; stint_zone '{name}' entries=2k;",
-                        location("/z", "stint_metrics z;") +
-                        location("/other", f"stint_metrics '{name}';")) as server:
+                        location("/z", "stint_metrics z;") + location("/other", f"stint_metrics '{name}';")) as server:
             for path, zone in ("/z", "z"), ("/other", 'a "b" \\ c'):
-                samples = self.parse(server.get(path))
-                self.assertEqual({dict(labels)["zone"] for _, labels in samples}, {zone})
+                self.assertEqual({labels["zone"] for _, labels in self.parse(server.get(path))}, {zone})
 
 
 class Mistakes(Case):
@@ -957,7 +753,7 @@ class Mistakes(Case):
                    ("", r'stint zone "z" is already declared in \S+:\d+'))
 
     def test_policy(self):
-        """What is wrong with a notation is the library's to say (tests/api/notation.c)."""
+        """What is wrong with a notation is the library's to say (tests/api/notation.c); where, as there is one in nginx."""
         zone = "stint_zone z entries=1k;\n"
         self.check("%s; #!", "",
                    ("stint_policy z", 'invalid number of arguments in "stint_policy" directive'),
@@ -965,17 +761,8 @@ class Mistakes(Case):
                    ("stint_policy z rate=10r/s", f'invalid parameter "rate=10r/s": {self.RATE}'),
                    ("stint_policy z 10r/s burst=20 nodelay", f'invalid parameter "nodelay": {self.NODELAY}'))
         for policy, message in (
-                ("10/fortnight", "'fortnight' is no unit: expected ms, s, m, h, d, w or a longer form of these, month "
-                 'or year, at "fortnight"'),
                 ("10/minute nme=x", "'nme' is no option: name= was probably meant, at \"nme=x\""),
-                ("10/s burst 20", 'burst takes a number: burst=20, at "burst 20"'),
-                ("10/M", 'M may be a minute or a month: write 10/m or 10/month, at "M"'),
-                ("0/minute", "the number of requests must be 1 to 2.28 .268,435,456."),
-                ("9/s ban=0s", 'the ban must be 10 ms to 366 days, at "0s"'),
-                ("9/s ban=1h after=0", ".*1 to 65,535.*"),
-                ("9/2s ban=1s after=3", 'ban= must be longer than the windows .*: no key would be banned, at '
-                 '"after=3"'),
-                ("9/800d", "the window must be 10 ms to 366 days.*"), ("10/", ".*, at its end")):
+                ("9/s ban=0s", 'the ban must be 10 ms to 366 days, at "0s"'), ("10/", ".*, at its end")):
             self.check(zone + "stint_policy z %s; #!", "", (policy, f'invalid policy "{policy}": {message}'),
                        (f'"{policy}"', f'invalid policy "{policy}": {message}'))
         declared, room = r'stint policy "%s" is already declared in \S+:\d+', 'stint zone "z" has room for '
@@ -1044,7 +831,8 @@ class Mistakes(Case):
                    "%s\n}", ("".join(f"stint_limit z f {i};\n" for i in range(1, 33)),
                              "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
-                   ("3/s", r'unknown stint policy "3/s" of zone "z" \(it has "p", "2/second"\)'))
+                   *((f'"{used}"', rf'unknown stint policy "{used}" of zone "z" \(it has "p", "2/second"\)') for used in (
+                       "3/s", "2/s smooth", "2/s name=p", "2/s shadow", "2/s capacity=300", "2/s start=per-key", "2/s name=2/second")))
 
     def test_the_others(self):
         page = "directive is duplicate, or beside another page of stint"
@@ -1061,12 +849,6 @@ class Mistakes(Case):
                    ("stint_metrics y", 'unknown stint zone "y" .there is "z".'),
                    *((f"stint_metrics z;\n{name} z", f'"{name}" {page}')
                      for name in ("stint_metrics", "stint_status_page")))
-
-    def test_an_unknown_variable_is_told(self):
-        configuration = Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;",
-                               "stint_limit z p $nothing;")
-        said = self.told(configuration, 1)
-        self.assertIn('unknown "nothing" variable', said)
 
     def test_what_comes_to_nothing_is_warned_of(self):
         """Each line that ends in #!, and no other."""
@@ -1124,22 +906,18 @@ class Mistakes(Case):
                     self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{here}" does, in \S+:\d+\n',
                                                     said)), warned)
 
-    def test_keys_are_prefixes_only_of_addresses(self):
-        keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x",
-                "$http_x_forwarded_for", "$made", "10.0.0.$arg_x")
-        self.told(Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;", "".join(
-            f"stint_limit z p {key} prefix=24; " for key in keys) + 'set $made 1;'))
-
     def test_no_mistake(self):
-        """Zones, policies and limits in any order; several zones; no http block at all."""
-        configuration = Server(
+        """Zones, policies and limits in any order; several zones; prefixes of keys that may be addresses; no http block."""
+        keys = ("$remote_addr", "${remote_addr}", "$binary_remote_addr", "::ffff:$remote_addr", "$arg_x", "$http_x_forwarded_for",
+                "$made", "10.0.0.$arg_x")
+        server = Server(
             MODULE, f"server {{ listen 127.0.0.1:{free_port()}; stint_limit y p $uri; }}"
             "stint_policy z 1/s name=p; stint_limit z p $uri cost=$arg_n; stint_zone z entries=1;"
-            "stint_zone y entries=1m policies=1 full=replace; stint_policy y 1/s name=p;")
-        self.told(configuration)
-        configuration.configuration.write_text(
-            f"load_module {MODULE};\npid nginx.pid;\nevents {{}}\n")
-        self.told(configuration)
+            "stint_zone y entries=1m policies=1 full=replace; stint_policy y 1/s name=p;",
+            "".join(f"stint_limit z p {key} prefix=24; " for key in keys) + "set $made 1;")
+        self.told(server)
+        server.configuration.write_text(f"load_module {MODULE};\npid nginx.pid;\nevents {{}}\n")
+        self.told(server)
 
 
 class Benchmark(unittest.TestCase):
@@ -1190,22 +968,21 @@ class Documentation(Case):
         tables = tempfile.TemporaryDirectory()
         self.addCleanup(tables.cleanup)
         self.here = self.text.replace("/run/stint", tables.name)
+        self.first, *self.recipes = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(self.recipes), len(self.CLIENTS))
+
+    def first_page(self):
+        """A server with the first configuration."""
+        server = Server(MODULE, workers=1)
+        server.configuration.write_text("pid nginx.pid; daemon off;\n" + replaced(self.first, (
+            "modules/ngx_http_stint_module.so", MODULE), ("listen 80;", f"listen 127.0.0.1:{server.port};")))
+        return server
 
     def test_the_examples(self):
-        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)
-        self.assertGreater(len(parts), 1)
         listen = f"server {{ listen 127.0.0.1:{free_port()}; server_name"
-        parts = [part.replace("server {", f"{listen} {i};") for i, part in enumerate(parts)]
-        server = Server(MODULE, "".join(parts))
-        self.told(server)
-        whole, count = re.subn(r"modules/ngx_http_stint_module\.so", MODULE, whole)
-        self.assertEqual(count, 1)
-        whole, count = re.subn("listen 80;", f"listen 127.0.0.1:{server.port}; access_log off;",
-                               whole)
-        self.assertEqual(count, 1)
-        server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole)
+        self.told(Server(MODULE, "".join(recipe.replace("server {", f"{listen} {i};") for i, recipe in enumerate(self.recipes))))
+        server = self.first_page()
         self.assertNotIn("[warn]", self.told(server))
-        server.WORKERS = 1
         with server:
             server.statuses(30, "/api/")  # the commands take a while, and ten a second come back
             commands = re.findall(r"^stint (\S.*?) +#", self.here, re.MULTILINE)
@@ -1235,10 +1012,8 @@ class Documentation(Case):
 
     def test_two_clients(self):
         """Each recipe, with clients that have limits of their own, each of them."""
-        recipes = re.findall(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)[1:]
-        self.assertEqual(len(recipes), len(self.CLIENTS))
         until(lambda: time.time() % 60 < 50, "time enough for all in one minute")
-        for recipe, rows in zip(recipes, self.CLIENTS):
+        for recipe, rows in zip(self.recipes, self.CLIENTS):
             server = Server(MODULE, workers=1)
             behind = f"{server.directory}/behind"
             for limit, smaller in self.SMALLER.items():
@@ -1268,17 +1043,13 @@ class Documentation(Case):
 
     def test_what_is_seen_when_somebody_is_refused(self):
         """The fields and the line of the log, as the first page has them; numbers apart."""
-        whole = re.search(r"^```nginx\n(.*?)^```$", self.here, re.MULTILINE | re.DOTALL)[1]
         fields, line = re.findall(r"^```text\n(.*?)\n```$", self.text, re.MULTILINE | re.DOTALL)
-        server = Server(MODULE, workers=1)
-        server.configuration.write_text("pid nginx.pid; daemon off;\n" + whole.replace(
-            "modules/ngx_http_stint_module.so", MODULE).replace("listen 80;", f"listen 127.0.0.1:{server.port};"))
-        self.assertLessEqual(len([row for row in whole.splitlines() if row.strip(" }")]), 10)
+        self.assertLessEqual(len([row for row in self.first.splitlines() if row.strip(" }")]), 10)
 
         def shape(text):
             return re.sub(r"\d[\d.]*", "N", text).replace("/N/N", "/N")
 
-        with server:
+        with self.first_page() as server:
             response = until(lambda: (got := server.get("/api/")).status == 429 and got, "a refusal")
             for field in fields.splitlines()[1:]:
                 name, value = field.split(": ", 1)
