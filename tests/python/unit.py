@@ -2,6 +2,7 @@
 """The package by itself: what its calls return, what they refuse, and what they leave behind."""
 import ast
 import asyncio
+import concurrent.futures
 import gc
 import inspect
 import json
@@ -11,7 +12,6 @@ import pickle
 import re
 import shutil
 import sys
-import threading
 import tracemalloc
 import unittest
 import warnings
@@ -43,6 +43,7 @@ class Case(commands.Case):
         for word in [words] if isinstance(words, str) else words:
             self.assertIn(word, str(raised.exception))
         self.assertNotRegex(str(raised.exception), r"options\.|stint_|STINT_")
+        return raised.exception
 
 
 class Calls(Case):
@@ -50,9 +51,8 @@ class Calls(Case):
         api = self.open("3/366d name=api")["api"]
         verdict = api.take("ann", 2)
         self.assertTrue(verdict)
-        self.assertEqual((verdict.allowed, verdict.used, verdict.remaining, verdict.capacity, verdict.granted),
-                         (True, 2, 1, 3, 2))
-        self.assertEqual((verdict.retry_after, verdict.policy.name), (0.0, "api"))
+        self.assertEqual((verdict.allowed, verdict.used, verdict.remaining, verdict.capacity, verdict.granted,
+                          verdict.retry_after, verdict.policy.name), (True, 2, 1, 3, 2, 0.0, "api"))
         self.assertLess(verdict.reset_after, 366 * 86400)
         self.assertGreater(verdict.resets_at, 1.7e9)
         refused = api.take("ann", 2)
@@ -61,33 +61,24 @@ class Calls(Case):
         self.assertAlmostEqual(refused.retry_after, refused.reset_after)
         self.assertFalse(api.take("ann", 2).first_refusal)
         self.assertEqual(api.take("ann", 4).retry_after, math.inf)
-        self.assertTrue(api.allow("ann"))
-        self.assertFalse(api.allow("ann"))
-        self.assertTrue(api.allow("bob", cost=3))
+        self.assertEqual([api.allow("ann"), api.allow("ann"), api.allow("bob", cost=3)], [True, False, True])
 
     def test_all_calls(self):
         api = self.open("5/366d name=api")["api"]
-        self.assertEqual(api.peek("ann").used, 0)
-        self.assertEqual(api.charge("ann", 7).used, 7)
+        self.assertEqual((api.peek("ann").used, api.charge("ann", 7).used), (0, 7))
         self.assertFalse(api.peek("ann"))
-        self.assertTrue(api.reset("ann"))
-        self.assertFalse(api.reset("ann"))
+        self.assertEqual([api.reset("ann"), api.reset("ann")], [True, False])
         self.assertEqual(api.take("ann", 9, partial=True).granted, 5)
         self.assertFalse(api.take("ann", limit=5))
         self.assertTrue(api.take("ann", limit=6))
         api.reset("ann")
         self.assertFalse(api.take("ann", 6, drain=True))
-        self.assertEqual(api.peek("ann").used, 5)
-        self.assertEqual(api.stats()["charged"], 7)
-
-    def test_burst(self):
-        """A request has a burst of its own: one bucket for pages, and for logins."""
+        self.assertEqual((api.peek("ann").used, api.stats()["charged"]), (5, 7))
+        # A request has a burst of its own: one bucket for pages, and for logins.
         bucket = self.open("10/366d burst=10 name=bucket")["bucket"]
-        self.assertEqual([bucket.take("ann", 9, partial=True, burst=burst).granted for burst in (6, 6, 8, 99)],
-                         [6, 0, 2, 2])
+        self.assertEqual([bucket.take("ann", 9, partial=True, burst=burst).granted for burst in (6, 6, 8, 99)], [6, 0, 2, 2])
         self.assertFalse(bucket.peek("bob", 7, burst=6))
-        self.assertFalse(bucket.allow("bob", 7, burst=6))
-        self.assertTrue(bucket.allow("bob", 7, burst=None))
+        self.assertEqual([bucket.allow("bob", 7, burst=burst) for burst in (6, None)], [False, True])
 
     def test_refund(self):
         """Once, by the policy that granted."""
@@ -130,7 +121,7 @@ class Calls(Case):
         self.refused(ValueError, "add their costs", table.all, (api, "zoe"), (busy, "zoe"), (api, "zoe", 2))
         self.assertEqual(api.peek("zoe").used, 0)
 
-    def test_headers(self):
+    def test_what_is_told(self):
         api = self.open("3/366d name=api")["api"]
         fields = dict(api.take("ann").headers())
         self.assertEqual(fields["RateLimit-Policy"], '"api";q=3;w=31622400')
@@ -140,10 +131,12 @@ class Calls(Case):
         self.assertEqual(fields["X-RateLimit-Remaining"], "2")
         self.assertRegex(fields["Retry-After"], r"^\d+$")
         group = api.table.all((api, "ann"))
-        self.assertEqual([name for name, _ in group.headers("both")],
-                         ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
-                          "X-RateLimit-Reset"])
+        self.assertEqual([name for name, _ in group.headers("both")], ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit",
+                                                                       "X-RateLimit-Remaining", "X-RateLimit-Reset"])
         self.refused(ValueError, "'draft' (RateLimit)", group.headers, "new")
+        self.assertEqual((api.table.stats()["live"], api.stats()["allowed"]), (1, 2))
+        self.assertIn('stint_decisions_total{policy="api",outcome="allowed"} 2', api.table.metrics())
+        self.assertTrue(api.table.metrics().endswith("# EOF\n"))
 
     def test_policies(self):
         """Found, added, changed, removed; a handle goes on by whatever has its name."""
@@ -195,23 +188,21 @@ class Calls(Case):
                 table.close()
                 return "ann"
 
+        def show(*_, **__):
+            table.close()
+            raise ZeroDivisionError
+
         table = self.open("1/366d name=api")
         self.refused(ValueError, "the table is closed", table["api"].take, "ann", partial=Truth())
         table = self.open("1/366d name=api")
         self.assertFalse(table["api"].take(Name("ann"), 2))
         self.assertIn("closed", repr(table))
         table = self.open("9/366d name=api", max_entries=8, max_policies=1)
-
-        def show(*_, **__):
-            table.close()
-            raise ZeroDivisionError
-
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), self.assertRaises(ZeroDivisionError):
             warnings.simplefilter("always")
             warnings.showwarning = show
-            with self.assertRaises(ZeroDivisionError):
-                for n in range(1000):
-                    table.all((table["api"], n))
+            for n in range(1000):
+                table.all((table["api"], n))
 
     def test_version(self):
         version = re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
@@ -233,13 +224,6 @@ class Calls(Case):
             self.skipTest("there is no command")
         labels = {json.loads(line)["label"] for line in commands.must("stint", "dump", path).splitlines()}
         self.assertEqual(labels, {"ann", "bob\\xff", "7", "eve 8 x", "2001:db8::1", "dan", "\u00e9" * 20, "fay"})
-
-    def test_counts(self):
-        table = self.open("3/366d name=api")
-        table["api"].allow("ann")
-        self.assertEqual((table.stats()["live"], table["api"].stats()["allowed"]), (1, 1))
-        self.assertIn('stint_decisions_total{policy="api",outcome="allowed"} 1', table.metrics())
-        self.assertTrue(table.metrics().endswith("# EOF\n"))
 
     def test_stubs(self):
         """They have what there is, with the same signatures, by which it is called; help says something."""
@@ -297,7 +281,6 @@ number: int = call("x")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.write("wrong.py", "import stint\nstint.open(None, 1)['a'].take(None)\n")
         self.assertIn("incompatible type \"None\"", commands.run("mypy", "wrong.py", cwd=self.directory).stdout)
-
 
     def test_no_circle(self):
         """Each file of the extension calls those that python.h lists above it."""
@@ -457,6 +440,7 @@ class Errors(Case):
                 ("1 to 32 bits, not -1", ValueError, lambda: table.address("::1", prefix4=-1)),
                 ("needs max_entries", ValueError, lambda: stint.open(None)),
                 ("max_entries must be 1 to 2^40", ValueError, lambda: stint.open(None, 2**41)),
+                ("max_policies", OSError, lambda: self.open("1/s", "2/s", "3/s", max_policies=2)),
                 ("max_policies must be at most", ValueError, lambda: stint.open(None, 10, max_policies=5000)),
                 ("labels must be at most", ValueError, lambda: stint.open(None, 10, labels=2**25)),
                 ("mode must be permission bits", ValueError, lambda: stint.open(None, 10, mode=0o1777)),
@@ -500,9 +484,6 @@ class Errors(Case):
         path.write_bytes(layout)
         self.refused(OSError, "layout, 99", stint.open, path, 100)
 
-    def test_more_policies_than_room(self):
-        self.refused(OSError, "max_policies", self.open, "1/s", "2/s", "3/s", max_policies=2)
-
     def test_full(self):
         """Replaced by default, and told once; the others as the library has them."""
         for on_full, allowed, words in (("replace", True, "taken the place"), ("admit", True, "was not counted"),
@@ -541,34 +522,44 @@ class Limited(Case):
             return call(name, depth - 1) if depth else name
 
         self.assertEqual((call("ann"), call.__name__), ("ann", "call"))
-        with self.assertRaises(stint.Refused) as raised:
-            call("ann", 1)
-        self.assertIn("refused by busy", str(raised.exception))
-        self.assertGreater(raised.exception.retry_after, 0)
+        error = self.refused(stint.Refused, "refused by busy", call, "ann", 1)
+        self.assertGreater(error.retry_after, 0)
         self.assertEqual((busy.peek("ann").used, api.peek("ann").used), (0, 2))
         call("ann")
-        with self.assertRaises(stint.Refused) as raised:
-            call("ann")
-        self.assertIn("Retry-After", dict(raised.exception.headers()))
-        there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(raised.exception))))
-        self.assertEqual([(type(one), str(one), one.retry_after, one.headers("both")) for one in [there]],
-                         [(type(one), str(one), one.retry_after, one.headers("both")) for one in [raised.exception]])
+        error = self.refused(stint.Refused, "refused by api", call, "ann")
+        self.assertIn("Retry-After", dict(error.headers()))
+        there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(error))))
+        self.assertEqual(*[(type(one), str(one), one.retry_after, one.headers("both")) for one in (there, error)])
         self.assertIsNone(there.group)
+        for words, policies in (("limited takes policies", ["api"]), ("limited takes policies", []), ("each policy once", [api, busy, api]),
+                                ("of one table", [api, self.open("1/s name=x")["x"]])):
+            self.refused((TypeError, ValueError), words, stint.limited, *policies, key="a")
+        self.refused(ValueError, "each policy once", stint.web.WSGI, None, api, api)
 
-        @stint.limited(busy, key="everyone")
+        def values():
+            yield 1
+
+        self.refused(TypeError, ["generator", "with table.all"], stint.limited(api, key="a"), values)
+
+    def test_what_ends_later(self):
+        """Coroutines, also those of a function that only returns them, and streams of werkzeug."""
+        busy = self.open("1/60s in-flight name=busy")["busy"]
+        limited = stint.limited(busy, key="everyone")
+
+        @limited
         async def later():
             held.append(busy.peek("everyone").used)
             await asyncio.sleep(0)
 
-        @stint.limited(busy, key="everyone")
+        @limited
         def wrapped():
             return later.__wrapped__()
 
-        async def two(function):
-            async def call():
-                await function()
+        async def call(function):
+            await function()
 
-            return await asyncio.gather(call(), call(), return_exceptions=True)
+        async def two(function):
+            return await asyncio.gather(call(function), call(function), return_exceptions=True)
 
         for function in later, wrapped:
             held = []
@@ -578,36 +569,26 @@ class Limited(Case):
         async def never():
             work = later.__wrapped__()
             work.close()  # so that nobody is warned that it was not awaited
-            task = asyncio.ensure_future(stint.limited(busy, key="everyone")(lambda: work)())
+            task = asyncio.ensure_future(limited(lambda: work)())
             task.cancel()
             await asyncio.wait([task])
 
         asyncio.run(never())
         self.assertEqual(busy.peek("everyone").used, 0)
-        self.refused(TypeError, "limited takes policies", stint.limited, "api", key="a")
-        self.refused(TypeError, "limited takes policies", stint.limited, key="a")
-        self.refused(ValueError, "of one table", stint.limited, api, self.open("1/s name=x")["x"], key="a")
-        self.refused(ValueError, "each policy once", stint.limited, api, busy, api, key="a")
-        self.refused(ValueError, "each policy once", stint.web.WSGI, None, api, api)
 
         class Stream:
-            """Of werkzeug, as it is closed or dropped."""
+            """As it is closed or dropped."""
             is_streamed = True
 
             def call_on_close(self, function):
                 self.close = function
 
         for end in lambda answer: answer.close(), lambda answer: None:
-            answer = stint.limited(busy, key="s")(Stream)()
-            self.assertEqual(busy.peek("s").used, 1)
+            answer = limited(Stream)()
+            self.assertEqual(busy.peek("everyone").used, 1)
             end(answer)
             del answer
-            self.assertEqual(busy.peek("s").used, 0)
-
-        def values():
-            yield 1
-
-        self.refused(TypeError, ["generator", "with table.all"], stint.limited(api, key="a"), values)
+            self.assertEqual(busy.peek("everyone").used, 0)
 
 
 class Clock(Case):
@@ -781,34 +762,28 @@ class Processes(Case):
     def test_threads(self):
         """Exactly the limit, and nobody who sets up waits for the others' GIL, or closes under them."""
         table = stint.open(self.directory / "table", 1000, ["1000/366d name=api"])
-        api, granted = table["api"], []
+        api = table["api"]
 
         def work():
-            granted.append(sum(api.allow("ann") for _ in range(500)))
+            return sum(api.allow("ann") for _ in range(500))
 
         def set_up():
             for limit in range(50):
                 table.apply([f"{limit + 1}/366d name=other"])
                 table.stats(), table.metrics()
-
-        threads = [threading.Thread(target=target) for target in [work] * 4 + [set_up] * 2]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        self.assertEqual(sum(granted), 1000)
-        told = []
+            return 0
 
         def until_closed():
-            try:
+            with self.assertRaisesRegex(ValueError, "^the table is closed$"):
                 while True:
                     table.stats()
-            except ValueError as error:
-                told.append(str(error))
 
-        threads = [threading.Thread(target=until_closed) for _ in range(3)]
-        [thread.start() for thread in threads]
-        table.close()
-        [thread.join() for thread in threads]
-        self.assertEqual(told, ["the table is closed"] * 3)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            self.assertEqual(sum(pool.map(lambda target: target(), [work] * 4 + [set_up] * 2)), 1000)
+            looking = [pool.submit(until_closed) for _ in range(3)]
+            table.close()
+            for one in looking:
+                one.result()
 
     FORKS = """
 import os, sys, warnings, stint

@@ -194,23 +194,25 @@ refused("no option 'keys'", stint.open{keys = 1})
 refused("on_full", stint.open{max_entries = 1, on_full = "drop"})
 refused("secret", stint.open{max_entries = 1, secret = "short"})
 refused("many: ", stint.open{max_entries = 10, policies = {"many"}})
-raises("max_entries is a whole number", stint.open, {max_entries = 1.5})
-raises("max_entries is a whole number", stint.open, {max_entries = "1"})
-raises("cost is a whole number", limit.take, limit, "a", "x", -1)
-raises("cost is a whole number", limit.take, limit, "a", "x", 0.5)
-raises("cost is a whole number", limit.allows, limit, "a", "x", 2^32)
-raises("cost is a whole number", limit.decide, limit, "a", "x", 0 / 0)
-raises("a key is a string", limit.take, limit, "a", 7)
-raises("id is a whole number", limit.key_of_id, limit, 2^53 + 2)
-raises("id is a whole number", limit.key_of_id, limit, -1)
-raises("id is a whole number", limit.key_of_id, limit, "7")
-raises("id is a whole number", limit.key_of_id, limit, -1LL)
-raises("a key is a string", limit.take, limit, "a", nil)
-
 
 -- No number is cut off to another, and no string at a NUL: nothing is charged, nothing changed.
 local nan, charged = 0 / 0, limit:stats "a"
 limit:take("a", "kept")
+for _, number in ipairs{1.5, "1"} do
+    raises("max_entries is a whole number", stint.open, {max_entries = number})
+end
+for _, cost in ipairs{-1, 0.5, 2^32, nan} do
+    for _, method in ipairs{"take", "allows", "decide"} do
+        raises("cost is a whole number", limit[method], limit, "a", "x", cost)
+    end
+end
+for _, id in ipairs{2^53 + 2, -1, "7", -1LL} do
+    raises("id is a whole number", limit.key_of_id, limit, id)
+end
+for _, key in ipairs{7, 7LL, ffi.new "struct stint_verdict"} do
+    raises("a key is a string", limit.take, limit, "a", key)
+end
+raises("a key is a string", limit.take, limit, "a", nil)
 for _, id in ipairs{0.9, nan, 2^32, -1, math.huge} do
     for _, method in ipairs{"take", "allows", "decide", "reset", "override", "overridden", "clear",
                             "text", "change", "remove", "stats"} do
@@ -219,14 +221,10 @@ for _, id in ipairs{0.9, nan, 2^32, -1, math.huge} do
 end
 raises("a policy's name is a string", limit.take, limit, nil, "x")
 raises("a policy's name is a string", limit.take, limit, {}, "x")
-for _, flags in ipairs{1.5, 2^32 + 1, -1, nan, "1"} do
-    raises("flags is a whole number", limit.decide, limit, "a", "x", 1, flags)
-end
-for _, own_limit in ipairs{1.5, 2^32, nan} do
-    raises("own_limit is a whole number", limit.decide, limit, "a", "x", 1, 0, own_limit)
-end
-for _, own_burst in ipairs{1.5, 2^32, nan, limit.verdict} do
-    raises("own_burst is a whole number", limit.decide, limit, "a", "x", 1, 0, nil, own_burst)
+for _, number in ipairs{1.5, 2^32, -1, nan, "1", limit.verdict} do
+    raises("flags is a whole number", limit.decide, limit, "a", "x", 1, number)
+    raises("own_limit is a whole number", limit.decide, limit, "a", "x", 1, 0, number)
+    raises("own_burst is a whole number", limit.decide, limit, "a", "x", 1, 0, nil, number)
 end
 for _, now in ipairs{-5, 0.5, nan, 2^64, "1", -5LL, {}} do
     raises("now is a whole number", limit.take, limit, "a", "x", 1, nil, now)
@@ -241,9 +239,10 @@ end
 for _, prefix in ipairs{-1, 129, 64.5} do
     raises("prefix6 is a whole number", limit.address, limit, "\192\0\2\1", 24, prefix)
 end
-for _, tokens in ipairs{0.5, -1, nan, 2^32} do
-    raises("tokens is a whole number", limit.refund, limit, "kept", limit.verdict, tokens)
-    raises("tokens is a whole number", limit.override, limit, "a", "x", tokens, 1)
+for _, number in ipairs{0.5, -1, nan, 2^32} do
+    raises("tokens is a whole number", limit.refund, limit, "kept", limit.verdict, number)
+    raises("tokens is a whole number", limit.override, limit, "a", "x", number, 1)
+    raises("n is a whole number", limit.group, limit, number)
 end
 for _, seconds in ipairs{-0.5, nan, math.huge, "60"} do
     raises("seconds is a number", limit.override, limit, "a", "x", 1, seconds)
@@ -252,21 +251,15 @@ for _, i in ipairs{1.5, 0, nan, "1"} do
     raises("the group has 2 requests", two.set, two, i, "a", "x")
     raises("the group has 2 requests", two.verdict, two, i)
 end
-for _, n in ipairs{0.5, -1, nan, 2^32} do
-    raises("n is a whole number", limit.group, limit, n)
+for _, call in ipairs{
+    {limit.policy, limit, "1/s\0 name=x"}, {limit.change, limit, "a", "7/52w\0 name=x"},
+    {limit.apply, limit, "7/52w name=a\0\n1/s"}, {limit.find, limit, "a\0"}, {limit.take, limit, "a\0", "x"},
+    {limit.metrics, limit, {labels = {table = "x\0y"}}}, {limit.metrics, limit, {labels = {["table\0"] = "x"}}},
+    {stint.open, {max_entries = 1, path = path .. "\0.more"}}, {stint.attach, {path = path .. "\0.more"}},
+    {stint.open, {max_entries = 1, policies = {"1/s\0"}}},
+} do
+    raises("without a NUL", unpack(call))
 end
-raises("a key is a string", limit.take, limit, "a", ffi.new "struct stint_verdict")
-raises("a key is a string", limit.take, limit, "a", 7LL)
-raises("without a NUL", limit.policy, limit, "1/s\0 name=x")
-raises("without a NUL", limit.change, limit, "a", "7/52w\0 name=x")
-raises("without a NUL", limit.apply, limit, "7/52w name=a\0\n1/s")
-raises("without a NUL", limit.find, limit, "a\0")
-raises("without a NUL", limit.take, limit, "a\0", "x")
-raises("without a NUL", limit.metrics, limit, {labels = {table = "x\0y"}})
-raises("without a NUL", limit.metrics, limit, {labels = {["table\0"] = "x"}})
-raises("without a NUL", stint.open, {max_entries = 1, path = path .. "\0.more"})
-raises("without a NUL", stint.attach, {path = path .. "\0.more"})
-raises("without a NUL", stint.open, {max_entries = 1, policies = {"1/s\0"}})
 raises("path is a string", stint.open, {max_entries = 1, path = 7})
 equal(io.open(path), nil)
 equal(limit:stats("a").allowed, charged.allowed + 1)
