@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
-from module import LONG, PATIENCE, PER_LONG, STATUS, Case, Server, Storm, close, location, main, until
+from module import LONG, PATIENCE, PER_LONG, STATUS, Case, Server, Storm, close, location, main, until, zone
 
 
 def status(server, path="/status"):
@@ -98,24 +98,17 @@ class Telling(Case):
     def test_a_mirror_is_limited_by_itself(self):
         """The response to the request that is mirrored does not tell of it."""
         for more in "", "stint_limit z main $remote_addr;":
-            with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
-                            f"stint_policy z 9{PER_LONG} name=main; stint_headers both;",
-                            location("/file", "mirror /mirrored;", more,
-                                     # The mirror is done before that answers.
-                                     "proxy_pass http://127.0.0.1:$server_port/other;") +
+            with self.serve(zone(p=2, main=9) + "stint_headers both;",
+                            # The mirror is done before that answers.
+                            location("/file", "mirror /mirrored;", more, "proxy_pass http://127.0.0.1:$server_port/other;") +
                             location("/other", "access_log off;") +
-                            location("/mirrored", "internal;", "stint_limit z p $remote_addr;",
-                                     "log_subrequest on;", "empty_gif;",
+                            location("/mirrored", "internal;", "stint_limit z p $remote_addr;", "log_subrequest on;", "empty_gif;",
                                      'add_header X-Stint "$stint_status" always;') +
                             location("/status", "stint_limit off;", "stint_status_page z;")) as server:
                 for used in range(1, 5):
                     response = self.expect(200, server.get())
-                    if more:
-                        self.assertEqual(response.all("X-Stint")[-1].split()[0], "PASSED")
-                        self.assertEqual(response["RateLimit"].split(";t")[0], f'"main";r={9 - used}')
-                        continue
-                    self.assertEqual(response.all("X-Stint")[-1].split(), ["/"])
-                    self.assertIsNone(response["RateLimit"])
+                    self.assertEqual(response.all("X-Stint")[-1].split()[0], "PASSED" if more else "/")
+                    self.assertEqual((response["RateLimit"] or "").split(";t")[0], f'"main";r={9 - used}' if more else "")
                     self.assertIsNone(response["Retry-After"])
                 # A request is decided once: a mirror of one that was limited is not limited again.
                 until(lambda: [policy_status(server, "p")[name] for name in ("allowed", "refused")] ==
@@ -138,43 +131,30 @@ class Telling(Case):
 
     def test_a_front_controller(self):
         """Decided where the request first meets a limit; with none there, at the script."""
-        for where, used in (("/", "PASSED first"), ("", "PASSED script")):
-            first = "stint_limit z first k;" if where else ""
-            with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=first;"
-                            f"stint_policy z 9{PER_LONG} name=script;",
-                            location("/", first, "try_files $uri /other;") +
+        for first, missing, there in (("stint_limit z first k;", "PASSED first 1/9 8", "PASSED first 2/9 7"),
+                                      ("", "PASSED script 1/9 8", "/")):
+            with self.serve(zone(first=9, script=9), location("/", first, "try_files $uri /other;") +
                             location("= /other", "stint_limit z script k;")) as server:
-                self.assertEqual(server.get("/missing").stint, f"{used} 1/9 8")
-                self.assertEqual(server.get("/file").stint,
-                                 "PASSED first 2/9 7" if where else "/")
+                self.assertEqual([server.get(path).stint for path in ("/missing", "/file")], [missing, there])
 
     def test_a_chunked_upload(self):
-        def upload(server):
-            connection = server.connect()
-            connection.request("POST", "/file", body=iter([b"x" * 100] * 20), encode_chunked=True,
-                               headers={"Transfer-Encoding": "chunked"})
-            response = connection.getresponse()
-            response.read()
-            connection.close()
-            return response.status
-        for parameter, least, most in (("cost=$content_length", 1, 1),
-                                       ("charge=$request_length late", 2000, 3000)):
-            with self.serve(f"stint_zone z entries=1k; stint_policy z 9999{PER_LONG} name=p;",
-                            location("/file", f"stint_limit z p k {parameter};", "proxy_pass http://127.0.0.1:$server_port/sink;") +
-                            location("/sink", "stint_limit off;", "return 200;") +
-                            location("/look", "stint_limit z p k cost=0;", "empty_gif;"),
-                            workers=1) as server:
-                self.assertEqual(upload(server), 200)
-                used = int(server.get("/look").stint.split()[2].split("/")[0])
-                self.assertGreaterEqual(used, least)
-                self.assertLessEqual(used, most)
+        with self.serve(zone(cost=9999, charge=9999), "".join(
+                location(f"/{name}", f"stint_limit z {name} k {parameter};", "proxy_pass http://127.0.0.1:$server_port/sink;") +
+                location(f"/look/{name}", f"stint_limit z {name} k cost=0;", "empty_gif;")
+                for name, parameter in (("cost", "cost=$content_length"), ("charge", "charge=$request_length late"))) +
+                location("/sink", "stint_limit off;", "return 200;"), workers=1) as server:
+            for name, used in ("cost", [1]), ("charge", range(2000, 3001)):
+                connection = server.connect()
+                connection.request("POST", f"/{name}", body=iter([b"x" * 100] * 20), encode_chunked=True,
+                                   headers={"Transfer-Encoding": "chunked"})
+                self.assertEqual(module.Response(connection.getresponse()).status, 200)
+                connection.close()
+                self.assertIn(int(server.get(f"/look/{name}").stint.split()[2].split("/")[0]), used)
 
 
 class Off(Case):
     def test_off_ends_inheritance(self):
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
-                        "stint_status 503; stint_limit z p $remote_addr;",
-                        location("/file") + "location /other { stint_limit off;\n" +
+        with self.serve(zone(p=2) + "stint_status 503; stint_limit z p $remote_addr;", location("/file") + "location /other { stint_limit off;\n" +
                         location("/other/limited", "stint_limit z p $remote_addr;") + "}") as server:
             self.assertEqual(server.statuses(3, "/file"), [200, 200, 503])
             self.assertEqual(server.statuses(3, "/other"), [200] * 3)
@@ -230,29 +210,22 @@ class Prefixes(Case):
 class Plans(Case):
     """Policies and limits from variables."""
 
-    HTTP = (f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=free;"
-            f"stint_policy z 5{PER_LONG} name=pro;")
+    HTTP = zone(free=2, pro=5)
 
     def test_a_policy_from_a_variable(self):
-        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user;")) as server:
-            def statuses(plan, user):
-                return server.statuses(6, f"/file?user={user}", headers={"Plan": plan})
-            self.assertEqual(statuses("free", "a"), [200] * 2 + [429] * 4)
-            self.assertEqual(statuses("pro", "b"), [200] * 5 + [429])
-            # Unknown or empty: not limited. The unknown is told once.
-            self.assertEqual(statuses("", "c"), [200] * 6)
-            self.assertEqual(statuses("gold\t", "c"), [200] * 6)
-            self.assertEqual(statuses("fre", "a"), [200] * 6)
+        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user;") +
+                        location("/other", "stint_limit z $http_plan $arg_user default=free;")) as server:
+            # Unknown or empty: not limited, if there is no default.
+            for path, plan, user, allowed in (("/file", "free", "a", 2), ("/file", "pro", "b", 5), ("/file", "", "c", 6),
+                                              ("/file", "gold\t", "c", 6), ("/file", "fre", "a", 6), ("/other", "", "d", 2),
+                                              ("/other", "gold", "e", 2), ("/other", "pro", "f", 5)):
+                with self.subTest(path=path, plan=plan):
+                    self.assertEqual(server.statuses(6, f"{path}?user={user}", headers={"Plan": plan}),
+                                     [200] * allowed + [429] * (6 - allowed))
+            # The unknown is told once.
             found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, .*so the default is taken, if there is one')
             self.assertLessEqual(len(found), server.WORKERS)
             self.assertLessEqual(set(found), {"gold", "gold\\x09", "fre"})
-
-    def test_a_default(self):
-        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user default=free;")
-                        ) as server:
-            for plan, user, allowed in ("", "a", 2), ("gold", "b", 2), ("pro", "c", 5):
-                self.assertEqual(server.statuses(6, f"/file?user={user}", headers={"Plan": plan}),
-                                 [200] * allowed + [429] * (6 - allowed))
 
     def test_plans_over_a_reload(self):
         with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user;")) as server:
@@ -265,8 +238,7 @@ class Plans(Case):
         """A number from 1 on, of a policy that they go with; or else the policy's, which is told."""
         rows = {"free": ((3, "", 3), (1, "", 1), ("", "", 2), (0, "", 2), ("x", "", 2), ("", 1, 2)), "split": ((3, "", 4),),
                 "bucket": (("", 3, 3), ("", 9, 4), ("", "", 4), ("", 0, 4), ("", "y", 4))}
-        with self.serve(self.HTTP + f"stint_headers draft; stint_policy z 4{PER_LONG} stripes=2 name=split;"
-                        "stint_policy z 1/h burst=4 name=bucket;", location(
+        with self.serve(zone(free=2, split=f"4{PER_LONG} stripes=2", bucket="1/h burst=4") + "stint_headers draft;", location(
                             "/", "stint_limit z $http_plan $arg_limit-$arg_burst limit=$arg_limit burst=$arg_burst;"),
                         workers=1) as server:
             for plan, limit, burst, allowed in ((plan, *row) for plan in rows for row in rows[plan]):
@@ -655,8 +627,7 @@ class Waiting(Case):
 
     def test_nobody_waits_for_a_shadow(self):
         """Nor is refused. Another limit is waited for all the same; so is the policy of a plan."""
-        with self.serve("stint_zone z entries=1k; stint_policy z 1/day reserve=5 shadow name=tried;"
-                        "stint_policy z 1/day reserve=5 name=p;", location("/file", "stint_limit z $arg_plan k delay=30d;") +
+        with self.serve(zone(tried="1/day reserve=5 shadow", p="1/day reserve=5"), location("/file", "stint_limit z $arg_plan k delay=30d;") +
                         location("/other", "stint_limit z tried k2 delay=100ms;") + STATUS) as server:
             for path in "/file?plan=tried", "/other":
                 self.assertEqual([server.get(path).stint for _ in range(3)],
@@ -668,7 +639,7 @@ class Waiting(Case):
 
     def test_who_leaves_gives_back(self):
         """Of all limits. The longest wait counts and is told."""
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 1/day reserve=5 name=p; stint_policy z 4{PER_LONG} name=all;",
+        with self.serve(zone(p="1/day reserve=5", all=4),
                         location("/", "stint_limit z all k;", "stint_limit z p k delay=30d;") + STATUS +
                         location("/look", "stint_limit z all k cost=0;", "empty_gif;")) as server:
             self.assertEqual(server.get().status, 200)
@@ -1114,34 +1085,29 @@ class Files(Case):
 class Pages(Case):
     def test_status(self):
         with self.serve('stint_zone z entries=1k full=refuse policies=9; stint_policy z 3/52w "name=\\"a \\\\\\"b\\\\\\"\\"";'
-                        f"stint_policy z 2{PER_LONG} shadow;",
-                        location("/", "stint_limit z 'a \"b\"' $arg_user;",
-                                 'stint_limit z 2/364d $arg_user;') +
-                        location("/status", "stint_status_page z;"), workers=3) as server:
+                        "stint_policy z 2/52w shadow;", location(
+                            "/", "stint_limit z 'a \"b\"' $arg_user;", "stint_limit z 2/364d $arg_user;") + STATUS, workers=3) as server:
             for user in range(4):
                 server.statuses(5, f"/file?user={user}")
             response = server.get("/status")
             self.assertEqual((response.status, response["Content-Type"]), (200, "application/json"))
             found = json.loads(response.body)
-            self.assertEqual((found["zone"], found["entries"], found["full"]), ("z", 1000, "refuse"))
-            self.assertEqual((found["live"], found["held"], found["untracked"]), (8, 0, 0))
+            self.assertEqual([found[name] for name in ("zone", "entries", "full", "live", "held", "untracked")],
+                             ["z", 1000, "refuse", 8, 0, 0])
             self.assertGreaterEqual(found["slots"], 2000)
             first, second = found["policies"]
-            self.assertEqual((first["name"], first["policy"]), ('a "b"', "3/52 weeks"))
-            self.assertEqual((first["allowed"], first["refused"], first["first_refusals"]), (12, 8, 4))
-            self.assertEqual((second["name"], second["policy"]), ("2/52 weeks", "2/52 weeks shadow"))
-            self.assertEqual(second["shadowed"], 4)
+            self.assertEqual([first[name] for name in ("name", "policy", "allowed", "refused", "first_refusals")],
+                             ['a "b"', "3/52 weeks", 12, 8, 4])
+            self.assertEqual([second[name] for name in ("name", "policy", "shadowed")], ["2/52 weeks", "2/52 weeks shadow", 4])
 
     def test_the_keys_that_were_refused_most(self):
         """By name, over several windows and reloads."""
-        with self.serve("stint_zone z entries=7k labels=1k; stint_policy z 1/100ms name=often;"
-                        f"stint_policy z 1{PER_LONG} name=once; stint_policy z 1/100ms name=net;",
+        with self.serve(zone("entries=7k labels=1k", often="1/100ms", once=1),
                         location("/file", "stint_limit z often $arg_user;") +
                         location("/other", "stint_limit z once $http_key;") +
                         location("/client", "stint_limit z once $binary_remote_addr;") +
                         location("/net", "stint_limit z once $remote_addr prefix=24;") +
-                        location("/a", "stint_limit z once $http_key prefix=9,31;") +
-                        location("/status", "stint_status_page z;")) as server:
+                        location("/a", "stint_limit z once $http_key prefix=9,31;") + STATUS) as server:
             self.assertEqual(status(server)["top"], [])
 
             def found():
@@ -1178,8 +1144,8 @@ class Pages(Case):
 
     def test_no_more_than_20_keys(self):
         """None without labels."""
-        for zone, keys in ("entries=7k labels=1k", 20), ("entries=1k", 0):
-            with self.limited(f"1{PER_LONG}", key="$arg_user", zone=zone, locations=STATUS) as server:
+        for options, keys in ("entries=7k labels=1k", 20), ("entries=1k", 0):
+            with self.limited(f"1{PER_LONG}", key="$arg_user", zone=options, locations=STATUS) as server:
                 for user in range(30):
                     server.statuses(2, f"/file?user={user}")
                 top = status(server)["top"]

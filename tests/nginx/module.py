@@ -43,6 +43,12 @@ def location(name, *directives):
     return f"location {name} {{\n" + "\n".join(directives) + "\n}\n"
 
 
+def zone(options="entries=1k", **policies):
+    """The zone z, with policies of these names; a number is so many in a window that does not end."""
+    return f"stint_zone z {options};\n" + "".join(
+        f'stint_policy z "{policy}{"" if isinstance(policy, str) else PER_LONG} name={name}";\n' for name, policy in policies.items())
+
+
 STATUS = location("/status", "stint_status_page z;", "access_log off;")
 
 
@@ -53,9 +59,8 @@ class Case(unittest.TestCase):
     def limited(self, policy, *directives, key="$remote_addr", options="", zone="entries=1k", http="",
                 locations="", **more):
         """A server with one zone, one policy and one limit on /."""
-        return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}',
-                          location("/", f'stint_limit z p "{key}" {options};', *directives) +
-                          locations, **more)
+        return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}', location(
+            "/", f'stint_limit z p "{key}" {options};', *directives) + locations, **more)
 
     def told(self, server, code=0):
         """What nginx -t says of its configuration; and it ends so."""
@@ -103,9 +108,7 @@ class Counting(Case):
                 self.assertEqual(server.statuses(3, source=source), [200, 200, 429])
 
     def test_an_empty_key_is_no_limit(self):
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=user;"
-                        f"stint_policy z 5{PER_LONG} name=address; stint_headers draft;",
-                        location("/file", "stint_limit z user $arg_user;") +
+        with self.serve(zone(user=2, address=5) + "stint_headers draft;", location("/file", "stint_limit z user $arg_user;") +
                         location("/other", "stint_limit z user $arg_user;", "stint_limit z address $remote_addr;")) as server:
             for _ in range(5):
                 response = self.expect((200, "/"), server.get("/file"))
@@ -134,8 +137,7 @@ class Several(Case):
 
     def test_keys_of_60_kb(self):
         """nginx/nginx#1583: limit_req and limit_conn let such keys through without a limit."""
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 2{PER_LONG} name=p;"
-                        f"stint_policy z 1/h in-flight name=now; large_client_header_buffers 4 64k;",
+        with self.serve(zone(p=2, now="1/h in-flight") + "large_client_header_buffers 4 64k;",
                         "limit_rate 1000; stint_limit z p $http_key; stint_limit z now $http_key;") as server:
             for end in "a", "b":
                 headers = {"Key": "k" * 60000 + end}
@@ -147,8 +149,7 @@ class Several(Case):
 
     def test_decided_once(self):
         """Neither an error page, nor a subrequest, nor a named location decides again."""
-        limit = f"stint_zone z entries=1k; stint_policy z 5{PER_LONG} name=many;"
-        with self.serve(limit, "error_page 404 /other;\n" +
+        with self.serve(zone(many=5), "error_page 404 /other;\n" +
                         location("/", "stint_limit z many k;", "auth_request /auth;", "try_files $uri @named;") +
                         location("@named", "stint_limit z many k;", "return 404;") +
                         location("= /auth", "stint_limit z many k;", "empty_gif;")) as server:
@@ -245,15 +246,12 @@ class Several(Case):
                              ["PASSED"] * 2 + ["REJECTED_DRY_RUN"] * 2)
 
     def test_64_limits(self):
-        policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(64))
-        limits = [f"stint_limit z p{i} $remote_addr;" for i in range(64)]
-        with self.serve("stint_zone z entries=1k; stint_headers both;\n" + policies,
-                        location("/", *limits)) as server:
+        names = [f"p{i}" for i in range(64)]
+        with self.serve(zone(**dict.fromkeys(names, 3)) + "stint_headers both;",
+                        location("/", *(f"stint_limit z {name} $remote_addr;" for name in names))) as server:
             for _ in range(3):
-                response = self.expect(200, server.get())
-                self.assertEqual(response["RateLimit"].count(";r="), 64)
-            response = self.expect(429, server.get())
-            self.assertEqual(response["RateLimit-Policy"].count(";q=3"), 64)
+                self.assertEqual(self.expect(200, server.get())["RateLimit"].count(";r="), 64)
+            self.assertEqual(self.expect(429, server.get())["RateLimit-Policy"].count(";q=3"), 64)
 
 
 class Cost(Case):
@@ -385,9 +383,7 @@ class Variables(Case):
     def test_of_the_tightest_limit(self):
         half = LONG // 2
         later = "b" if window_end() > (int(time.time()) // half + 1) * half else "c"
-        with self.serve(f"stint_zone z entries=1k; stint_policy z 9{PER_LONG} name=a;"
-                        f"stint_policy z 3{PER_LONG} name=b; stint_policy z 3/26w name=c;",
-                        location("/", *(f"stint_limit z {name} k;" for name in "acb"))) as server:
+        with self.serve(zone(a=9, b=3, c="3/26w"), location("/", *(f"stint_limit z {name} k;" for name in "acb"))) as server:
             self.assertEqual(server.get().stint, f"PASSED {later} 1/3 2")
 
 
@@ -405,8 +401,7 @@ class Trying(Case):
             self.assertEqual(server.get("/other").status, 429)
 
     def test_shadow(self):
-        with self.serve(f"stint_zone z entries=1k; stint_headers both; stint_policy z 2{PER_LONG} name=tried shadow;"
-                        f"stint_policy z 4{PER_LONG} name=real;",
+        with self.serve(zone(tried=f"2{PER_LONG} shadow", real=4) + "stint_headers both;",
                         location("/", "stint_limit z tried k;", "stint_limit z real k;")) as server:
             self.assertEqual(server.statuses(3), [200, 200, 200])
             response = self.expect((200, "REJECTED_SHADOW tried 2/2 0"), server.get())
@@ -480,10 +475,8 @@ class Full(Case):
 
     def test_an_uncounted_limit_beside_a_counted_one(self):
         """The fields and variables tell of the one that was counted."""
-        with self.serve(f"stint_zone z entries=1 policies=2 full=admit; stint_policy z 2{PER_LONG} name=p;"
-                        f"stint_policy z 9999{PER_LONG} name=all; stint_headers both;",
-                        location("/", "stint_limit z all all;", "stint_limit z p $arg_user;"),
-                        workers=1) as server:
+        with self.serve(zone("entries=1 policies=2 full=admit", p=2, all=9999) + "stint_headers both;",
+                        location("/", "stint_limit z all all;", "stint_limit z p $arg_user;"), workers=1) as server:
             for user in range(2000):
                 response = server.get(f"/file?user={user}")
                 if response.stint.split()[0] == "UNTRACKED":
@@ -580,20 +573,16 @@ class Reloads(Case):
                 self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
 
     def test_a_changed_size_is_refused(self):
-        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
+        policy = self.policy(f"3{PER_LONG}")
+        with self.serve(policy, self.LIMIT) as server:
             server.get()
-            for zone in "stint_zone z entries=2k;", "stint_zone z entries=1025;", \
-                        "stint_zone z entries=1k policies=65;", "stint_zone z entries=7k labels=9;":
-                [line] = server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
-                                 self.LIMIT).reload_refused()
-                number = server.line_of(zone)
-                self.assertIn('stint zone "z" cannot change its size while nginx runs, and has '
-                              "entries=1000 policies=64 labels=0: restart nginx, or give it another name in "
-                              f"{server.configuration}:{number}", line)
+            for size in "entries=2k", "entries=1025", "entries=1k policies=65", "entries=7k labels=9":
+                [line] = server.configure(policy.replace("entries=1k", size), self.LIMIT).reload_refused()
+                self.assertIn('stint zone "z" cannot change its size while nginx runs, and has entries=1000 policies=64 labels=0: '
+                              f"restart nginx, or give it another name in {server.configuration}:{server.line_of(size)}", line)
             self.assertEqual(server.get().stint, "PASSED p 2/3 1")
             # What a full table does may change.
-            server.configure(self.policy(f"3{PER_LONG}").replace("entries=1k", "entries=1000 full=refuse"),
-                             self.LIMIT).reload()
+            server.configure(policy.replace("entries=1k", "entries=1000 full=refuse"), self.LIMIT).reload()
             self.assertEqual(server.get().stint, "PASSED p 3/3 0")
 
     def test_a_reload_that_fails_later_changes_nothing(self):
@@ -615,10 +604,8 @@ class Reloads(Case):
             self.assertEqual(server.get().stint, "REJECTED q 1/1 0")
 
     def test_policies_that_are_removed_stay_in_the_table(self):
-        zone = "stint_zone z entries=1k policies=2;\n"
-
         def use(*names):
-            return (zone + "".join(f"stint_policy z 3{PER_LONG} name={name};\n" for name in names),
+            return (zone("entries=1k policies=2", **dict.fromkeys(names, 3)),
                     location("/", *(f"stint_limit z {name} $remote_addr;" for name in names)))
         with self.serve(*use("a", "b")) as server:
             self.assertEqual(server.get().stint, "PASSED a 1/3 2")
@@ -670,8 +657,8 @@ class Metrics(Case):
 
     def test_methods_and_many_policies(self):
         """Of the metrics and of the status page; more than one buffer."""
-        policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
-        with self.serve("stint_zone z entries=1k policies=300;\n" + policies,
+        names = ["n" * 60 + str(i) for i in range(300)]
+        with self.serve(zone("entries=1k policies=300", **dict.fromkeys(names, 3)),
                         location("/metrics", "stint_metrics z;") + STATUS) as server:
             for page in "/metrics", "/status":
                 response = server.get(page, method="HEAD")
@@ -681,7 +668,7 @@ class Metrics(Case):
             self.assertEqual(len(json.loads(server.get("/status").body)["policies"]), 300)
             response = server.get("/metrics")
             self.assertTrue(response.body.endswith(b"# EOF\n"))
-            self.assertIn(("stint_policy_limit", {"policy": "n" * 60 + "299", "zone": "z"}), self.parse(response))
+            self.assertIn(("stint_policy_limit", {"policy": names[299], "zone": "z"}), self.parse(response))
 
     def test_zones_are_told_apart(self):
         name = 'a "b" \\\\ c'
