@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, f"{HERE.parent}/kit")
-from servers import PATIENCE, replaced, until  # noqa: E402
+from servers import PATIENCE, over_and_over, replaced, until  # noqa: E402
 
 NODES = HERE.parents[1] / "doc" / "nodes"
 NETWORK = """

@@ -687,24 +687,18 @@ class Mistakes(Case):
     BURST = r'"burst=" needs a policy with a "burst=" \(that of limit_req and one\), which "%s" has not,'
     NODELAY = 'without "delay" nothing waits'
 
-    def refuse(self, http, server, message):
-        configuration = Server(MODULE, http, server)
-        said = self.told(configuration, 1)
-        lines = configuration.configuration.read_text().splitlines()
-        [number] = [i for i, line in enumerate(lines, 1) if line.endswith("#!")]
-        self.assertIn("[emerg] ", said)
-        self.assertRegex(said, message + f" in {re.escape(str(configuration.configuration))}:{number}\n")
-
     def check(self, http, server, *rows):
         """Rows of what stands in the place of %s, and the message."""
         for words, message in rows:
             with self.subTest(words=words):
-                self.refuse(http.replace("%s", words), server.replace("%s", words), message)
+                configured = Server(MODULE, http.replace("%s", words), server.replace("%s", words))
+                said = self.told(configured, 1)
+                self.assertIn("[emerg] ", said)
+                self.assertRegex(said, f"{message} in {re.escape(str(configured.configuration))}:{configured.line_of('#!')}\n")
 
     def test_zone(self):
-        number = 'invalid number of arguments in "stint_zone" directive'
         name = "the name of a stint zone must be of printable ASCII characters"
-        self.check("stint_zone %s; #!", "", ("", number),
+        self.check("stint_zone %s; #!", "", ("", 'invalid number of arguments in "stint_zone" directive'),
                    ('"" entries=1k', name), ("zé entries=1k", name),
                    *((wrong, '"stint_zone" directive must say how many keys it holds, such as "entries=100k"')
                      for wrong in ("z", "z full=admit")),
@@ -712,28 +706,20 @@ class Mistakes(Case):
                    ("z rate=9r/s", f'invalid parameter "rate=9r/s": {self.RATE}'))
         self.check(
             "stint_zone z %s; #!", "",
-            *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file')
-              for wrong in ("", "/tmp/")),
-            ("entries=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" '
-             r'\(2: No such file or directory\)'),
+            *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file') for wrong in ("", "/tmp/")),
+            ("entries=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" \(2: No such file or directory\)'),
             ("entries=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
-            ("entries=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in '
-             r'"/\S+/"'),
-            ("entries=1k held=0", 'invalid number of requests "held=0": it must be 1 or more'),
+            ("entries=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in "/\S+/"'),
             ("entries=1024g", r'stint zone "z" needs \d+ MB for its keys, which the system does not give '
              r"\(12: Cannot allocate memory\)"),
-            ("entries=1k size=1m", 'invalid parameter "size=1m"'),
-            ("entries=1k entries=2k", 'invalid parameter "entries=2k"'),
-            ("entries=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or '
-             "full=replace"),
-            ("entries=1k full=admit full=admit", 'invalid parameter "full=admit"'),
-            *((f"entries={wrong}", f'invalid number of entries "entries={wrong}": it must be 1 to 2.40, with an '
-               "optional k, m or g") for wrong in ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
-            *((f"entries=1k labels={wrong}", f'invalid number of labels "labels={wrong}": '
-               "it must be 1 to 16777216, with an optional k or m") for wrong in ("0", "-1", "17m", "x", "")),
-            *((f"entries=1k policies={wrong}", f'invalid number of policies "policies={wrong}": '
-               "it must be 1 to 4096")
-              for wrong in ("0", "-1", "4097", "1k", "")))
+            ("entries=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or full=replace'),
+            *((f"entries=1k {first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
+                ("", "size=1m"), ("", "entries=2k"), ("full=admit ", "full=admit"))),
+            *((f"{size}{wrong}", f'invalid number of {what} "{size.split()[-1]}{wrong}": it must be {must}') for size, what, must, all_ in (
+                ("entries=", "entries", "1 to 2.40, with an optional k, m or g", ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
+                ("entries=1k labels=", "labels", "1 to 16777216, with an optional k or m", ("0", "-1", "17m", "x", "")),
+                ("entries=1k policies=", "policies", "1 to 4096", ("0", "-1", "4097", "1k", "")),
+                ("entries=1k held=", "requests", "1 or more", ("0",))) for wrong in all_))
         self.check("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z entries=1k; #!", "",
                    ("", 'the shared memory zone "z" is already declared for a different use'))
         self.check("stint_zone z entries=1k;\nstint_zone z entries=1k; #!", "",
@@ -803,18 +789,17 @@ class Mistakes(Case):
             *((f"prefix={wrong}", f'invalid prefix "prefix={wrong}": it must be 1 to 32 bits '
                "of an IPv4 address, then a comma and 1 to 128 bits of an IPv6 address")
               for wrong in ("0", "33", "", "x", "24,0", "24,129", "24,", ",64", "24,64,1", "24/64")))
-        self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
+        flying = http + "stint_policy z 9/s in-flight name=f;"
+        self.check(flying, "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),
                    ("delay", '"delay" needs a policy with "reserve=", which "f" has not,'), ("burst=3", self.BURST % "f"))
         self.check(http + "stint_policy z 9/s stripes=4 name=f;", "stint_limit z %s; #!",
                    *((f"{limit}", '"limit=" does not go with a policy of "stripes=", as "f" is,')
                      for limit in ("f $uri limit=3", "f $uri limit=$arg_n", "$arg_p $uri default=f limit=3")),
                    ("$arg_p $uri default=f burst=3", self.BURST % "f"))
-        self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z %s k; #!",
-                   ("$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one '
-                    'kind: "default=" tells which,'))
-        other = http + "stint_policy z 9/s in-flight name=f;"
-        self.check(other, "".join(f"stint_limit z p {i};\n" for i in range(32)) + "location / {\nstint_limit z f 0; #!\n"
+        self.check(flying, "stint_limit z %s k; #!", (
+            "$arg_p", r'the policy "\$arg_p" may be one that is in-flight, or a rate, and a limit is of one kind: "default=" tells which,'))
+        self.check(flying, "".join(f"stint_limit z p {i};\n" for i in range(32)) + "location / {\nstint_limit z f 0; #!\n"
                    "%s\n}", ("".join(f"stint_limit z f {i};\n" for i in range(1, 33)),
                              "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
@@ -875,23 +860,20 @@ class Mistakes(Case):
 
     def test_what_is_left_over_of_limit_req_is_warned_of(self):
         """Where it has no limit; once."""
-        for name, value, here in (("limit_req_dry_run", "on", "stint_dry_run"), ("limit_req_status", "429", "stint_status"),
-                                  ("limit_conn_dry_run", "on", "stint_dry_run"), ("limit_conn_status", "418", "stint_status")):
-            directive, module = f"{name} {value};", name[:name.index("_", 6)]
-            theirs = f"{module} {'zone=r' if module == 'limit_req' else 'r 1'};"
+        here, theirs = zone(p="1/s"), "limit_req zone=r; limit_conn c 1;"
+        ours = "stint_limit z p $uri;"
+        for name, value, due in (("limit_req_dry_run", "on", "stint_dry_run"), ("limit_req_status", "429", "stint_status"),
+                                 ("limit_conn_dry_run", "on", "stint_dry_run"), ("limit_conn_status", "418", "stint_status")):
+            directive = f"{name} {value};"
             for http, locations, warned in (
-                    ("", location("/", directive, "stint_limit z p $uri;"), True),
-                    (directive, location("/a", "stint_limit z p $uri;") + location("/b", "stint_limit z p $uri;"), True),
-                    (directive + "stint_limit z p $uri;", "", True),
-                    (directive + theirs + "stint_limit z p $uri;", "", False),
-                    ("", location("/", directive) + location("/b", "stint_limit z p $uri;"), False)):
+                    ("", location("/", directive, ours), True), (directive, location("/a", ours) + location("/b", ours), True),
+                    (directive + ours, "", True), (directive + theirs + ours, "", False),
+                    ("", location("/", directive) + location("/b", ours), False)):
                 with self.subTest(http=http, locations=locations):
-                    said = self.told(Server(MODULE, "stint_zone z entries=1k; stint_policy z 1/s name=p;"
-                                            f"{module}_zone $uri zone=r:1m {'rate=1r/s' if 'req' in module else ''};" + http,
+                    said = self.told(Server(MODULE, f"{here} limit_req_zone $uri zone=r:1m rate=1r/s; limit_conn_zone $uri zone=c:1m;{http}",
                                             locations))
-                    self.assertEqual("[warn]" in said, warned, said)
-                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{here}" does, in \S+:\d+\n',
-                                                    said)), warned)
+                    self.assertEqual(said.count("[warn]"), warned, said)
+                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{due}" does, in \S+:\d+\n', said)), warned)
 
     def test_no_mistake(self):
         """Zones, policies and limits in any order; several zones; prefixes of keys that may be addresses; no http block."""
@@ -1063,15 +1045,13 @@ class Documentation(Case):
                       "/etc/nginx/modules-enabled/", self.text)
 
     def test_every_directive_and_variable(self):
-        sources = {path.name: path.read_text() for path in self.SOURCE.glob("*.c")}
-        table = sources["ngx_http_stint_conf.c"].split("ngx_http_stint_commands[] = {")[1]
+        table = (self.SOURCE / "ngx_http_stint_conf.c").read_text().split("ngx_http_stint_commands[] = {")[1]
         directives = re.findall(r'ngx_string\("(\w+)"\)', table.split("ngx_null_command")[0])
         self.assertEqual(len(directives), 9, directives)
         self.assertEqual(re.findall(r"^#### (.*)$", self.text, re.MULTILINE), directives)
         for directive in directives:
             self.assertIn(f"Syntax: `{directive} ", self.text)
-        variables = re.findall(r'\{ngx_string\("(stint_\w+)"\), NULL',
-                               sources["ngx_http_stint_report.c"])
+        variables = re.findall(r'\{ngx_string\("(stint_\w+)"\), NULL', (self.SOURCE / "ngx_http_stint_report.c").read_text())
         self.assertEqual(re.findall(r"^\| `\$(\w+)` \|", self.text, re.MULTILINE), variables)
 
 

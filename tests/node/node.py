@@ -134,31 +134,27 @@ class Package(Installed):
         with subprocess.Popen(["node", file], cwd=self.folder, env=self.environment, start_new_session=True,
                               stderr=subprocess.PIPE, text=True) as server:
             try:
-                until(lambda: self.answers(port), "the first answer")
+                until(lambda: self.ask(port)[0] == 200, "the first answer")
                 answers = [self.ask(port) for _ in range(119)]
             finally:
                 os.killpg(server.pid, signal.SIGTERM)
             self.assertEqual(server.stderr.read(), "")
-        # The first was asked by `answers`.
         self.assertEqual([status for status, _ in answers], [200] * 99 + [429] * 20)
         self.assertIn("ratelimit-limit" if "rateLimit(" in file.read_text() else "ratelimit",
                       " ".join(answers[-1][1]).lower())
 
     def ask(self, port, path="/"):
+        """Status and fields; 0: nobody answers."""
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
             response.read()
             return response.status, dict(response.getheaders())
+        except OSError:
+            return 0, {}
         finally:
             connection.close()
-
-    def answers(self, port):
-        try:
-            return self.ask(port)[0] == 200
-        except OSError:
-            return False
 
     CLUSTER = """cluster.setupPrimary({ exec: 'worker.cjs', execArgv: [] });
         cluster.on('listening', () => console.log('listens'));

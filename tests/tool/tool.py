@@ -725,20 +725,14 @@ class Looking(Tool):
     def test_status(self):
         self.fill()
         status = self.json("status", "--interval=0", self.table)
-        self.assertEqual(status["table"], self.table)
-        self.assertEqual((status["live"], status["policies"][0]["name"]), (4, "login"))
+        self.assertEqual([status[name] for name in ("table", "memory", "live", "max_entries", "reach", "max_reach", "policy_ids",
+                                                    "max_policies", "gone_ids", "used_labels", "labels")],
+                         [self.table, os.path.getsize(self.table), 4, 1000, 0, 23, 2, 64, 0, 2, 1000])
+        self.assertEqual(status["policies"][0]["name"], "login")
         self.assertNotIn("allowed_per_s", status["policies"][0])
-        self.assertEqual(status["memory"], os.path.getsize(self.table))
-        out = self.good("status", "--interval=0", self.table)
-        self.assertRegex(out, r"(?m)^Entries +\[\.+\] \d\.\d%, 4 of [\d,]+$")
-        self.assertRegex(out, r"(?m)^Have decided +0$")
-        self.assertEqual([status[name] for name in ("max_entries", "reach", "max_reach", "policy_ids", "max_policies",
-                                                    "gone_ids", "used_labels", "labels")],
-                         [1000, 0, 23, 2, 64, 0, 2, 1000])
-        self.assertNotIn("\nNote ", out)
-        self.assertNotIn("Untracked", out)
-        server = Server(self, self.table)
-        server.ask("take", "login", "0" * 16, 1)
+        self.steps(("status --interval=0", 0, r"(?m)^Entries +\[\.+\] \d\.\d%, 4 of [\d,]+$", r"(?m)^Have decided +0$",
+                    r"\A(?!.*\n(?:Note |Untracked))"))
+        Server(self, self.table).ask("take", "login", "0" * 16, 1)
         self.assertEqual(self.json("status", "--interval=0", self.table)["have_decided"], 1)
 
     def open_in(self, **options):
@@ -885,30 +879,24 @@ class Looking(Tool):
         self.assertEqual(head.split()[:4], ["name", "id", "notation", "allowed"])
         self.assertEqual([row.split()[0] for row in rows if row][:5], ["login", "api", "name", "login", "api"])
         self.assertLessEqual(max(map(len, [head, *rows])), 80)
-        self.good("make", "--entries=10", self.path("empty"))
-        for words, *command in (("the table has no policies", "policies"), ("no key has used anything", "top"),
-                                ("no key is known to have been refused", "top", "--by=refused")):
-            self.assertEqual(self.good(*command, self.path("empty")), words + "\n")
-        self.assertEqual(self.json("policies", self.path("empty")), {"policies": []})
+        self.table = self.path("empty")
+        self.make(keys=10)
+        self.steps(("policies", 0, r"\Athe table has no policies\n\Z"), ("top", 0, r"\Ano key has used anything\n\Z"),
+                   ("top --by=refused", 0, r"\Ano key is known to have been refused\n\Z"), ("policies --json", 0, r'\A\{\s*"policies": \[\]\s*\}\s*\Z'))
 
     def test_top(self):
         self.fill()
         top = self.json("top", self.table)["top"]
         self.assertEqual([(row["used"], row["policy"], row["label"]) for row in top],
-                         [(9, "login", "nine"), (5, "login", None), (3, "api", "three"),
-                          (1, "login", None)])
-        self.assertEqual(top[0]["key"], self.json("peek", self.table, "login", "nine", code=0)["key"])
-        self.assertEqual([row["used"] for row in self.json("top", "-n2", self.table)["top"]], [9, 5])
-        self.assertEqual([row["used"] for row in
-                          self.json("top", "--policy=api", self.table)["top"]], [3])
+                         [(9, "login", "nine"), (5, "login", None), (3, "api", "three"), (1, "login", None)])
+        self.assertEqual(top[0]["key"], self.json("peek", self.table, "login", "nine")["key"])
+        for option, used in ("-n2", [9, 5]), ("--policy=api", [3]):
+            self.assertEqual([row["used"] for row in self.json("top", option, self.table)["top"]], used)
         refused = self.json("top", "--by=refused", self.table)["top"]
-        self.assertEqual(sorted((row["label"], row["refused_windows"]) for row in refused),
-                         [("nine", 1), ("three", 1)])
-        first_key = self.rows()[0]["key"]
-        self.assertRegex(first_key, r"^[0-9a-f]{16}$")
+        self.assertEqual(sorted((row["label"], row["refused_windows"]) for row in refused), [("nine", 1), ("three", 1)])
+        self.assertRegex(self.rows()[0]["key"], r"^[0-9a-f]{16}$")
         head, first, *_ = self.good("top", self.table).splitlines()
-        self.assertEqual(head.split()[-1], "label")
-        self.assertEqual((first.split()[2], first.split()[-1]), ("9", "nine"))
+        self.assertEqual((head.split()[-1], first.split()[2], first.split()[-1]), ("label", "9", "nine"))
 
     def test_columns_that_are_empty(self):
         """They take no room: what is as wide as a terminal is one table."""
@@ -932,22 +920,17 @@ class Looking(Tool):
         def refused(policy, key):
             while stint("take", "-q", self.table, policy, key)[0] == 0:
                 pass
-        for _ in range(5):
-            self.good("take", "-q", self.table, "many", "a")
+        self.steps(*[("take many a", 0)] * 5)
         refused("few", "a")
         self.assertEqual(top(), [["a", "few", 2, 1]])
-        self.good("take", "-q", self.table, "many", "b")
+        self.steps(("take many b", 0), ("take many c", 0))
         refused("banning", "b")
-        self.assertEqual(top(), [["b", "banning", 1, 1], ["a", "few", 2, 1]])
-        self.assertEqual(top("--policy=few"), [["a", "few", 2, 1]])
-        self.assertEqual(top("--policy=many"), [])
-        self.assertEqual(top("-n1"), [["b", "banning", 1, 1]])
-        self.good("take", "-q", self.table, "many", "c")
+        for options, rows in (((), [["b", "banning", 1, 1], ["a", "few", 2, 1]]), (("--policy=few",), [["a", "few", 2, 1]]),
+                              (("--policy=many",), []), (("-n1",), [["b", "banning", 1, 1]])):
+            self.assertEqual(top(*options), rows)
         refused("often", "c")
-        rows = top()
-        while ["c", None, None, 1] not in rows:
+        while ["c", None, None, 1] not in (rows := top()):
             self.assertIn(["c", "often", 1, 1], rows)
-            rows = top()
         self.assertEqual(rows[2], ["c", None, None, 1])
         self.assertRegex(self.good("top", "--by=refused", self.table), r"(?m) c *$")
         refused("banning", "a")
@@ -1092,26 +1075,16 @@ class Looking(Tool):
 
     def test_metrics(self):
         self.fill()
-        out = self.good("metrics", self.table)
-        self.assertIn('stint_decisions_total{policy="api",outcome="refused"} 3\n', out)
-        self.assertIn("\nstint_table_live_slots ", out)
-        self.assertTrue(out.endswith("# EOF\n"))
-        out = self.good("metrics", "--no-scan", "--no-eof", "--label=table=web", "--label", "host=a=b",
-                        self.table)
-        self.assertNotIn("stint_table_live_slots", out)
-        self.assertNotIn("# EOF", out)
-        self.assertRegex(out, r'(?m)^stint_decisions_total\{.*table="web".*\} \d')
-        self.assertIn('host="a=b"', out)
+        self.steps(("metrics", 0, r'stint_decisions_total\{policy="api",outcome="refused"\} 3\n', "\nstint_table_live_slots ", r"# EOF\n\Z"),
+                   ("metrics --no-scan --no-eof --label=table=web --label host=a=b", 0, 'host="a=b"',
+                    r'(?m)^stint_decisions_total\{.*table="web".*\} \d', r"(?s)\A(?!.*(?:stint_table_live_slots|# EOF))"))
         self.fails(2, "policy", "metrics", "--label=policy=x", self.table)
         self.fails(2, "--label", "metrics", *["--label=a=b"] * 17, self.table)
 
     def test_watch_piped(self):
         self.fill()
-        out = self.good("watch", "--interval=.05", "--count=3", self.table)
-        self.assertEqual(len(out.splitlines()), 3)
-        for line in out.splitlines():
-            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  live \d of [\d,]+  "
-                                   r"allowed 0\.0/s  refused 0\.0/s$")
+        look = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  live \d of [\d,]+  allowed 0\.0/s  refused 0\.0/s\n"
+        self.steps(("watch --interval=.05 --count=3", 0, rf"\A(?:{look}){{3}}\Z"))
         looks = [json.loads(line) for line in
                  self.good("watch", "--interval=.05", "--count=2", "--json", self.table).splitlines()]
         self.assertEqual([look["policies"][1]["refused"] for look in looks], [3, 3])
@@ -1157,13 +1130,12 @@ class Looking(Tool):
 
     def test_watch_on_a_terminal(self):
         self.fill()
-        for key in range(20):
-            self.good("take", "-q", self.table, "login", f"more{key}")
+        self.steps(*((f"take login more{key}", 0) for key in range(20)))
         _, typed, ended = self.watch_on_terminal("--interval=9", self.table)
 
         def keys(lines):
             heading = next(i for i, line in enumerate(lines) if line.startswith("key "))
-            return [line for line in lines[heading + 1:-1] if line]
+            return [line.split()[0] for line in lines[heading + 1:-1] if line]
         page = typed()
         self.assertTrue(page[0].startswith(f"{self.table}  live "))
         self.assertLessEqual(max(map(len, page)), 80)
@@ -1172,14 +1144,13 @@ class Looking(Tool):
         self.assertRegex(typed("s")[-1], "sorted by policy")
         page = typed("s")
         self.assertRegex(page[-1], "sorted by used")
-        self.assertGreater(len(keys(page)), len(refused))
-        first = [line.split()[0] for line in keys(page)]
-        down = [line.split()[0] for line in keys(typed("\x1b[B"))]
-        self.assertEqual(down[:-1], first[1:])
-        self.assertEqual([line.split()[0] for line in keys(typed("\x1b[A"))], first)
+        first = keys(page)
+        self.assertGreater(len(first), len(refused))
+        self.assertEqual(keys(typed("\x1b[B"))[:-1], first[1:])
+        self.assertEqual(keys(typed("\x1b[A")), first)
         for there, back in ("\x1b[6~", "\x1b[5~"), ("\x1b[F", "\x1b[H"), ("\x1bOF", "\x1bOH"):
-            self.assertNotEqual([line.split()[0] for line in keys(typed(there))], first)
-            self.assertEqual([line.split()[0] for line in keys(typed(back))], first)
+            self.assertNotEqual(keys(typed(there)), first)
+            self.assertEqual(keys(typed(back)), first)
         policies = [re.search(r"policy (\S+)", typed("p")[-1])[1] for _ in range(3)]
         self.assertEqual(len(set(policies)), 3)
         self.assertIn("login", policies)
