@@ -95,23 +95,15 @@ class RealLog(Replay):
     def test_table_has_the_same_figures(self):
         out = self.good("replay", "--limit", "20/minute", "--limit=100/day", REAL_LOG)
         for pattern in (r"^Lines +10,000, all readable$", r"^Keys +1,753 by client; the first is 83\.149\.9\.216$",
-                        r"^Log +.*access\.log\.gz: combined$",
-                        r"^Order +by time; in the logs 9,448 stood behind a later one$",
+                        r"^Log +.*access\.log\.gz: combined$", r"^Order +by time; in the logs 9,448 stood behind a later one$",
                         r"^Time +2015-05-17 10:05:00 to 2015-05-20 21:05:59 UTC, 3 d 11 h$",
-                        r"^20/minute\n +Requests +10,000 .*\n +Allowed +9,069 +90\.69%\n"
-                        r" +Refused +931 +9\.31%\n +Keys refused +50 ",
-                        r"^100/day\n +Requests +10,000 .*\n +Allowed +9,607 .*\n"
-                        r" +Refused +393 .*\n +Keys refused +4 ",
-                        r"^ +Speed +[\d,]+ decisions per second$",
-                        r"^  130\.237\.218\.86 +214 +143$",
-                        r"^  130\.237\.218\.86 +157 +200$"):
+                        r"^20/minute\n +Requests +10,000 .*\n +Allowed +9,069 +90\.69%\n +Refused +931 +9\.31%\n +Keys refused +50 ",
+                        r"^100/day\n +Requests +10,000 .*\n +Allowed +9,607 .*\n +Refused +393 .*\n +Keys refused +4 ",
+                        r"^ +Speed +[\d,]+ decisions per second$", r"^  130\.237\.218\.86 +214 +143$", r"^  130\.237\.218\.86 +157 +200$"):
             self.assertRegex(out, re.compile(pattern, re.MULTILINE))
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
         lines = re.findall("│(.*)│", out)
-        self.assertEqual([len(line) for line in lines], [60, 60])
-        for line in lines:
-            self.assertLessEqual(set(line), set(" ▁▂▃▄▅▆▇█"))
-            self.assertIn("█", line)
+        self.assertEqual([(len(line), set(line) <= set(" ▁▂▃▄▅▆▇█"), "█" in line) for line in lines], [(60, True, True)] * 2)
 
     def test_one_key_field(self):
         report = self.check(self.lines, [1], clf_ns, {
@@ -131,47 +123,36 @@ class RealLog(Replay):
             self.assertEqual(report["log"]["key"], list(map(str, fields)))
 
     def test_without_times_all_is_one_instant(self):
-        report = self.report("--limit", "50/second", "--time", "none", "--top=1k", REAL_LOG)
+        asked = "--limit=50/second", "--time=none", "--top=1k", REAL_LOG
+        report = self.report(*asked)
         counts = collections.Counter(line.split()[0] for line in self.lines)
         over = {key: count for key, count in counts.items() if count > 50}
-        limit = report["limits"][0]
+        [limit] = report["limits"]
         self.assertEqual(limit["refused"], sum(over.values()) - 50 * len(over))
         self.assertEqual({key["key"] for key in limit["top"]}, set(over))
-        self.assertEqual(limit["over_time"], [])
-        self.assertIsNone(report["log"]["first_time"])
-        self.assertIsNone(report["log"]["last_time"])
-        out = self.good("replay", "--limit", "50/second", "--time=none", REAL_LOG)
+        self.assertEqual((limit["over_time"], report["log"]["first_time"], report["log"]["last_time"]), ([], None, None))
+        out = self.good("replay", *asked)
         self.assertIn("all requests happen at one instant", out)
         self.assertNotIn("│", out)
 
     def test_plain_and_standard_input_say_the_same(self):
-        plain = "\n".join(self.lines).encode()
-        with open(REAL_LOG, "rb") as file:
-            packed = file.read()
-        expected = self.report("--limit", "20/minute", REAL_LOG)
-        for report in (self.report("--limit", "20/minute", self.write(plain)),
-                       self.report("--limit", "20/minute", "-", stdin=plain),
-                       self.report("--limit", "20/minute", "-", stdin=packed),
-                       self.report("--limit", "20/minute",
-                                   self.write(plain.replace(b"\n", b"\r\n") + b"\r\n"))):
-            report["log"]["files"] = expected["log"]["files"]
-            for limit in report["limits"] + expected["limits"]:
-                limit["decisions_per_second"] = None
-            self.assertEqual(report, expected)
+        plain, packed = "\n".join(self.lines).encode(), Path(REAL_LOG).read_bytes()
+        reports = [self.report("--limit", "20/minute", file, stdin=stdin) for file, stdin in (
+            (REAL_LOG, b""), (self.write(plain), b""), ("-", plain), ("-", packed))]
+        reports.append(self.report("--limit", "20/minute", self.write(plain.replace(b"\n", b"\r\n") + b"\r\n")))
+        for report in reports:
+            del report["log"]["files"], report["limits"][0]["decisions_per_second"]
+            self.assertEqual(report, reports[0])
 
     def test_bans(self):
-        """They are counted; a shadow bans nobody."""
-        report = self.report("--limit=20/minute ban=2h", "--limit=5/minute ban=6h shadow", "--limit=20/minute", REAL_LOG)
-        self.assertEqual([limit["bans"] for limit in report["limits"]], [55, 0, 0])
-        out = self.good("replay", "--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
-        self.assertEqual(re.findall(r"^  Bans +(\d+)$", out, re.MULTILINE), ["55"])
-
-    def test_what_refuses_no_less(self):
-        """A shadow tells what it would refuse. Refusals stay in their window, so a limit that counts them
-        refuses the same requests."""
-        for option in "shadow", "count-refused":
-            report = self.report("--limit", f"20/minute {option}", REAL_LOG)
-            self.assertEqual(report["limits"][0]["refused"], REFUSED)
+        """They are counted; a shadow bans nobody. A shadow tells what it would refuse. Refusals stay in their window, so
+        a limit that counts them refuses the same requests."""
+        limits = ["--limit=20/minute ban=2h", "--limit=5/minute ban=6h shadow", "--limit=20/minute", "--limit=20/minute shadow",
+                  "--limit=20/minute count-refused"]
+        told = self.report(*limits, REAL_LOG)["limits"]
+        self.assertEqual([limit["bans"] for limit in told], [55, 0, 0, 0, 0])
+        self.assertEqual([limit["refused"] for limit in told[2:]], [REFUSED] * 3)
+        self.assertEqual(re.findall(r"^  Bans +(\d+)$", self.good("replay", *limits, REAL_LOG), re.MULTILINE), ["55", "0"])
 
     def test_top(self):
         for top in (0, 1, 3, 49, 50, 51):
@@ -270,17 +251,14 @@ class MadeUpLogs(Replay):
                          [{"file": path, "line": number, "why": REASONS[why]} for number, why in
                           ((3, "empty"), (4, "no time"), (5, "form"), (6, "early"), (7, "field"))])
         out = self.good("replay", "--limit=2/minute", "--key=1,6", path)
-        self.assertIn("100, of which 5 unreadable:", out)
-        for text in ("line 3: " + REASONS["empty"], "line 7: " + REASONS["field"]):
+        for text in "100, of which 5 unreadable:", "line 3: " + REASONS["empty"], "line 7: " + REASONS["field"]:
             self.assertIn(text, out)
 
     def test_more_than_a_twentieth_unreadable_fails(self):
         path = self.write(self.GOOD * 94 + self.BAD + "\n")
         for form in "table", "json":
-            code, out, err = replay("--limit=2/minute", "--key=1,6", "--format", form, path)
-            self.assertEqual((code, out), (1, ""))
-            self.assertTrue(err.startswith("stint replay: 5 of 99 lines cannot be read, more than 5%:\n"
-                                           f"  line 95: {REASONS['empty']}\n"), err)
+            self.fails(1, f"5 of 99 lines cannot be read, more than 5%:\n  line 95: {REASONS['empty']}\n", "replay", "--limit=2/minute",
+                       "--key=1,6", "--format", form, path)
         err = replay("--limit=2/minute", "--key=1,6", path, self.write(self.GOOD))[2]
         self.assertNotIn("line 95: ", err)  # the same file was read twice
 
@@ -447,10 +425,8 @@ class Formats(Replay):
             self.assertEqual(keys, {f"{self.BROWSER} {quote}quoted{quote}": 2, "curl/8.5.0": 2})
 
     def test_a_field_of_a_name_is_missing(self):
-        path = f"{TESTS}/data/logs/caddy.log"
-        code, _, err = replay("--limit=1/s", "--key=request.headers.User-Agent", path)
-        self.assertEqual(code, 1)
-        self.assertIn("1 of 5 lines cannot be read, more than 5%:\n  line 4: a field of the key is missing", err)
+        self.fails(1, "1 of 5 lines cannot be read, more than 5%:\n  line 4: a field of the key is missing", "replay", "--limit=1/s",
+                   "--key=request.headers.User-Agent", f"{TESTS}/data/logs/caddy.log")
 
     def test_addresses(self):
         addresses = ["2001:db8::1", "2001:DB8:0:0::2", "2001:db8::ffff:0:1", "2001:db8:0:1::1", "192.0.2.7",
@@ -465,9 +441,7 @@ class Formats(Replay):
         self.assertEqual(self.report("--limit=1/s", path)["log"]["keys"], len(addresses))
         self.assertEqual(self.keys(path, "--address=24", "--key=client,4")[1],
                          {"2001:db8::/64 [02/Mar/2026:08:00:00": 3, "192.0.2.0/24 [02/Mar/2026:08:00:00": 3})
-        code, _, err = replay("--limit=1/s", "--address", "--key=2", path)
-        self.assertEqual(code, 1)
-        self.assertIn("line 1: the key is no IP address", err)
+        self.assertIn("line 1: the key is no IP address", self.fails(1, "", "replay", "--limit=1/s", "--address", "--key=2", path))
 
     def test_one_network(self):
         """A thousand addresses of one /64 are one client, who is seen as a thousand without --address."""
@@ -489,9 +463,9 @@ class Formats(Replay):
         for magic, name, command in ((b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"), (b"\xfd7zXZ\0", "xz", "xz -dc"),
                                      (b"BZh91AY&SY", "bzip2", "bzip2 -dc"), (b"\x04\x22\x4d\x18", "lz4", "lz4 -dc"),
                                      (b"\x1f\x9d\x90", "compress", "gzip -dc"), (b"PK\3\4", "zip", "unzip -p")):
-            code, out, err = replay("--limit=1/s", self.write(magic + b" " * 100))
-            self.assertEqual((code, out), (1, ""))
-            self.assertIn(f"it is compressed by {name}; pipe it in, FILE being -: {command} FILE | stint ...", err)
+            path = self.write(magic + b" " * 100)
+            self.fails(1, f"{path}: it is compressed by {name}; pipe it in, FILE being -: {command} FILE | stint ...", "replay",
+                       "--limit=1/s", path)
         self.assertEqual(replay("--limit=1/s", "--time=none", self.write("BZh.example.org\n"))[0], 0)
 
     def test_many_escapes_take_no_time(self):
@@ -502,21 +476,16 @@ class Formats(Replay):
     def test_json_without_what_is_needed(self):
         for line, message in (('{"a":1}', "no field is known to have the time. Known are ts, StartUTC"),
                               ('{"ts":1772438400}', "no field is known to have the client. Name it: --key FIELD")):
-            code, _, err = replay("--limit=1/s", self.write(line * 1 + "\n"))
-            self.assertEqual(code, 1)
-            self.assertIn(message, err)
-        path = self.write('{"ts":1772438400,"from":"a"}\n')
-        self.assertEqual(self.report("--limit=1/s", "--key=from", path)["log"]["first_key"], "a")
-        json_, combined, haproxy = path, f"{TESTS}/data/logs/combined.log", f"{TESTS}/data/logs/haproxy.log"
+            self.assertIn(message, self.fails(1, "", "replay", "--limit=1/s", self.write(line + "\n")))
+        json_ = self.write('{"ts":1772438400,"from":"a"}\n')
+        combined, haproxy = f"{TESTS}/data/logs/combined.log", f"{TESTS}/data/logs/haproxy.log"
+        self.assertEqual(self.report("--limit=1/s", "--key=from", json_)["log"]["first_key"], "a")
         for key, path, message in (
                 ("2", json_, "JSON, where fields have names, and no numbers"),
                 ("user", json_, "JSON, and its first lines have no such field"),
                 ("host", combined, "combined; vhost_combined has it"), ("host", haproxy, "HAProxy's httplog; vhost_combined has it"),
-                ("user", haproxy, "HAProxy's httplog; common and combined have it"),
-                ("agent", haproxy, "HAProxy's httplog; combined has it")):
-            code, _, err = replay("--limit=1/s", "--key", key, path)
-            self.assertEqual(code, 2)
-            self.assertIn(f"--key '{key}': {path} is {message}\n", err)
+                ("user", haproxy, "HAProxy's httplog; common and combined have it"), ("agent", haproxy, "HAProxy's httplog; combined has it")):
+            self.fails(2, f"--key '{key}': {path} is {message}\n", "replay", "--limit=1/s", "--key", key, path)
 
 
 class Failures(Replay):
@@ -567,38 +536,27 @@ class Failures(Replay):
                 self.assertRegex(first, r"': '?\w.{5,}")
 
     def test_limits_are_printed_safely(self):
-        self.fails(2, "--limit '5/s in-flight': a log does not tell", "replay", "--limit=5/s in-flight",
-                   REAL_LOG)
-        err = self.fails(2, r"--limit '5/\x1b[31m", "replay", "--limit", "5/\x1b[31m", REAL_LOG)
-        self.assertNotIn("\x1b", err)
+        self.fails(2, "--limit '5/s in-flight': a log does not tell", "replay", "--limit=5/s in-flight", REAL_LOG)
+        self.assertNotIn("\x1b", self.fails(2, r"--limit '5/\x1b[31m", "replay", "--limit", "5/\x1b[31m", REAL_LOG))
 
     def test_help(self):
         for name in ("--limit", "--key", "--address", "--time", "--format", "--top", "LOG"):
             self.assertIn(name, self.good("replay", "--help"))
 
     def test_files(self):
-        limit = "--limit=20/minute"
-        missing = str(self.directory / "missing.log")
-        self.fails(1, missing + ": No such file or directory", "replay", limit, missing)
-        self.fails(1, str(self.directory) + ": Is a directory\n", "replay", limit, str(self.directory))
-        path = self.write(b"")
-        self.fails(1, path + ": it is empty", "replay", limit, path)
-        self.fails(1, "standard input: it is empty", "replay", limit, "-")
-        path = self.write(gzip.compress(b""))
-        self.fails(1, path + ": it is empty", "replay", limit, path)
+        missing, empty = str(self.directory / "missing.log"), self.write(b"")
+        packed = commands.Case.write(self, "empty.gz", gzip.compress(b""))
+        for path, name, message in ((missing, missing, "No such file or directory"), (self.directory, self.directory, "Is a directory\n"),
+                                    (empty, empty, "it is empty"), ("-", "standard input", "it is empty"), (packed, packed, "it is empty")):
+            self.fails(1, f"{name}: {message}", "replay", "--limit=20/minute", path)
 
     def test_no_line_readable(self):
         path = self.write("junk\n\n" * 20)
-        for form in ("table", "json"):
-            err = self.fails(1, path + ": no line of it can be read", "replay", "--limit=20/minute",
-                             "--format", form, path)
-            self.assertIn("line 1: " + REASONS["no time"], err)
-            self.assertIn("line 2: " + REASONS["empty"], err)
-            self.assertIn("and 30 more", err)
-        self.fails(1, path + ": no line of it can be read", "replay", "--limit=1/s", "--time=epoch",
-                   "--key=1", path)
-        self.fails(1, path + ": no line of it can be read", "replay", "--limit=1/s", "--time=none",
-                   "--key=2", path)
+        for more in [], ["--format=json"], ["--time=epoch", "--key=1"], ["--time=none", "--key=2"]:
+            err = self.fails(1, path + ": no line of it can be read", "replay", "--limit=20/minute", *more, path)
+            if "--key=1" not in more and "--key=2" not in more:
+                for words in "line 1: " + REASONS["no time"], "line 2: " + REASONS["empty"], "and 30 more":
+                    self.assertIn(words, err)
 
     def test_gzip_damaged(self):
         with open(REAL_LOG, "rb") as file:
