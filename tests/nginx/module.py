@@ -276,10 +276,7 @@ class Cost(Case):
 
     def test_it_is_logged_once_a_minute_escaped_and_cut(self):
         with self.costly("$http_n", policy=f"1M{PER_LONG}") as server:
-            storm = Storm(server, threads=2, enough=lambda storm: storm.allowed >= 300,
-                          headers={"N": 'a"b\\c\t\x7f' + "x" * 3000})
-            storm.run()
-            self.assertGreaterEqual(storm.allowed, 300)
+            self.assertEqual(server.statuses(300, headers={"N": 'a"b\\c\t\x7f' + "x" * 3000}), [200] * 300)
             told = server.logged(r'\[error\] .*stint cost "(.*)" is not a number, taken as 1, in zone "z" \(told once a minute\)')
             self.assertIn(len(told), range(1, server.WORKERS + 1))
             self.assertEqual(set(told), {"a\\x22b\\x5Cc\\x09\\x7F" + "x" * 57 + "..."})
@@ -544,16 +541,6 @@ class Reloads(Case):
             self.assertEqual(self.expect(429, server.get())["X-RateLimit-Limit"], "2")
             server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT).reload()
             self.assertEqual(server.get().status, 200)
-
-    def test_another_key(self):
-        """nginx/nginx#860: a reload takes it, where limit_req refuses one and nobody is told."""
-        with self.serve(self.policy(f"2{PER_LONG}"), location("/", "stint_limit z p a$arg_one;")) as server:
-            self.assertEqual(server.statuses(3, "/file?one=1"), [200, 200, 429])
-            server.configure(self.policy(f"2{PER_LONG}"), location("/", "stint_limit z p a$arg_two;"))
-            self.assertEqual(server.test()[0], 0)
-            server.reload()
-            self.assertEqual(server.statuses(3, "/file?one=1&two=2"), [200, 200, 429])
-            self.assertEqual(server.get("/file?one=2&two=1").status, 429)
 
     def test_what_cannot_change_is_refused(self):
         for old, new, why in (

@@ -498,18 +498,6 @@ class Command(Filed):
         until(lambda: len(self.opened()) == 3, "the new one")
         self.assertEqual(self.check_open(new), 3)
 
-    def test_under_load(self):
-        """It looks, resets and is killed, and no request notices."""
-        def work(_):
-            for command in ("top",), ("status", "--interval", "0"), ("dump",):
-                self.stint(*command, self.table)
-            looking = subprocess.Popen([STINT, "dump", self.table], stdout=subprocess.DEVNULL)
-            looking.kill()
-            looking.wait()
-        with self.filed(f"stint_policy z 1000{PER_LONG} name=p;", location("/", "stint_limit z p $arg_user;")) as server, \
-                over_and_over(work):
-            self.assertEqual(server.statuses(1005, "/file?user=a"), [200] * 1000 + [429] * 5)
-
 class Troubleshooting(Filed):
     """doc/troubleshooting.md, on the zone of a running nginx."""
 

@@ -443,13 +443,6 @@ class Formats(Replay):
                          {"2001:db8::/64 [02/Mar/2026:08:00:00": 3, "192.0.2.0/24 [02/Mar/2026:08:00:00": 3})
         self.assertIn("line 1: the key is no IP address", self.fails(1, "", "replay", "--limit=1/s", "--address", "--key=2", path))
 
-    def test_one_network(self):
-        """A thousand addresses of one /64 are one client, who is seen as a thousand without --address."""
-        path = self.write("".join(f"2001:db8:1:2::{n:x} - - [02/Mar/2026:08:00:00 +0000] x\n" for n in range(1000)))
-        limits = [self.report("--limit=100/minute", *option, path)["limits"][0]
-                  for option in ((), ("--address=32,64",))]
-        self.assertEqual([limit["refused"] for limit in limits], [0, 900])
-
     def test_the_client_stands_where_most_have_it(self):
         """Scanners ask for the server by its address, and nginx' $host is what they write."""
         path = self.write("".join(f"{host} 192.0.2.{n % 5} - - [02/Mar/2026:08:00:00 +0000] x\n"
