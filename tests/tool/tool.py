@@ -109,9 +109,7 @@ class Usage(Tool):
     """What is wrong with a command line is said, and nothing is done."""
 
     def test_commands(self):
-        code, out, err = stint("--help")
-        self.assertEqual((code, err), (0, ""))
-        self.assertEqual(re.findall(r"^  (\w+)  ", out, re.MULTILINE), COMMANDS)
+        self.assertEqual(re.findall(r"^  (\w+)  ", self.good("--help"), re.MULTILINE), COMMANDS)
         for arguments in (), ("--nothing",), ("reply",):
             code, out, err = stint(*arguments)
             self.assertEqual((code, out), (2, ""))
@@ -136,13 +134,12 @@ class Usage(Tool):
             self.fails(2, "FILE is empty", command, "")
         for command in "status", "watch", "policies", "top", "overrides", "bans", "dump", "metrics", "make", "resize":
             self.fails(2, "'more' is one operand too many", command, self.table, "more")
-        self.fails(2, "POLICIES is missing", "apply", self.table)
-        self.fails(2, "POLICIES is empty", "apply", self.table, "")
-        for command in KEYED:
-            self.fails(2, "POLICY is missing", command, self.table)
-            self.fails(2, "POLICY is empty", command, self.table, "", "key")
-            self.fails(2, "KEY is missing", command, self.table, "p")
-            self.fails(2, "KEY is missing", command, self.table, "p", "--")
+        for message, command, *operands in (
+                ("POLICIES is missing", "apply"), ("POLICIES is empty", "apply", ""),
+                *(row for command in KEYED for row in (
+                    ("POLICY is missing", command), ("POLICY is empty", command, "", "key"), ("KEY is missing", command, "p"),
+                    ("KEY is missing", command, "p", "--")))):
+            self.fails(2, message, command, self.table, *operands)
 
     def test_options(self):
         self.make("9/d name=p overrides")
@@ -673,28 +670,24 @@ class Deciding(Tool):
         environment = {**os.environ, "PATH": path, "STINT_TABLE": self.table}
 
         def limited(*arguments):
-            done = subprocess.run([SOURCE / "tests" / "examples" / "limited", *arguments], env=environment,
-                                  capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run([SOURCE / "tests" / "examples" / "limited", *arguments, "sh", "-c", f"echo ran >>{mark}; exit 3"],
+                                  env=environment, capture_output=True, text=True, timeout=60, check=False)
             return done.returncode, done.stdout, done.stderr
-
-        append = ["sh", "-c", f"echo ran >>{mark}; exit 3"]
         for _ in range(2):
-            self.assertEqual(limited("backup", f"2/{YEAR}", *append), (3, "", ""))
+            self.assertEqual(limited("backup", f"2/{YEAR}"), (3, "", ""))
         for _ in range(3):
-            code, out, err = limited("backup", f"2/{YEAR}", *append)
+            code, out, err = limited("backup", f"2/{YEAR}")
             self.assertEqual((code, out), (75, ""))
             self.assertRegex(err, r"^limited: backup: refused: 2 of 2 used, try again in ")
-        self.assertEqual(limited("--help", f"2/{YEAR}", *append), (3, "", ""))
+        self.assertEqual(limited("--help", f"2/{YEAR}"), (3, "", ""))
         for arguments in ("backup", "2/hourr"), ("backup", "--help"):
-            code, out, err = limited(*arguments, *append)
-            self.assertEqual(code, 70, (out, err))
+            self.assertEqual(limited(*arguments)[0], 70)
         Path(self.table).write_bytes(b"damaged")
-        self.assertEqual(limited("other", f"2/{YEAR}", *append)[0], 70)
+        self.assertEqual(limited("other", f"2/{YEAR}")[0], 70)
         environment["STINT_TABLE"] = self.path("none/table")  # which nobody can make
-        code, _, err = limited("other", f"2/{YEAR}", *append)
-        self.assertEqual((code, err), (70, f"stint make: {self.path('none/table')}: no table can be made there: No such file or directory\n"))
+        self.assertEqual(limited("other", f"2/{YEAR}")[::2], (
+            70, f"stint make: {self.path('none/table')}: no table can be made there: No such file or directory\n"))
         self.assertEqual(Path(mark).read_text(), "ran\n" * 3)
-
 
     def test_recipes(self):
         """What the page on operating gives to cron and to ssh makes its table, and stops in time."""
@@ -1242,10 +1235,9 @@ class Many(Tool):
         super().setUp()
         self.make(f"1/{YEAR} ban=9h name=login", f"1/{YEAR} ban=9h name=other", options=("--labels=100",))
         for name, policy in (*((name, "login") for name in self.NAMES), ("192.0.2.8", "other"), ("bob", "other")):
-            for _ in range(2):
-                stint("take", "-q", self.table, policy, name)
-        for name in "192.0.2.7", "alice", "never":
-            self.good("override", "-q", "--for=1h", self.table, "other", name, "5")
+            for code in 0, 1:
+                self.good("take", "-q", self.table, policy, *name.split(), code=code)  # parts have a blank between
+        self.steps(*((f"override -q --for=1h other {name} 5", 0) for name in ("192.0.2.7", "alice", "never")))
 
     def names(self, command, *options):
         told = self.json(command, *options, self.table)
@@ -1280,18 +1272,14 @@ class Many(Tool):
                                  (["--banned", "--hex", self.table], "--banned goes without KEYs"),
                                  (["--banned", "--policy=none", self.table], "there is 'login', 'other'")):
             self.fails(2, message, "reset", *command)
-        self.assertEqual(self.json("reset", "--banned", "--prefix=192.0.2.8", "--policy=other", self.table),
-                         {"reset": 1, "unnamed": 0})
-        self.good("take", self.table, "other", "192.0.2.8")
-        self.good("take", self.table, "login", "192.0.2.8", code=1)
-        self.assertRegex(self.good("reset", self.table, "--banned", "--policy", "login"), r"^Bans lifted +8\n$")
+        self.assertEqual(self.json("reset", "--banned", "--prefix=192.0.2.8", "--policy=other", self.table), {"reset": 1, "unnamed": 0})
+        self.steps(("take other 192.0.2.8", 0), ("take login 192.0.2.8", 1), ("reset --banned --policy login", 0, r"\ABans lifted +8\n\Z"))
         self.assertEqual(self.names("bans")[0], [("other", "bob")])
-        self.assertEqual(self.good("bans", "--policy=login", self.table), "no key is banned by 'login'; 1 by 'other'\n")
-        self.assertEqual(self.good("bans", "--policy=login", "--prefix=::/0", self.table), "no key is banned by 'login'\n")
-        self.assertEqual(self.good("overrides", "--policy=login", self.table),
-                         "no key has a limit of its own by 'login'; 3 by 'other'\n")
+        self.steps(("bans --policy=login", 0, r"\Ano key is banned by 'login'; 1 by 'other'\n\Z"),
+                   ("bans --policy=login --prefix=::/0", 0, r"\Ano key is banned by 'login'\n\Z"),
+                   ("overrides --policy=login", 0, r"\Ano key has a limit of its own by 'login'; 3 by 'other'\n\Z"))
         self.fails(1, "no key is banned by 'login'; 1 by 'other'", "reset", "--banned", "--policy=login", self.table)
-        self.assertEqual(self.good("reset", "-q", "--banned", self.table), "")
+        self.steps(("reset -q --banned", 0, r"\A\Z"))
         self.assertEqual(self.names("bans")[0], [])
         self.assertEqual(len(self.names("overrides")[0]), 3) # what was set by hand stays
 
@@ -1330,45 +1318,30 @@ class Hostile(Tool):
         typed("q")
         ended(0)
 
-    def test_keys_that_name_themselves(self):
-        """The text of a refused key is its name; several parts have a blank between."""
-        self.make(f"1/{YEAR} name=p", options=("--labels=100",))
-        for key in ["\x1b[2J"], ["alice", "/login"], ["y" * 100]:
-            self.good("take", self.table, "p", *key)
-            self.good("take", self.table, "p", *key, code=1)
-        labels = {row["label"] for row in self.json("top", self.table)["top"]}
-        self.assertLessEqual({"\x1b[2J", "alice /login", "y" * 40}, labels)
-
     def test_names_of_policies(self):
         self.make()
-        hostile = f'1/{YEAR} name="a\\"b\\\\c {{}} <x>"'
+        hostile, name = f'1/{YEAR} name="a\\"b\\\\c {{}} <x>"', 'a"b\\c {} <x>'
         self.good("take", "--add", self.table, hostile, "k")
-        self.assertEqual(list(self.policies()), ['a"b\\c {} <x>'])
-        self.assertEqual(self.json("take", self.table, 'a"b\\c {} <x>', "k", code=1)["policy"],
-                         'a"b\\c {} <x>')
-        err = self.fails(2, r"'5/\x1b[31m'", "take", self.table, "5/\x1b[31m", "k")
-        self.assertNotIn("\x1b", err)
+        self.assertEqual(list(self.policies()), [name])
+        self.assertEqual(self.json("take", self.table, name, "k", code=1)["policy"], name)
+        self.fails(2, r"'5/\x1b[31m'", "take", self.table, "5/\x1b[31m", "k")
         for arguments in (["status", "no\x1b[31m"], ["take", self.table, hostile, "--", "--\x1b[31m"],
-                          ["take", self.table, hostile, "-\x1b[31m"],
-                          ["top", "--policy=\x1b[31m", self.table],
-                          ["top", "--by=\x1b[31m", self.table],
+                          ["take", self.table, hostile, "-\x1b[31m"], ["take", self.table, "5/\x1b[31m", "k"],
+                          ["top", "--policy=\x1b[31m", self.table], ["top", "--by=\x1b[31m", self.table],
                           ["take", "--hex", self.table, hostile, "\x1b[31m"]):
             _, out, err = stint(*arguments)
             self.assertNotIn("\x1b", out + err, arguments)
 
     def test_names_written_over(self):
         """A table whose policy has control bytes for a name is refused, or shown safely."""
-        self.make(f"1/{YEAR} name=aaaaaaaaaaaaaaaa")
-        self.good("take", self.table, "aaaaaaaaaaaaaaaa", "k")
+        self.make(f"1/{YEAR} name={'a' * 16}")
+        self.good("take", self.table, "a" * 16, "k")
         whole = Path(self.table).read_bytes()
         self.assertIn(b"a" * 16, whole)
         Path(self.table).write_bytes(whole.replace(b"a" * 16, b"\x1b[31m\n\r\xff\xc2\x9b\x07\x08\x7f\"}{"))
-        for command in ["policies"], ["policies", "--json"], ["status", "--interval=0"], ["top"], \
-                       ["dump"], ["metrics"], ["watch", "--interval=.1", "--count=1"]:
-            _, out, err = stint(*command, self.table)
+        for command in *LOOKS, ["policies", "--json"], ["complete", "2", "take"]:
+            _, out, err = stint(*command, self.table, *[""] * (command[0] == "complete"))
             self.assertRegex(out + err, r"\A[ -~\n]*\Z", command)
-        _, out, err = stint("complete", "2", "take", self.table, "")
-        self.assertRegex(out + err, r"\A[ -~\n]*\Z")
 
     def test_damage(self):
         """Whatever bytes of a table are others, each command ends by itself, and says something that is no
@@ -1717,17 +1690,14 @@ class Documents(Tool):
             self.assertEqual(self.completed(command, self.table, ""), ["p", "login", "logout"])
             self.assertEqual(self.completed(command, "--hex", self.table, "--id", "lo"), ["login", "logout"])
             self.assertEqual(self.completed(command, self.table, "p", ""), [])
-        self.assertEqual(self.completed("take", "--cost", "3", self.table, "logi"), ["login"])
-        self.assertEqual(self.completed("take", self.path("none"), ""), [])
-        self.assertEqual(self.completed("bans", self.table, "--policy", "logo"), ["logout"])
-        self.assertEqual(self.completed("apply", self.table, ""), ["FILES"])
-        self.assertEqual(self.completed("make", "--policies", ""), ["FILES"])
-        self.good("take", "--add", self.table, '9/s name="two words"', "k")
-        self.assertEqual(self.complete("bash", "take", self.table, "two"), ["two\\ words"])
-        self.good("take", "--add", self.table, '9/s name="*"', "k")
-        self.assertEqual(self.complete("bash", "take", self.table, "*"), ["\\*"])  # and no files
-        code, _, err = stint("complete", "x")
-        self.assertEqual((code, err.splitlines()[0]), (2, "stint complete: it is for the completions of shells"))
+        for *words, offered in (("take", "--cost", "3", self.table, "logi", ["login"]), ("take", self.path("none"), "", []),
+                                ("bans", self.table, "--policy", "logo", ["logout"]), ("apply", self.table, "", ["FILES"]),
+                                ("make", "--policies", "", ["FILES"])):
+            self.assertEqual(self.completed(*words), offered)
+        for name, typed, offered in ("two words", "two", "two\\ words"), ("*", "*", "\\*"):  # and no files
+            self.good("take", "--add", self.table, f'9/s name="{name}"', "k")
+            self.assertEqual(self.complete("bash", "take", self.table, typed), [offered])
+        self.fails(2, "stint complete: it is for the completions of shells\n", "complete", "x")
 
     def test_each_option(self):
         """A command takes what its --help lists, with a value or without, and nothing that others' lists; and the
@@ -1737,24 +1707,19 @@ class Documents(Tool):
         for command in COMMANDS:
             for option, value in re.findall(r"^  (?:-\w, )?--([\w-]+)(\[=| [A-Z][A-Z=]*| [a-z]+\|)?", self.good(command, "--help"),
                                             re.MULTILINE):
-                values.setdefault(option, value)
-                self.assertEqual(bool(values[option]), bool(value), option)
+                self.assertEqual(bool(values.setdefault(option, value)), bool(value), option)
+        del values["help"]
         for command, (option, value) in itertools.product(COMMANDS, values.items()):
             with self.subTest(command=command, option=option):
                 code, out, err = stint(command, f"--{option}")
-                if option == "help":
-                    self.assertEqual((code, err), (0, ""))
-                    continue
                 self.assertEqual((code, out), (2, ""))
                 if option not in listed[command]:
-                    if any(name.startswith(option) for name in listed[command]):  # which this is short for
-                        continue
-                    self.assertIn(f"there is no option '--{option}'", err)
+                    if not any(name.startswith(option) for name in listed[command]):  # which this is short for
+                        self.assertIn(f"there is no option '--{option}'", err)
                     continue
                 if command != "replay":
                     self.assertTrue(re.search(rf"Fl -{option}\b", page), "the page explains it")
-                needs = value and value != "[="
-                self.assertEqual("its value is missing" in err, bool(needs))
+                self.assertEqual("its value is missing" in err, bool(value and value != "[="))
                 self.assertNotIn("there is no option", err)
                 if not value:
                     self.assertIn("this option takes no value", stint(command, f"--{option}=x")[2])
@@ -1765,24 +1730,19 @@ class Incidents(Tool):
 
     POLICIES = "100/minute name=permin overrides", f"1/{YEAR} name=login ban=300d", "2/30m name=busy in-flight"
 
-    def banned(self, *keys, policy="login"):
+    def banned(self, *keys):
         for key in keys:
-            for _ in range(2):
-                stint("take", "-q", self.table, policy, key)
+            self.steps((f"take -q login {key}", 0), (f"take -q login {key}", 1))
 
     def an_attacker_is_not_refused(self):
-        for _ in range(7):
-            self.good("take", "-q", "--address=24", self.table, "permin", "198.51.100.66")
-        self.good("override", "-q", "--for=8h", "--address=24", self.table, "permin",
-                  "198.51.100.66", "unlimited")
+        self.steps(*[("take -q --address=24 permin 198.51.100.66", 0)] * 7,
+                   ("override -q --for=8h --address=24 permin 198.51.100.66 unlimited", 0))
 
     def a_wrong_limit_or_ban_was_rolled_out(self):
         self.write("limits.conf", "9/h name=login ban=1h\n")
-        self.banned("203.0.113.7", "203.0.113.8", "alice")
-        for key in "203.0.113.9", "203.0.113.10":
-            self.banned(key, policy="login")
-            self.good("reset", "-q", self.table, "login", key)
-            self.good("override", "-q", "--for=8h", self.table, "permin", key, "0")
+        self.banned("203.0.113.7", "203.0.113.8", "alice", "203.0.113.9", "203.0.113.10")
+        self.steps(*((f"{command} {key} {more}", 0) for key in ("203.0.113.9", "203.0.113.10")
+                     for command, more in (("reset -q login", ""), ("override -q --for=8h permin", "0"))))
 
     def the_clock_was_wrong(self):
         server = Server(self, self.table, 2 * 86400)
@@ -1803,9 +1763,8 @@ class Incidents(Tool):
         pass
 
     def recipes(self):
-        for key in "alice", "bob":
-            self.banned(key, policy="login")
-        self.good("override", "-q", "--for=8h", self.table, "permin", "192.0.2.5", "1000")
+        self.banned("alice", "bob")
+        self.steps(("override -q --for=8h permin 192.0.2.5 1000", 0))
 
     def test_each_line(self):
         page = (SOURCE / "doc" / "troubleshooting.md").read_text()
@@ -1814,11 +1773,10 @@ class Incidents(Tool):
         environment = {**os.environ, "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}"}
         sections = console.sections(page, "/run/web/")
         self.assertGreater(len(sections), 5)
+        self.table = self.path("limits")
         for title, commands_ in sections.items():
             with self.subTest(title):
-                self.table = self.path("limits")
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.table)
+                Path(self.table).unlink(missing_ok=True)
                 self.make(*self.POLICIES, options=("--labels=100",))
                 self.servers = [Server(self, self.table) for _ in range(2)] if "crashed" in title else []
                 getattr(self, re.sub(r"\W+", "_", title.replace("'", "").lower()))()
