@@ -173,10 +173,6 @@ def pipelined(server, path, stack):
     yield from told(client, GUESSES)
 
 
-def text(value):
-    return bytes([len(value)]) + value.encode()
-
-
 def streams(window=65535, ends=True, turns=False, resets=False, reads=True):
     """HTTP/2 streams of one connection: with a window for bodies; with a request that ends, or with a
     body that never comes; one after the other or all at once; reset when the status is there."""
@@ -195,7 +191,7 @@ def streams(window=65535, ends=True, turns=False, resets=False, reads=True):
     def statuses(server, path, stack):
         client = connected(server, stack, "two")
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack("!HI", 4, window)))
-        block = b"".join(b"\0" + text(name) + text(value) for name, value in (
+        block = b"".join(b"\0%c%b%c%b" % (len(name), name.encode(), len(value), value.encode()) for name, value in (
             (":method", "GET" if ends else "POST"), (":scheme", "http"), (":path", path), (":authority", "x")))
         for i in range(GUESSES):
             client.sendall(frame(1, 5 if ends else 4, 2 * i + 1, block))
@@ -283,13 +279,11 @@ class Paid(Upstream):
                 self.check_ways(server, "basic")
 
     def slow(self, server, count):
-        """Begins requests of /slow. Returns the connections of those that are let through, and the others."""
+        """Begins requests of /slow. Returns their connections once those that are let through are asked for."""
         connections = server.begin(count, "/slow")
-        until(lambda: policy_status(server, "p")["allowed"] + policy_status(server, "p")["refused"] >= count,
-              "all to be decided")
-        allowed = policy_status(server, "p")["allowed"]
-        for _ in range(allowed):
-            self.assertTrue(self.asked.acquire(timeout=PATIENCE))
+        found = until(lambda: (found := policy_status(server, "p")) and found["allowed"] + found["refused"] >= count and found,
+                      "all to be decided")
+        self.assertEqual([self.asked.acquire(timeout=PATIENCE) for _ in range(found["allowed"])], [True] * found["allowed"])
         return connections
 
     def end(self, connections):
@@ -323,8 +317,7 @@ class Paid(Upstream):
             until(lambda: policy_status(server, "p")["refunded"] == 2, "both to be settled")
             until(lambda: len(server.worker_pids()) == 1, "the old worker to end")
             connections = server.begin(2, "/slow")
-            for _ in connections:
-                self.assertTrue(self.asked.acquire(timeout=PATIENCE))
+            self.assertEqual([self.asked.acquire(timeout=PATIENCE) for _ in connections], [True] * 2)
             server.kill_worker(*server.worker_pids())
             close(connections)
             self.let_go.release(9)

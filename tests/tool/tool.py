@@ -5,7 +5,6 @@
     tool.py STINT TOOL_SERVER TOOL_KILLED [TEST...]
 """
 import collections
-import contextlib
 import fcntl
 import itertools
 import json
