@@ -157,17 +157,15 @@ class Several(Case):
                                ("/missing", (404, "PASSED many 3/5 2")), ("/file", (200, "PASSED many 4/5 1"))):
                 self.expect(told, server.get(path))
 
-    ZONES = (f"stint_zone z entries=1k; stint_zone y entries=1k; stint_headers both;\n"
-             f"stint_policy z 5{PER_LONG} name=many; stint_policy y 2{PER_LONG} name=few;"
-             f"stint_policy z 9/h in-flight name=now; stint_policy y 9/h in-flight name=now;"
-             f"stint_policy y 3/day reserve=1 name=wait; stint_policy y 4{PER_LONG} name=shadow shadow;")
-    PAGES = "".join(location(f"= /{zone}", f"stint_status_page {zone};") +
-                    location(f"/now-{zone}", f"stint_limit off rate; stint_limit {zone} now k cost=0;", "empty_gif;")
-                    for zone in "zy")
+    ZONES = (zone(many=5, now="9/h in-flight") + f"stint_zone y entries=1k; stint_headers both; stint_policy y 2{PER_LONG} name=few;"
+             f"stint_policy y 9/h in-flight name=now; stint_policy y 3/day reserve=1 name=wait; stint_policy y 4{PER_LONG} name=shadow shadow;")
+    PAGES = "".join(location(f"= /{name}", f"stint_status_page {name};") +
+                    location(f"/now-{name}", f"stint_limit off rate; stint_limit {name} now k cost=0;", "empty_gif;")
+                    for name in "zy")
 
     def lands(self, server):
-        for zone in "zy":
-            until(lambda: server.get(f"/now-{zone}").stint == "PASSED now 0/9 9", "nothing to be in flight")
+        for name in "zy":
+            until(lambda: server.get(f"/now-{name}").stint == "PASSED now 0/9 9", "nothing to be in flight")
 
     def counts(self, server, zone, name):
         [found] = [policy for policy in json.loads(server.get(f"/{zone}").body)["policies"] if policy["name"] == name]
@@ -418,23 +416,21 @@ class Logging(Case):
     def test_no_more_than_100_lines_a_second(self):
         """Whatever the keys; and how many were left out, also by a worker that ends within that second."""
         with self.limited(f"1{PER_LONG}", key="$arg_user", zone="entries=10k", workers=1) as server:
-            def told(count):
-                left = server.logged(r"\[error\] .*limiting requests, (\d+) lines more were left out within a second")
-                return sum(map(int, left)) + logged() == count
-
             def logged():
                 return len(server.logged("limiting requests, 1 of 1 used"))
+
+            def left_out():
+                return sum(map(int, server.logged(r"\[error\] .*limiting requests, (\d+) lines more were left out within a second")))
             for count in 1000, 2000:
-                connection, begin, before = server.connect(), time.monotonic(), logged()
-                for user in range(count - 1000, count):
-                    for status in 200, 429:
+                begin, before = time.monotonic(), logged()
+                with contextlib.closing(server.connect()) as connection:
+                    for user, status in ((user, status) for user in range(count - 1000, count) for status in (200, 429)):
                         connection.request("GET", f"/file?user={user}", headers={"Connection": "keep-alive"})
                         self.expect(status, Response(connection.getresponse()))
-                connection.close()
                 spent = time.monotonic() - begin
                 if count == 2000:
                     server.reload()
-                until(lambda: told(count), "all to be told")
+                until(lambda: left_out() + logged() == count, "all to be told")
                 self.assertLessEqual(logged() - before, 100 * (int(spent) + 2))
 
     def test_levels(self):
@@ -474,10 +470,8 @@ class Full(Case):
         """The fields and variables tell of the one that was counted."""
         with self.serve(zone("entries=1 policies=2 full=admit", p=2, all=9999) + "stint_headers both;",
                         location("/", "stint_limit z all all;", "stint_limit z p $arg_user;"), workers=1) as server:
-            for user in range(2000):
-                response = server.get(f"/file?user={user}")
-                if response.stint.split()[0] == "UNTRACKED":
-                    break
+            user, response = next((user, response) for user in range(2000) if
+                                  (response := server.get(f"/file?user={user}")).stint.split()[0] == "UNTRACKED")
             self.assertEqual(response.stint, f"UNTRACKED all {user + 1}/9999 {9998 - user}")
             self.assertEqual(response["X-RateLimit-Limit"], "9999")
             self.assertEqual(response["RateLimit-Policy"], f'"all";q=9999;w={LONG}')
