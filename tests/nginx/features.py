@@ -75,7 +75,8 @@ class Order(Case):
     def test_a_limit_below_auth_request_is_a_500(self):
         """auth_request knows only 2xx, 401 and 403: the limit belongs to the location itself. A subrequest is not held."""
         for policy, delay, most in (f"2{PER_LONG}", "", 2), ("1/day reserve=5", "delay=30d", 1):
-            with self.serve(f"stint_zone z entries=1k; stint_policy z {policy} name=p;", location("/file", "auth_request /auth;") +
+            with self.serve(f"stint_zone z entries=1k; stint_policy z {policy} name=p;",
+                            location("/file", "auth_request /auth;") +
                             location("= /auth", f"stint_limit z p k {delay};", "empty_gif;")) as server:
                 self.assertEqual(server.statuses(3), [200] * most + [500] * (3 - most))
                 self.assertEqual(server.get().stint, f"REJECTED p {most}/{most} 0")
@@ -102,8 +103,8 @@ class Telling(Case):
                             # The mirror is done before that answers.
                             location("/file", "mirror /mirrored;", more, "proxy_pass http://127.0.0.1:$server_port/other;") +
                             location("/other", "access_log off;") +
-                            location("/mirrored", "internal;", "stint_limit z p $remote_addr;", "log_subrequest on;", "empty_gif;",
-                                     'add_header X-Stint "$stint_status" always;') +
+                            location("/mirrored", "internal;", "stint_limit z p $remote_addr;", "log_subrequest on;",
+                                     "empty_gif;", 'add_header X-Stint "$stint_status" always;') +
                             location("/status", "stint_limit off;", "stint_status_page z;")) as server:
                 for used in range(1, 5):
                     response = self.expect(200, server.get())
@@ -154,7 +155,8 @@ class Telling(Case):
 
 class Off(Case):
     def test_off_ends_inheritance(self):
-        with self.serve(zone(p=2) + "stint_status 503; stint_limit z p $remote_addr;", location("/file") + "location /other { stint_limit off;\n" +
+        with self.serve(zone(p=2) + "stint_status 503; stint_limit z p $remote_addr;", location("/file") +
+                        "location /other { stint_limit off;\n" +
                         location("/other/limited", "stint_limit z p $remote_addr;") + "}") as server:
             self.assertEqual(server.statuses(3, "/file"), [200, 200, 503])
             self.assertEqual(server.statuses(3, "/other"), [200] * 3)
@@ -584,7 +586,8 @@ class Waiting(Case):
 
     def test_nobody_waits_for_a_shadow(self):
         """Nor is refused. Another limit is waited for all the same; so is the policy of a plan."""
-        with self.serve(zone(tried="1/day reserve=5 shadow", p="1/day reserve=5"), location("/file", "stint_limit z $arg_plan k delay=30d;") +
+        with self.serve(zone(tried="1/day reserve=5 shadow", p="1/day reserve=5"),
+                        location("/file", "stint_limit z $arg_plan k delay=30d;") +
                         location("/other", "stint_limit z tried k2 delay=100ms;") + STATUS) as server:
             for path in "/file?plan=tried", "/other":
                 self.assertEqual([server.get(path).stint for _ in range(3)],
@@ -1025,7 +1028,8 @@ class Pages(Case):
     def test_status(self):
         with self.serve('stint_zone z entries=1k full=refuse policies=9; stint_policy z 3/52w "name=\\"a \\\\\\"b\\\\\\"\\"";'
                         "stint_policy z 2/52w shadow;", location(
-                            "/", "stint_limit z 'a \"b\"' $arg_user;", "stint_limit z 2/364d $arg_user;") + STATUS, workers=3) as server:
+                            "/", "stint_limit z 'a \"b\"' $arg_user;", "stint_limit z 2/364d $arg_user;") + STATUS,
+                        workers=3) as server:
             for user in range(4):
                 server.statuses(5, f"/file?user={user}")
             response = server.get("/status")

@@ -46,7 +46,8 @@ def location(name, *directives):
 def zone(options="entries=1k", **policies):
     """The zone z, with policies of these names; a number is so many in a window that does not end."""
     return f"stint_zone z {options};\n" + "".join(
-        f'stint_policy z "{policy}{"" if isinstance(policy, str) else PER_LONG} name={name}";\n' for name, policy in policies.items())
+        f'stint_policy z "{policy}{"" if isinstance(policy, str) else PER_LONG} name={name}";\n'
+        for name, policy in policies.items())
 
 
 STATUS = location("/status", "stint_status_page z;", "access_log off;")
@@ -121,7 +122,8 @@ class Counting(Case):
     def test_names_without_name(self):
         """A policy without a name is named by its rate, and found however that is written. A name comes before a rate."""
         for policies, one, other, told in (
-                ("2 per 52 weeks", "2/52 weeks", "2/52w", "2/52 weeks 2/2 0"), ("2/364d", "2 per 52 weeks", "2/52w", "2/52 weeks 2/2 0"),
+                ("2 per 52 weeks", "2/52 weeks", "2/52w", "2/52 weeks 2/2 0"),
+                ("2/364d", "2 per 52 weeks", "2/52w", "2/52 weeks 2/2 0"),
                 ("2/52w smooth", "2r/364d", "2/31449600s", "2/52 weeks 2/2 0"),
                 ("5/52w; stint_policy z 2/52w name=5/52w", "5/52w", "5/52w", "5/52w 2/2 0")):
             with self.subTest(one=one, other=other), self.serve(
@@ -227,8 +229,10 @@ class Several(Case):
         """Charges, waits and a dry run."""
         with self.serve(self.ZONES, location(
                 "/charged", "stint_limit z many $arg_user charge=3;", "stint_limit y few $arg_user charge=$arg_late late;",
-                "empty_gif;") + location("/wait", "stint_limit z many $arg_user;", "stint_limit y wait k delay=30d;", "empty_gif;") +
-                location("/dry", "stint_limit y few $arg_user;", "stint_limit z many $arg_user;", "stint_dry_run on;", "empty_gif;") +
+                "empty_gif;") + location("/wait", "stint_limit z many $arg_user;", "stint_limit y wait k delay=30d;",
+                                         "empty_gif;") +
+                location("/dry", "stint_limit y few $arg_user;", "stint_limit z many $arg_user;", "stint_dry_run on;",
+                         "empty_gif;") +
                 self.PAGES) as server:
             self.assertEqual(server.get("/charged?user=a&late=2").status, 200)
             until(lambda: self.counts(server, "y", "few") is not None and
@@ -292,7 +296,8 @@ class Cost(Case):
         ("ban=30s", "", 'policy "20/minute ban=30s name=p": ban= is shorter than the window'), ("ban=1h", "", None),
         ("overrides", "", 'policy "p" has "overrides", but none can be set in the zone "z", which has no "file", in'),
         ("", "charge=$bytes_sent", '"charge=$bytes_sent" is settled when the header of the response is made, and $bytes_sent is '
-         'known only later: "late" charges at the end in'), ("", "charge=1${request_time}0", "and $request_time is known only later"),
+         'known only later: "late" charges at the end in'), ("", "charge=1${request_time}0",
+                                                             "and $request_time is known only later"),
         ("", "charge=$bytes_sent late", None), ("", "charge=$sent_http_bytes_sent$arg_a", None),
         ("", "charge=401", '"charge=401" is what each response costs: a variable, such as a map of $status, tells which ones do in'),
         ("reserve=5", "delay=8", '"delay=8" is a time, and without a unit in ms; in limit_req it is a number of requests, which is '
@@ -332,7 +337,8 @@ class Fields(Case):
                             self.assertTrue(value.startswith(start), value)
                             self.assertAlmostEqual(int(value.removeprefix(start)), left, delta=2)
                         else:
-                            self.assertEqual(value, {"RateLimit-Policy": f'"p";q=2;w={LONG}', "X-RateLimit-Limit": "2", "X-RateLimit-Reset":
+                            self.assertEqual(value, {"RateLimit-Policy": f'"p";q=2;w={LONG}', "X-RateLimit-Limit": "2",
+                                                     "X-RateLimit-Reset":
                                                      str(window_end()), "X-RateLimit-Remaining": str(remaining)}[name])
 
     def test_error_pages_and_redirects_and_missing_files(self):
@@ -687,7 +693,8 @@ class Mistakes(Case):
                    ("z rate=9r/s", f'invalid parameter "rate=9r/s": {self.RATE}'))
         self.check(
             "stint_zone z %s; #!", "",
-            *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file') for wrong in ("", "/tmp/")),
+            *((f"entries=1k file={wrong}", f'invalid file "file={wrong}": it must be the path of a file')
+              for wrong in ("", "/tmp/")),
             ("entries=1k file=/nowhere/z", r'stint zone "z" cannot make its file in "/nowhere/" \(2: No such file or directory\)'),
             ("entries=1k file=/proc/z", r'stint zone "z" cannot make its file in "/proc/" \(\d+: .*\)'),
             ("entries=100g file=z", r'stint zone "z" needs \d{10} KB for its file, and there are \d+ KB in "/\S+/"'),
@@ -696,8 +703,10 @@ class Mistakes(Case):
             ("entries=1k full=drop", 'invalid parameter "full=drop": it must be full=admit, full=refuse or full=replace'),
             *((f"entries=1k {first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
                 ("", "size=1m"), ("", "entries=2k"), ("full=admit ", "full=admit"))),
-            *((f"{size}{wrong}", f'invalid number of {what} "{size.split()[-1]}{wrong}": it must be {must}') for size, what, must, all_ in (
-                ("entries=", "entries", "1 to 2.40, with an optional k, m or g", ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
+            *((f"{size}{wrong}", f'invalid number of {what} "{size.split()[-1]}{wrong}": it must be {must}')
+              for size, what, must, all_ in (
+                ("entries=", "entries", "1 to 2.40, with an optional k, m or g",
+                 ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
                 ("entries=1k labels=", "labels", "1 to 16777216, with an optional k or m", ("0", "-1", "17m", "x", "")),
                 ("entries=1k policies=", "policies", "1 to 4096", ("0", "-1", "4097", "1k", "")),
                 ("entries=1k held=", "requests", "1 or more", ("0",))) for wrong in all_))
@@ -754,7 +763,8 @@ class Mistakes(Case):
             http, "stint_limit z p $uri %s; #!",
             *((f"{first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
                 ("cost=1 ", "cost=2"), ("", "delays"), ("delay ", "delay=5s"))),
-            ("nodelay", f'invalid parameter "nodelay": {self.NODELAY}'), *((f"burst={burst}", self.BURST % "p") for burst in ("5", "$arg_n")),
+            ("nodelay", f'invalid parameter "nodelay": {self.NODELAY}'),
+            *((f"burst={burst}", self.BURST % "p") for burst in ("5", "$arg_n")),
             ("delay=soon", 'invalid delay "delay=soon": it must be a time, such as 5s or 500ms'),
             ("delay", '"delay" needs a policy with "reserve=", which "p" has not,'),
             *((f"charge=$uri {other}", f'"{one}" does not go with "{name}"') for other, one, name in (
@@ -785,7 +795,8 @@ class Mistakes(Case):
                              "more than 64 limits at one level with those that it inherits"))
         self.check(http + "stint_policy z 2/s;", "stint_limit z %s $uri; #!",
                    *((f'"{used}"', rf'unknown stint policy "{used}" of zone "z" \(it has "p", "2/second"\)') for used in (
-                       "3/s", "2/s smooth", "2/s name=p", "2/s shadow", "2/s capacity=300", "2/s start=per-key", "2/s name=2/second")))
+                       "3/s", "2/s smooth", "2/s name=p", "2/s shadow", "2/s capacity=300", "2/s start=per-key",
+                       "2/s name=2/second")))
 
     def test_the_others(self):
         page = "directive is duplicate, or beside another page of stint"
@@ -854,7 +865,8 @@ class Mistakes(Case):
                     said = self.told(Server(MODULE, f"{here} limit_req_zone $uri zone=r:1m rate=1r/s; limit_conn_zone $uri zone=c:1m;{http}",
                                             locations))
                     self.assertEqual(said.count("[warn]"), warned, said)
-                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{due}" does, in \S+:\d+\n', said)), warned)
+                    self.assertEqual(len(re.findall(rf'"{name}" changes nothing here, where "{due}" does, in \S+:\d+\n',
+                                                    said)), warned)
 
     def test_no_mistake(self):
         """Zones, policies and limits in any order; several zones; prefixes of keys that may be addresses; no http block."""

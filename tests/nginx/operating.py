@@ -58,7 +58,8 @@ class Bans(Case):
             self.assertEqual(server.get("/file?user=b").stint, "PASSED p 1/2")
             self.assertEqual([line[3] for line in server.access_log(6)], ["PASSED"] * 2 + ["BANNED"] * 3 + ["PASSED"])
             found = {**status(server), **policy_status(server, "p")}
-            self.assertEqual([found[name] for name in ("overrides", "barred", "banned", "allowed", "refused", "bans", "strikes_lost",
+            self.assertEqual([found[name] for name in ("overrides", "barred", "banned", "allowed", "refused", "bans",
+                                                       "strikes_lost",
                                                        "policy")], [0, 0, 1, 3, 3, 1, 0, "2/52 weeks ban=366d"])
             # One line in the log, with the key's name, as the zone keeps names.
             self.assertEqual(server.logged(r"\[(\w+)\] .*limiting requests, (.*?), client: 127.0.0.1"),
@@ -245,7 +246,8 @@ class Command(Filed):
             for *command, path, told in (("take", "--cost=3", table, "p", "b", "/file?user=b", "REJECTED p 5/5 0"),
                                          ("reset", table, "p", "b", "/file?user=b", "PASSED p 1/5 4"),
                                          ("take", "--cost=2", "--hex", table, "p", "7f000001", "/other", "PASSED p 3/5 2"),
-                                         ("take", "--cost=4", "--address=24", table, "p", "127.0.0.77", "/net/x", "PASSED p 5/5 0")):
+                                         ("take", "--cost=4", "--address=24", table, "p", "127.0.0.77", "/net/x",
+                                          "PASSED p 5/5 0")):
                 self.stint(*command)
                 self.assertEqual(server.get(path).stint, told)
 
@@ -393,9 +395,11 @@ class Command(Filed):
             return response.stint, policy["allowed"], policy["refused"]
         with configured():
             # /a is not found, and the error page, in the location of the other zone, decides nothing again.
-            self.assertEqual([ask(zone) for zone in "aaab"], [("a PASSED 1/2", 1, 0), ("a PASSED 2/2", 2, 0), ("a BANNED 2/2", 2, 1),
+            self.assertEqual([ask(zone) for zone in "aaab"],
+                             [("a PASSED 1/2", 1, 0), ("a PASSED 2/2", 2, 0), ("a BANNED 2/2", 2, 1),
                                                               ("b PASSED 1/3", 1, 0)])
-            self.assertEqual([[row["refused_windows"] for row in status(server, f"/status/{zone}")["top"]] for zone in "ab"], [[1], []])
+            self.assertEqual([[row["refused_windows"] for row in status(server, f"/status/{zone}")["top"]]
+                              for zone in "ab"], [[1], []])
             self.assertEqual(server.logged('by policy "p" in zone "(.)"'), ["a"])
             self.stint("reset", "--quiet", files["a"], "p", "k")
             policies["b"] = f"5{PER_LONG}"
@@ -549,8 +553,10 @@ class Jail(Filed):
         self.override("barred", 0, "other")
         self.override("less", 2, "other")
         for client, path, times, fields in (
-                ("192.0.2.1", "/p?user=a", 6, {}), ("192.0.2.2", "/banning", 6, {"Key": forged}), ("2001:db8::3", "/banning", 6, {"Key": "c"}),
-                ("192.0.2.4", "/shadow?user=d", 6, {}), ("192.0.2.5", "/dry?user=e", 6, {}), ("192.0.2.6", "/other?user=barred", 6, {}),
+                ("192.0.2.1", "/p?user=a", 6, {}), ("192.0.2.2", "/banning", 6, {"Key": forged}),
+                ("2001:db8::3", "/banning", 6, {"Key": "c"}),
+                ("192.0.2.4", "/shadow?user=d", 6, {}), ("192.0.2.5", "/dry?user=e", 6, {}),
+                ("192.0.2.6", "/other?user=barred", 6, {}),
                 ("192.0.2.7", "/other?user=less", 6, {}), ("192.0.2.8", "/p?user=h", 1, {})):
             server.statuses(times, path, headers={"X-Real": client, **fields})
         return server
@@ -656,7 +662,8 @@ class InFlight(Upstream):
             self.assertEqual(len(server.logged("limiting requests, 3 of 3 used")), 1)
 
     # Where a request ends, by what, and with which status.
-    ENDS = (("/timeout", "proxy_pass http://unix:SILENT; proxy_read_timeout 200ms;", 200), ("/nobody", "proxy_pass http://unix:/nowhere;", 200),
+    ENDS = (("/timeout", "proxy_pass http://unix:SILENT; proxy_read_timeout 200ms;", 200),
+            ("/nobody", "proxy_pass http://unix:/nowhere;", 200),
             ("/redirect", "try_files /nothing /file;", 200), ("/named", "try_files /nothing @named;", 204),
             ("/auth", "auth_request /ask; empty_gif;", 200), ("/refused", "auth_request /forbid;", 403),
             ("/mirror", "mirror /ask; empty_gif;", 200), ("/missing", "", 404), ("/deny", "deny all;", 403))
@@ -669,7 +676,8 @@ class InFlight(Upstream):
             silent.bind(str(server.directory / "silent"))
             silent.listen(100)
             server.edit((STATUS, STATUS + "".join(location(path, directives) for path, directives, *_ in (
-                *self.ENDS, ("/gone", "proxy_pass http://unix:SILENT;"), ("/failed", "return 200 sorry;"), ("@named", "return 204;"),
+                *self.ENDS, ("/gone", "proxy_pass http://unix:SILENT;"), ("/failed", "return 200 sorry;"),
+                ("@named", "return 204;"),
                 ("= /ask", "empty_gif;"), ("= /forbid", "return 403;")))), ("SILENT", f"{server.directory}/silent")).reload()
             for path, _, status_code in self.ENDS:
                 self.assertEqual(server.statuses(2, path + "?user=a"), [status_code] * 2, path)

@@ -210,7 +210,8 @@ class Package(Installed):
         self.assertEqual({name.removeprefix("library/") for name in names if name.startswith("library/")}, wanted)
         self.assertEqual({name for name in names if "/" not in name},
                          {"README.md", "addon.c", "addon.h", "addon.map", "addon_key.c", "express.cjs", "index.cjs",
-                          "index.d.cts", "index.d.mts", "index.mjs", "install.cjs", "package.json", "testing.cjs", "testing.d.cts"})
+                          "index.d.cts", "index.d.mts", "index.mjs", "install.cjs", "package.json", "testing.cjs",
+                          "testing.d.cts"})
         about = json.loads((SOURCE / "src" / "node" / "package.json").read_text())
         version = re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
         description = re.search(r"^ \* stint: a (.*)\.$", (SOURCE / "include" / "stint.h").read_text(), re.MULTILINE)[1]

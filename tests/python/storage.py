@@ -107,8 +107,8 @@ class Storage(Case):
                     ask(limits.parse(f"{amount}/day"), "ann")
 
     def test_errors(self):
-        for uri in ("stint://", "stint:///", "stint://limits", "stint://localhost/run/limits", "stint:///run/limits?max_entries=9",
-                    "stint:limits"):
+        for uri in ("stint://", "stint:///", "stint://limits", "stint://localhost/run/limits",
+                    "stint:///run/limits?max_entries=9", "stint:limits"):
             with self.assertRaisesRegex(Exception, "stint:///run/app/limits|relative", msg=uri):
                 storage_from_string(uri)
         storage = self.storage(max_policies=3)

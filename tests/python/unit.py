@@ -524,7 +524,8 @@ class Limited(Case):
         there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(error))))
         self.assertEqual(*[(type(one), str(one), one.retry_after, one.headers("both")) for one in (there, error)])
         self.assertIsNone(there.group)
-        for words, policies in (("limited takes policies", ["api"]), ("limited takes policies", []), ("each policy once", [api, busy, api]),
+        for words, policies in (("limited takes policies", ["api"]), ("limited takes policies", []),
+                                ("each policy once", [api, busy, api]),
                                 ("of one table", [api, self.open("1/s name=x")["x"]])):
             self.refused((TypeError, ValueError), words, stint.limited, *policies, key="a")
         self.refused(ValueError, "each policy once", stint.web.WSGI, None, api, api)
@@ -669,7 +670,8 @@ class Middleware(Case):
         plain = stint.web.WSGI(hello, table["api"], key=lambda environ: environ.get("USER"), headers=None)
         for user, due in ({}, [("200", ["A"])] * 3), ({"USER": "ann"}, [("200", ["A"])] * 2 + [
                 ("429", ["Content-Length", "Content-Type", "Retry-After"])]):
-            self.assertEqual([(status, sorted(fields)) for status, fields, _ in (self.wsgi(plain, **user) for _ in range(3))], due)
+            self.assertEqual([(status, sorted(fields)) for status, fields, _ in (self.wsgi(plain, **user)
+                                                                                 for _ in range(3))], due)
         with self.assertRaises(ZeroDivisionError):
             self.wsgi(stint.web.WSGI(fails, busy))
         self.assertEqual(busy.peek(address).used, 0)
@@ -677,7 +679,8 @@ class Middleware(Case):
 
     FORWARDED = (("192.0.2.7", "192.0.2.7"), ("192.0.2.7:5678", "192.0.2.7"), ("[2001:db8::1]:443", "2001:db8::1"),
                  ("[2001:db8::1]", "2001:db8::1"), ("2001:db8::1", "2001:db8::1"), ("2001:db8::1:443", "2001:db8::1:443"),
-                 *((text, None) for text in ("unknown", "[", "[]:1", ":", "[192.0.2.7", "192.0.2.7:", "192.0.2.7:x", "2001:db8::1:x", "1.2.3:4", "a\0", "\udcff", "9" * 999)))
+                 *((text, None) for text in ("unknown", "[", "[]:1", ":", "[192.0.2.7", "192.0.2.7:", "192.0.2.7:x",
+                                             "2001:db8::1:x", "1.2.3:4", "a\0", "\udcff", "9" * 999)))
 
     def test_forwarded(self):
         """What a proxy hands on may have a port, or be no address: then the peer's counts, or all such are one."""

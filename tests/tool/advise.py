@@ -284,7 +284,8 @@ class Failures(Case):
         log, other = self.write("a.log", combined("a", START)), self.write("b.log", combined("b", START))
         for content in Path(log).read_bytes(), Path(REAL_LOG).read_bytes(), b"<!DOCTYPE":
             Path(log).write_bytes(content)
-            self.fails(2, f"--html '{log}': it is there, and is no page: give the page another name", "advise", "--html", log, other)
+            self.fails(2, f"--html '{log}': it is there, and is no page: give the page another name", "advise",
+                       "--html", log, other)
             self.assertEqual(Path(log).read_bytes(), content)
         for content in b"", b"<!DOCTYPE html>\nolder":
             Path(log).write_bytes(content)
@@ -423,7 +424,8 @@ class Browser(Case):
                       "75/minute hits 1 (0.06%) of the clients and refuses 42 (0.42%) of the requests",
                       "clients hit by a window", "requests refused by a bucket", "limit, requests a day",
                       "75/minute: 42 refused", "33/minute: 346 refused", "Each bar is 1 h 23 min.",
-                      "Whom it would hit first", "75.97.9.59", "\nmsnbot/2.0b (+http://search.msn.com/msnbot.htm)\n", "130.237.218.86"):
+                      "Whom it would hit first", "75.97.9.59", "\nmsnbot/2.0b (+http://search.msn.com/msnbot.htm)\n",
+                      "130.237.218.86"):
             self.assertIn(words, text)
 
     def test_bars_are_what_was_refused(self):

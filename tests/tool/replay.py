@@ -61,7 +61,8 @@ class Replay(Case):
         self.assertEqual([limit["notation"] for limit in report["limits"]], list(policies))
         log = report["log"]
         self.assertEqual((log["keys"], log["late"], iso_ns(log["first_time"]), iso_ns(log["last_time"])),
-                         (len(sent), sum(now < before for now, before in zip(times, itertools.accumulate(times, max))), first, last))
+                         (len(sent), sum(now < before for now, before in zip(times, itertools.accumulate(times, max))),
+                          first, last))
         for told, (limit, window, *start) in zip(report["limits"], policies.values()):
             with self.subTest(notation=told["notation"]):
                 refusals = list(window_refuses(requests, window, limit, *start) if isinstance(limit, int) else
@@ -99,7 +100,8 @@ class RealLog(Replay):
                         r"^Time +2015-05-17 10:05:00 to 2015-05-20 21:05:59 UTC, 3 d 11 h$",
                         r"^20/minute\n +Requests +10,000 .*\n +Allowed +9,069 +90\.69%\n +Refused +931 +9\.31%\n +Keys refused +50 ",
                         r"^100/day\n +Requests +10,000 .*\n +Allowed +9,607 .*\n +Refused +393 .*\n +Keys refused +4 ",
-                        r"^ +Speed +[\d,]+ decisions per second$", r"^  130\.237\.218\.86 +214 +143$", r"^  130\.237\.218\.86 +157 +200$"):
+                        r"^ +Speed +[\d,]+ decisions per second$", r"^  130\.237\.218\.86 +214 +143$",
+                        r"^  130\.237\.218\.86 +157 +200$"):
             self.assertRegex(out, re.compile(pattern, re.MULTILINE))
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
         lines = re.findall("│(.*)│", out)
@@ -111,7 +113,8 @@ class RealLog(Replay):
             "1000/hour": (1000, HOUR), "50/hour": (50, HOUR), "3/10s": (3, 10 * SECOND), "7 per 15 minutes": (7, 15 * MINUTE),
             "300/week": (300, 7 * DAY), "1/10ms": (1, SECOND // 100), "20/minute capacity=12": (12, MINUTE),
             "30/hour start=2015-05-17T00:30:00Z": (30, HOUR, 30 * MINUTE), "20/minute burst=20": ((20, 20), MINUTE),
-            "7/minute burst=3": ((7, 3), MINUTE), "60/hour burst=100 jitter=10%": ((60, 100), HOUR), "1/s burst=1": ((1, 1), SECOND),
+            "7/minute burst=3": ((7, 3), MINUTE), "60/hour burst=100 jitter=10%": ((60, 100), HOUR),
+            "1/s burst=1": ((1, 1), SECOND),
             "100/day burst=10 reserve=5": ((100, 10), DAY), "20/minute stripes=8": (20, MINUTE), "64/hour stripes=64": (64, HOUR),
             "7/10s stripes=4 near=50%": (7, 10 * SECOND)}, REAL_LOG)
         self.assertEqual([limit["notation"] for limit in report["limits"] if limit["refused"] == 0], ["1000/hour"])
@@ -257,8 +260,8 @@ class MadeUpLogs(Replay):
     def test_more_than_a_twentieth_unreadable_fails(self):
         path = self.write(self.GOOD * 94 + self.BAD + "\n")
         for form in "table", "json":
-            self.fails(1, f"5 of 99 lines cannot be read, more than 5%:\n  line 95: {REASONS['empty']}\n", "replay", "--limit=2/minute",
-                       "--key=1,6", "--format", form, path)
+            self.fails(1, f"5 of 99 lines cannot be read, more than 5%:\n  line 95: {REASONS['empty']}\n", "replay",
+                       "--limit=2/minute", "--key=1,6", "--format", form, path)
         err = replay("--limit=2/minute", "--key=1,6", path, self.write(self.GOOD))[2]
         self.assertNotIn("line 95: ", err)  # the same file was read twice
 
@@ -366,14 +369,15 @@ class Formats(Replay):
         stamp = "2026-03-02T08:00:00.123456789Z"
         lines = {name: Path(f"{TESTS}/data/logs/{name}.log").read_text().splitlines(True) for name in ("common", "combined")}
         for prefix, (name, text) in itertools.product(
-                ("Mar  2 08:00:00 web1 nginx[12]: ", "<190>Mar 12 08:00:00 203.0.113.1 nginx: ", f"<190>1 {stamp} 203.0.113.1 n 1 - - ",
-                 f"{stamp} stdout F ", "web-1  | ", "\ufeff"), lines.items()):
+                ("Mar  2 08:00:00 web1 nginx[12]: ", "<190>Mar 12 08:00:00 203.0.113.1 nginx: ",
+                 f"<190>1 {stamp} 203.0.113.1 n 1 - - ", f"{stamp} stdout F ", "web-1  | ", "\ufeff"), lines.items()):
             with self.subTest(prefix=prefix, name=name):
                 log, keys = self.keys(self.write("".join(prefix * (prefix != "\ufeff" or not n) + line
                                                          for n, line in enumerate(text))))
                 self.assertEqual(log["files"][0]["format"], name + ", behind a prefix" * (prefix != "\ufeff"))
                 self.assertEqual((log["keys"], keys), (3, {"192.0.2.7": 2, "2001:db8::17": 2}))
-        hosts = self.write("".join("Mar  2 08:00:00 web1 nginx: " + re.sub("^[^ ]+", "example.org", line) for line in lines["common"]))
+        hosts = self.write("".join("Mar  2 08:00:00 web1 nginx: " + re.sub("^[^ ]+", "example.org", line)
+                                   for line in lines["common"]))
         code, out, err = replay("--limit=1/s", hosts)
         self.assertEqual((code, out), (1, ""))
         self.assertIn("no word before the time is an address, so which is the client? Name it by its number: --key N", err)
@@ -404,7 +408,8 @@ class Formats(Replay):
         heads = {"cloudfront.log": "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method\n",
                  "iis.log": "#Software: IIS\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip\n"}
         for file, line in write.items():
-            (self.directory / file).write_text(heads.get(file, "") + "".join(line(n, name) + "\n" for n, name in enumerate(client)))
+            (self.directory / file).write_text(heads.get(file, "") +
+                                               "".join(line(n, name) + "\n" for n, name in enumerate(client)))
         for name, text in ("stint", f'exec {os.path.abspath(STINT)} "$@"'), ("journalctl", "cat journal"):
             (self.directory / name).write_text(f"#!/bin/sh\n{text}\n")
             (self.directory / name).chmod(0o755)
@@ -412,7 +417,8 @@ class Formats(Replay):
         for command in commands_:
             out = subprocess.run(command, shell=True, cwd=self.directory, timeout=60, check=True, capture_output=True, text=True,
                                  env={**os.environ, "PATH": f"{self.directory}:{os.environ['PATH']}"}).stdout
-            self.assertIn("Lines         3, all readable\nTime          2026-03-02 08:00:00 to 2026-03-02 08:02:00 UTC", out, command)
+            self.assertIn("Lines         3, all readable\nTime          2026-03-02 08:00:00 to 2026-03-02 08:02:00 UTC",
+                          out, command)
             self.assertRegex(out, r"Keys          2 by .*; the first is 192\.0\.2\.7\n", command)
 
     def test_agents(self):
@@ -425,8 +431,8 @@ class Formats(Replay):
             self.assertEqual(keys, {f"{self.BROWSER} {quote}quoted{quote}": 2, "curl/8.5.0": 2})
 
     def test_a_field_of_a_name_is_missing(self):
-        self.fails(1, "1 of 5 lines cannot be read, more than 5%:\n  line 4: a field of the key is missing", "replay", "--limit=1/s",
-                   "--key=request.headers.User-Agent", f"{TESTS}/data/logs/caddy.log")
+        self.fails(1, "1 of 5 lines cannot be read, more than 5%:\n  line 4: a field of the key is missing", "replay",
+                   "--limit=1/s", "--key=request.headers.User-Agent", f"{TESTS}/data/logs/caddy.log")
 
     def test_addresses(self):
         addresses = ["2001:db8::1", "2001:DB8:0:0::2", "2001:db8::ffff:0:1", "2001:db8:0:1::1", "192.0.2.7",
@@ -441,7 +447,8 @@ class Formats(Replay):
         self.assertEqual(self.report("--limit=1/s", path)["log"]["keys"], len(addresses))
         self.assertEqual(self.keys(path, "--address=24", "--key=client,4")[1],
                          {"2001:db8::/64 [02/Mar/2026:08:00:00": 3, "192.0.2.0/24 [02/Mar/2026:08:00:00": 3})
-        self.assertIn("line 1: the key is no IP address", self.fails(1, "", "replay", "--limit=1/s", "--address", "--key=2", path))
+        self.assertIn("line 1: the key is no IP address", self.fails(1, "", "replay", "--limit=1/s", "--address",
+                                                                     "--key=2", path))
 
     def test_the_client_stands_where_most_have_it(self):
         """Scanners ask for the server by its address, and nginx' $host is what they write."""
@@ -476,8 +483,10 @@ class Formats(Replay):
         for key, path, message in (
                 ("2", json_, "JSON, where fields have names, and no numbers"),
                 ("user", json_, "JSON, and its first lines have no such field"),
-                ("host", combined, "combined; vhost_combined has it"), ("host", haproxy, "HAProxy's httplog; vhost_combined has it"),
-                ("user", haproxy, "HAProxy's httplog; common and combined have it"), ("agent", haproxy, "HAProxy's httplog; combined has it")):
+                ("host", combined, "combined; vhost_combined has it"),
+                ("host", haproxy, "HAProxy's httplog; vhost_combined has it"),
+                ("user", haproxy, "HAProxy's httplog; common and combined have it"),
+                ("agent", haproxy, "HAProxy's httplog; combined has it")):
             self.fails(2, f"--key '{key}': {path} is {message}\n", "replay", "--limit=1/s", "--key", key, path)
 
 
@@ -539,8 +548,10 @@ class Failures(Replay):
     def test_files(self):
         missing, empty = str(self.directory / "missing.log"), self.write(b"")
         packed = commands.Case.write(self, "empty.gz", gzip.compress(b""))
-        for path, name, message in ((missing, missing, "No such file or directory"), (self.directory, self.directory, "Is a directory\n"),
-                                    (empty, empty, "it is empty"), ("-", "standard input", "it is empty"), (packed, packed, "it is empty")):
+        for path, name, message in ((missing, missing, "No such file or directory"),
+                                    (self.directory, self.directory, "Is a directory\n"),
+                                    (empty, empty, "it is empty"), ("-", "standard input", "it is empty"),
+                                    (packed, packed, "it is empty")):
             self.fails(1, f"{name}: {message}", "replay", "--limit=20/minute", path)
 
     def test_no_line_readable(self):

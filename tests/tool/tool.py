@@ -97,9 +97,10 @@ class Tool(commands.Stint):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "overrides", "bans", "dump", "metrics", "make", "apply",
-            "resize", "advise", "replay"]
-FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "overrides", "bans", "dump", "metrics"] # what there must be already
+COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "key", "overrides", "bans", "dump", "metrics",
+            "make", "apply", "resize", "advise", "replay"]
+FINDING = ["status", "watch", "policies", *KEYED, "top", "key", "overrides", "bans", "dump",
+           "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
          ["bans"], ["dump"], ["metrics"]]
 
@@ -144,19 +145,24 @@ class Usage(Tool):
         self.make("9/d name=p overrides")
         new = self.path("new")
         for message, *arguments in (
-                ("there is no option '--prune'", "status", "--prune", self.table), ("there is no option '-x'", "top", "-x", self.table),
-                ("--interval: its value is missing", "status", self.table, "--interval"), ("-n: its value is missing", "top", "-n"),
+                ("there is no option '--prune'", "status", "--prune", self.table),
+                ("there is no option '-x'", "top", "-x", self.table),
+                ("--interval: its value is missing", "status", self.table, "--interval"),
+                ("-n: its value is missing", "top", "-n"),
                 ("'--json=1': this option takes no value", "status", "--json=1", self.table),
                 ("--interval '-1': not seconds", "status", "--interval=-1", self.table),
                 *((f"--interval '{wrong}': not {what}", "watch", f"--interval={wrong}", self.table)
                   for wrong, what in (("x", "seconds"), ("1e9", "seconds"), (".", "seconds"), ("0", "more than"))),
-                ("--count 'x': not a number", "watch", "--count=x", self.table), ("--number '0': not a number", "top", "-n0", self.table),
+                ("--count 'x': not a number", "watch", "--count=x", self.table),
+                ("--number '0': not a number", "top", "-n0", self.table),
                 ("--number '2M': not a number", "top", "--number", "2M", self.table),
                 ("--by 'cost': not used, refused or policy", "top", "--by=cost", self.table),
                 *((f"--{option} '{wrong}': not {what}", command, f"--{option}={wrong}", self.table, "p", "k")
                   for command, option, what, all_ in (
-                      ("take", "cost", "0 to 268435456", ("-1", "268435457")), ("peek", "limit", "1 to", ("0",)), ("peek", "burst", "1 to", ("0",)),
-                      ("take", "full", "admit", ("no",)), ("take", "address", "prefixes", ("33", "0", "24,", "24,129", "24,64,1")))
+                      ("take", "cost", "0 to 268435456", ("-1", "268435457")), ("peek", "limit", "1 to", ("0",)),
+                      ("peek", "burst", "1 to", ("0",)),
+                      ("take", "full", "admit", ("no",)), ("take", "address", "prefixes",
+                                                           ("33", "0", "24,", "24,129", "24,64,1")))
                   for wrong in all_),
                 ("--entries is missing", "make", new), ("--labels '0': not 1 to 16777216", "resize", "--labels=0", self.table),
                 *((f"--{option} '{wrong}': not {what}", "make", f"--{option}={wrong}", new) for option, wrong, what in (
@@ -172,7 +178,8 @@ class Usage(Tool):
                                " 2026-12-31", "2026-12-31 ", "2026-12-31T24:00", "2026-12-31T23:60",
                                "2026-12-31T23:59:60", "+2026-12-31", "26-12-31", "1969-12-31", "@", "@0", "@-1",
                                "@1k", "@18446744073709551616")),
-                *(("--until: it is more than 366 days from now; the latest is 2", "override", f"--until={text}", self.table, "p", "k", "1")
+                *(("--until: it is more than 366 days from now; the latest is 2", "override", f"--until={text}",
+                   self.table, "p", "k", "1")
                   for text in ("2611-07-14", "9999-12-31", "2554-07-21T23:34:33Z", "2554-07-21T23:34:34Z",
                                "@18446744073", "@18446744074", "@18446744073709551615", "@4294967296")),
                 ("--until: it is not after now, 2", "override", "--until=2001-01-01", self.table, "p", "k", "1")):
@@ -236,8 +243,8 @@ class Usage(Tool):
         for command in KEYED:
             err = self.fails(2, "it is no notation of one: '5/hourr'", command, self.table, "5/hourr", "k")
             self.assertEqual(err.splitlines()[1:3], ["    5/hourr", "      ^"])
-            self.fails(2, "has no policy of the name '5/hour': there is 'p'" + ". --add adds it" * (command in ("take", "charge")),
-                       command, self.table, "5/hour", "k")
+            self.fails(2, "has no policy of the name '5/hour': there is 'p'" +
+                       ". --add adds it" * (command in ("take", "charge")), command, self.table, "5/hour", "k")
             self.fails(2, "has other numbers", command, self.table, "8/d name=p", "k")
         for command in "take", "charge":
             self.fails(2, "another limit", command, "--add", self.table, "8/d name=p", "k")
@@ -306,7 +313,8 @@ class Keys(Tool):
             for address in "192.0.2.7", "192.0.2.8", "2001:db8::1", "2001:db8:0:1::", "::ffff:192.0.2.7":
                 self.check(["address", *prefixes, address], option, self.table, "p", address)
             self.check(["address", *prefixes, "192.0.2.7", "login", "x"], option, self.table, "p", "192.0.2.7", "login", "x")
-            self.check(["address", *prefixes, "192.0.2.7", "login"], option, "--hex", self.table, "p", "192.0.2.7", b"login".hex())
+            self.check(["address", *prefixes, "192.0.2.7", "login"], option, "--hex", self.table, "p", "192.0.2.7",
+                       b"login".hex())
         for id_ in 0, 7, (1 << 64) - 1:
             self.check(["id", id_], "--id", self.table, "p", str(id_))
             self.check(["id", id_, "login"], "--id", "--hex", self.table, "p", str(id_), b"login".hex())
@@ -438,7 +446,8 @@ class Deciding(Tool):
         self.assertEqual(verdict["retry_after"], verdict["reset_after"])
         self.assertGreater(verdict["window"], time.time_ns())
         for option in "-q", "--quiet":
-            self.steps((f"take {option} p k", 1, r"\A\Z"), (f"peek {option} p k", 1, r"\A\Z"), (f"peek {option} p other", 0, r"\A\Z"))
+            self.steps((f"take {option} p k", 1, r"\A\Z"), (f"peek {option} p k", 1, r"\A\Z"),
+                       (f"peek {option} p other", 0, r"\A\Z"))
         self.assertEqual(self.json("take", self.table, "p", "other")["granted"], 1)
 
     def test_what_is_asked_for(self):
@@ -457,7 +466,8 @@ class Deciding(Tool):
             # Who writes adds a policy that is not there; its name is found from then on.
             (f"take --add 5/{YEAR} k", 0, "1 of 5 used"), (f"take 5/{YEAR} k", 0, "2 of 5 used"),
             ("take s k", 0, "allowed: 1 of 1"), ("take s k", 0, "would have refused"), ("take --json s k", 0, '"shadowed"'),
-            ("charge --cost=25 --json p other", 0, '"granted": ?25,'), ("take p other", 1, "25 of 10"), ("charge p other", 0, "26 of 10 used"))
+            ("charge --cost=25 --json p other", 0, '"granted": ?25,'), ("take p other", 1, "25 of 10"),
+            ("charge p other", 0, "26 of 10 used"))
         for used, notation in (3, f"5 per {YEAR}"), (4, "5/366 days"):
             self.assertIn(f"{used} of 5 used", self.good("take", self.table, notation, "k"))
         self.good("charge", "--add", self.table, f"6/{YEAR} name=six", "k")
@@ -531,12 +541,14 @@ class Deciding(Tool):
         self.assertEqual((told["overridden"], told["limit"]), (True, 5))
         self.steps(("take --cost=5 p k", 0))
         day = time.time() // 86400 * 86400 + 2 * 86400
-        for text in (f"@{day:.0f}", time.strftime("%Y-%m-%d", time.gmtime(day)), time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
+        for text in (f"@{day:.0f}", time.strftime("%Y-%m-%d", time.gmtime(day)),
+                     time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
             told = self.json("override", "--replace", "--until", text, self.table, "p", "k", "268435456")
             self.assertEqual(told["until"], day * 10**9)
         told = self.json("override", self.table, "p", "k", "unlimited", "--for", "1h30m")
         self.assertLess(abs(told["until"] / 1e9 - time.time() - 5400), 60)
-        self.steps(("override p k unlimited --for 9h", 0, "^unlimited until "), ("key k", 0, r" unlimited\b"), ("overrides", 0, r" unlimited\b"),
+        self.steps(("override p k unlimited --for 9h", 0, "^unlimited until "), ("key k", 0, r" unlimited\b"),
+                   ("overrides", 0, r" unlimited\b"),
                    ("top", 0, r" unlimited\b"), ("peek p k", 0, r"\Aallowed: 5 used, unlimited, by "),
                    ("dump", 0, r"\A[^\n]+\n[^\n]+\n\Z"))
         self.assertEqual(self.json("key", self.table, "k")["policies"][0]["limit"], 268435456)
@@ -550,13 +562,16 @@ class Deciding(Tool):
         self.assertEqual((told["overridden"], told["limit"], told["until"]), (False, None, None))
         # What looks like an option may be a key, where it stands for one.
         self.steps(("override -q --reason=n p -- --reason 3 --for 1h", 0), ("override --clear p -- --reason", 0),
-                   ("override -q p -- --clear 3 --for 1h", 0), ("peek p -- --clear", 0, "0 of 3"), ("override --clear p -- --clear", 0),
+                   ("override -q p -- --clear 3 --for 1h", 0), ("peek p -- --clear", 0, "0 of 3"),
+                   ("override --clear p -- --clear", 0),
                    ("take --cost=2 b k", 1), ("take b k", 1, "banned"), ("override --clear b k", 0), ("take b k", 0))
         for limit in ("1", "--for", "1h"), ("--clear",):
             self.fails(1, "no option `overrides`", "override", self.table, "q", "k", *limit)
-        for why, *wrong in (("is needed", "k", "1"), ("LIMIT is missing", "k", "--for", "1h"), ("LIMIT 'x'", "k", "x", "--for", "1h"),
+        for why, *wrong in (("is needed", "k", "1"), ("LIMIT is missing", "k", "--for", "1h"),
+                            ("LIMIT 'x'", "k", "x", "--for", "1h"),
                             ("--for", "k", "1", "--for", "h"), ("--until", "k", "1", "--until", "soon"),
-                            ("--until 'never'", "k", "1", "--until", "never"), ("not after now", "k", "1", "--until", "2001-01-01")):
+                            ("--until 'never'", "k", "1", "--until", "never"),
+                            ("not after now", "k", "1", "--until", "2001-01-01")):
             self.fails(2, why, "override", self.table, "p", *wrong)
 
     def logged(self, *arguments, code=0):
@@ -584,7 +599,8 @@ class Deciding(Tool):
         self.assertEqual(logged("make", "--entries=1k", "--policies", text, self.table),
                          [f'make: is="{room}"', f'make: policy="p" is="{notation[0]}"', f'make: policy="b" is="{notation[1]}"'])
         self.assertEqual(logged("make", "--entries=1k", "--policies", text, self.table), [])
-        self.assertEqual(logged("override", self.table, "p", 'k"\n', "9", "--for", "1h", "--reason", "J\u00f6rg: \\1", "--replace"),
+        self.assertEqual(logged("override", self.table, "p", 'k"\n', "9", "--for", "1h", "--reason", "J\u00f6rg: \\1",
+                                "--replace"),
                          [f'override: policy="p" key="k\\"\\x0a" was="{none}" is="9 until THEN" reason="J\\xc3\\xb6rg: \\\\1"'])
         self.assertEqual(logged("override", self.table, "p", 'k"\n', "8", "--for", "1h", code=1), [])
         self.assertEqual(logged("override", "--for=2h", "--replace", "--address=24,48", self.table, "p", "192.0.2.7", "x", "0"),
@@ -604,7 +620,8 @@ class Deciding(Tool):
         self.assertEqual(logged("take", "--add", self.table, f"5/{YEAR}", "k"), [])
         for options, lines in ((["--dry-run"], []), ([], [f'apply: policy="b" was="{notation[1]}"',
                                                          'apply: policy="5/366 days" was="5/366 days name=\\"5/366 days\\""'])):
-            self.assertEqual(logged("apply", "--prune", *options, self.table, self.write("text", f"2/{YEAR} overrides name=p\n")), lines)
+            self.assertEqual(logged("apply", "--prune", *options, self.table,
+                                    self.write("text", f"2/{YEAR} overrides name=p\n")), lines)
         self.assertEqual(logged("resize", "--entries=2k", self.table), [f'resize: was="{room}" is="{room.replace("1", "2", 1)}"'])
         for wrong in "", "w" * 201, "two\nlines", "\033[2J", "\x7f", "\udcff":
             self.fails(2, "not 1 to 200 bytes of UTF-8", "override", "--for=1h", "--reason", wrong, self.table, "p", "k", "1")
@@ -629,7 +646,8 @@ class Deciding(Tool):
         Server(self, self.table).ask("fill", "p", 20000)
         full = (f"key {i}" for i in range(20000) if "untracked" in self.json("peek", self.table, "p", f"key {i}")["flags"])
         self.assertEqual(len(list(itertools.islice(full, 3))), 3)
-        for told, code, *command in (("allowed: the table is full", 0, "take"), ("refused: the table is full", 1, "take", "--full=refuse"),
+        for told, code, *command in (("allowed: the table is full", 0, "take"),
+                                     ("refused: the table is full", 1, "take", "--full=refuse"),
                                      ("the table is full", 1, "charge"), ("allowed: 1 of 2", 0, "take", "--full=replace")):
             self.assertIn(told, self.good(*command, self.table, "p", "new one", code=code))
 
@@ -655,7 +673,8 @@ class Deciding(Tool):
         environment = {**os.environ, "PATH": path, "STINT_TABLE": self.table}
 
         def limited(*arguments):
-            done = subprocess.run([SOURCE / "tests" / "examples" / "limited", *arguments, "sh", "-c", f"echo ran >>{mark}; exit 3"],
+            done = subprocess.run([SOURCE / "tests" / "examples" / "limited", *arguments, "sh", "-c",
+                                   f"echo ran >>{mark}; exit 3"],
                                   env=environment, capture_output=True, text=True, timeout=60, check=False)
             return done.returncode, done.stdout, done.stderr
         for _ in range(2):
@@ -800,7 +819,8 @@ class Looking(Tool):
         server = Server(self, self.table)
         room = self.json("status", "--interval=0", self.table)["slots"] // 2
         server.ask("fill", "p", room * 9 // 10)
-        self.assertIn("for are there: see stint resize --entries", " ".join(self.good("status", "--interval=0", self.table).split()))
+        self.assertIn("for are there: see stint resize --entries",
+                      " ".join(self.good("status", "--interval=0", self.table).split()))
         for key in "a", "b":
             self.good("override", "-q", "--for=1h", self.table, "p", key, "1")
         told = self.good("status", "--interval=0", self.table)
@@ -821,7 +841,8 @@ class Looking(Tool):
             server.ask("take", "p", f"{number:016x}", 1)
         out = self.good("status", "--interval=0", self.table)
         self.assertRegex(out, r"(?m)^Reach +\[#{20,24}\.*\] ")
-        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes", " ".join(out.split()))
+        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes",
+                      " ".join(out.split()))
         for number in range(85, 130):
             server.ask("take", "p", f"{number:016x}", 1)
         self.assertIn("some keys found no slot, in a table that is nearly empty: they are no hashes",
@@ -860,7 +881,8 @@ class Looking(Tool):
         self.table = self.path("empty")
         self.make(keys=10)
         self.steps(("policies", 0, r"\Athe table has no policies\n\Z"), ("top", 0, r"\Ano key has used anything\n\Z"),
-                   ("top --by=refused", 0, r"\Ano key is known to have been refused\n\Z"), ("policies --json", 0, r'\A\{\s*"policies": \[\]\s*\}\s*\Z'))
+                   ("top --by=refused", 0, r"\Ano key is known to have been refused\n\Z"),
+                   ("policies --json", 0, r'\A\{\s*"policies": \[\]\s*\}\s*\Z'))
 
     def test_top(self):
         self.fill()
@@ -965,7 +987,8 @@ class Looking(Tool):
     # strikes, and since when as people are told.
     SINCE = r"since (?:\S+ )?\d\d:\d\d"
     OF_A_KEY = {"banning": (0, "ban", 3, 0, True, False, 0, SINCE), "own": (50, "override", 3, 47, False, False, 0, "no"),
-                "plain": (2, "policy", 2, 0, True, False, 0, SINCE), "shadow": (1, "policy", 1, 0, False, True, 0, "would be, " + SINCE),
+                "plain": (2, "policy", 2, 0, True, False, 0, SINCE),
+                "shadow": (1, "policy", 1, 0, False, True, 0, "would be, " + SINCE),
                 "strikes": (1, "policy", 1, 0, True, False, 1, SINCE), "unused": (5, "policy", 0, 5, False, False, 0, "no")}
 
     def test_key(self):
@@ -987,10 +1010,12 @@ class Looking(Tool):
         self.assertLessEqual(max(map(len, whole.splitlines())), 80)
         for name, (*due, word) in self.OF_A_KEY.items():
             row = rows[name]
-            self.assertEqual([row[field] for field in ("limit", "limit_by", "used", "remaining", "refused", "shadowed", "strikes")], due)
+            self.assertEqual([row[field] for field in ("limit", "limit_by", "used", "remaining", "refused", "shadowed",
+                                                       "strikes")], due)
             self.assertRegex(whole, rf"(?m)^{name} .* {due[1]}$")
             self.assertRegex(whole, rf"(?m)^{name} .* {word}$")
-            self.assertEqual([row[time_] is None for time_ in ("until", "since", "again_at")], [due[1] == "policy", *[word == "no"] * 2])
+            self.assertEqual([row[time_] is None for time_ in ("until", "since", "again_at")],
+                             [due[1] == "policy", *[word == "no"] * 2])
             self.assertAlmostEqual(row["until"] or begin + hour, begin + hour, delta=minute)
             self.assertLess(row["since"] or 0, begin + minute)
             self.assertGreater(row["again_at"] or begin + hour, begin + hour - minute)
@@ -1045,7 +1070,8 @@ class Looking(Tool):
 
     def test_metrics(self):
         self.fill()
-        self.steps(("metrics", 0, r'stint_decisions_total\{policy="api",outcome="refused"\} 3\n', "\nstint_table_live_slots ", r"# EOF\n\Z"),
+        self.steps(("metrics", 0, r'stint_decisions_total\{policy="api",outcome="refused"\} 3\n',
+                    "\nstint_table_live_slots ", r"# EOF\n\Z"),
                    ("metrics --no-scan --no-eof --label=table=web --label host=a=b", 0, 'host="a=b"',
                     r'(?m)^stint_decisions_total\{.*table="web".*\} \d', r"(?s)\A(?!.*(?:stint_table_live_slots|# EOF))"))
         self.fails(2, "policy", "metrics", "--label=policy=x", self.table)
@@ -1257,8 +1283,10 @@ class Many(Tool):
                                  (["--banned", "--hex", self.table], "--banned goes without KEYs"),
                                  (["--banned", "--policy=none", self.table], "there is 'login', 'other'")):
             self.fails(2, message, "reset", *command)
-        self.assertEqual(self.json("reset", "--banned", "--prefix=192.0.2.8", "--policy=other", self.table), {"reset": 1, "unnamed": 0})
-        self.steps(("take other 192.0.2.8", 0), ("take login 192.0.2.8", 1), ("reset --banned --policy login", 0, r"\ABans lifted +8\n\Z"))
+        self.assertEqual(self.json("reset", "--banned", "--prefix=192.0.2.8", "--policy=other", self.table),
+                         {"reset": 1, "unnamed": 0})
+        self.steps(("take other 192.0.2.8", 0), ("take login 192.0.2.8", 1),
+                   ("reset --banned --policy login", 0, r"\ABans lifted +8\n\Z"))
         self.assertEqual(self.names("bans")[0], [("other", "bob")])
         self.steps(("bans --policy=login", 0, r"\Ano key is banned by 'login'; 1 by 'other'\n\Z"),
                    ("bans --policy=login --prefix=::/0", 0, r"\Ano key is banned by 'login'\n\Z"),
@@ -1583,7 +1611,8 @@ class Waiting(Tool):
             for command in (["take", self.table, "p", "k"], ["override", "-q", "--for=1h", self.table, "p", "k", "1"],
                             ["make", "--entries=1000", self.table]):
                 fcntl.flock(held, fcntl.LOCK_EX)
-                self.waits(f"{os.getpid()} has the lock: it makes or resizes the table", lambda: fcntl.flock(held, fcntl.LOCK_UN), *command)
+                self.waits(f"{os.getpid()} has the lock: it makes or resizes the table",
+                           lambda: fcntl.flock(held, fcntl.LOCK_UN), *command)
             fcntl.flock(held, fcntl.LOCK_EX)
             self.steps(("peek p k", 1)) # who only reads takes no lock
             fcntl.flock(held, fcntl.LOCK_SH)
@@ -1686,8 +1715,8 @@ class Documents(Tool):
         page = (SOURCE / "src" / "tool" / "stint.1").read_text().split(".Sh DESCRIPTION")[1]
         values, listed = {}, {command: self.options(command) for command in COMMANDS}
         for command in COMMANDS:
-            for option, value in re.findall(r"^  (?:-\w, )?--([\w-]+)(\[=| [A-Z][A-Z=]*| [a-z]+\|)?", self.good(command, "--help"),
-                                            re.MULTILINE):
+            for option, value in re.findall(r"^  (?:-\w, )?--([\w-]+)(\[=| [A-Z][A-Z=]*| [a-z]+\|)?",
+                                            self.good(command, "--help"), re.MULTILINE):
                 self.assertEqual(bool(values.setdefault(option, value)), bool(value), option)
         del values["help"]
         for command, (option, value) in itertools.product(COMMANDS, values.items()):

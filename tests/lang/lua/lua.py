@@ -181,7 +181,8 @@ class Nginx(Case):
     def test_fields_and_networks(self):
         with self.serve(f"2{PER_LONG}", f"3{PER_LONG}") as server:
             first = server.get()
-            self.assertEqual((first.status, first["RateLimit-Policy"]), (200, '"client";q=2;w=31449600, "network";q=3;w=31449600'))
+            self.assertEqual((first.status, first["RateLimit-Policy"]),
+                             (200, '"client";q=2;w=31449600, "network";q=3;w=31449600'))
             self.assertRegex(first["RateLimit"], r'^"client";r=1;t=\d+, "network";r=2;t=\d+$')
             self.assertEqual(server.statuses(2), [200, 429])
             self.assertGreater(int(server.get()["Retry-After"]), 0)
