@@ -109,18 +109,6 @@ class Charging(WithUpstream):
             until(lambda: storm.allowed <= policy_status(server, "p")["charged"]
                   <= storm.allowed + storm.count[None], "all charges")
 
-    def test_after_an_error_page(self):
-        """One of another status hides that of the server behind from $status."""
-        failed_there = "map $upstream_status $failed { ~401 1; default 0; }\n"
-        for failed, page, code, limited in ((FAILED, "/200", 401, True), (FAILED, "= /200", 200, False),
-                                            (failed_there, "= /200", 200, True),
-                                            (failed_there, "=418 /200", 418, True)):
-            with self.subTest(failed=failed, page=page), self.behind(
-                    failed + f"stint_policy z 2{PER_LONG} name=p;\n"
-                    f"proxy_intercept_errors on; error_page 401 {page};",
-                    "stint_limit z p $remote_addr charge=$failed;") as server:
-                self.assertEqual(server.statuses(3, "/401"), [code, code, 429 if limited else code])
-
 
 # ---- Clients that would rather not pay --------------------------------------------------------
 

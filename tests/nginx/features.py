@@ -115,21 +115,6 @@ class Telling(Case):
                 until(lambda: [policy_status(server, "p")[name] for name in ("allowed", "refused")] ==
                       ([0, 0] if more else [2, 2]), "the mirrors")
 
-    def test_no_retry_after_of_what_was_not_refused(self):
-        for policy, limit, outcome in (
-                ("1/s reserve=2", "delay", "DELAYED"),
-                (f"1{PER_LONG} reserve=2", "delay=5200w; stint_dry_run on", "DELAYED_DRY_RUN"),
-                (f"1{PER_LONG}", "; stint_dry_run on", "REJECTED_DRY_RUN"),
-                (f"1{PER_LONG} shadow", "", "REJECTED_SHADOW")):
-            with self.subTest(outcome=outcome), self.limited(
-                    policy, "add_header Retry-After $stint_retry_after always;",
-                    "add_header X-Outcome $stint_status always;", options=limit) as server:
-                def found():
-                    response = server.get()
-                    self.assertEqual((response.status, response["Retry-After"]), (200, None))
-                    return response["X-Outcome"] == outcome
-                until(found, outcome)
-
     def test_a_front_controller(self):
         """Decided where the request first meets a limit; with none there, at the script."""
         for first, missing, there in (("stint_limit z first k;", "PASSED first 1/9 8", "PASSED first 2/9 7"),
@@ -947,22 +932,6 @@ class Files(Case):
                 self.assertEqual(server.statuses(20, "/file?user=a"), [200] * 10 + [429] * 10)
                 self.assertEqual(status(server)["lost"], 0)
                 self.assertEqual(len(server.logged("exited on signal")), 2)
-
-    def test_an_upgrade_beside_a_file_that_is_cut_off(self):
-        """It does not come about, and the old one goes on. Another does, once the file is removed."""
-        server = self.filed(Server(module.MODULE))
-        old = server.daemonize(self)
-        server.get()
-        self.damage("all")
-        os.kill(old, signal.SIGUSR2)
-        until(lambda: server.logged(rf"\[emerg\] .*{self.file}: .*has 0 bytes; if it is one, remove it"), "an emerg")
-        until(lambda: server.master() == old, "the old master's pid")
-        self.assertEqual(server.statuses(20), [200] * 20)
-        self.file.unlink()
-        new = server.upgrade(old)
-        server.ends(old)
-        self.assertEqual(server.master(), new)
-        self.assertEqual(server.statuses(11), [200] * 10 + [429])
 
     def test_a_bus_error_of_another(self):
         """It kills, as ever."""
