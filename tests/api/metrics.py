@@ -40,7 +40,7 @@ class Metrics(commands.Case):
     def test_all_samples_and_no_others(self):
         table = self.directory / "table"
         self.good("make", "--entries=1000", "--max-policies=8", "--labels=7", table)
-        self.good("apply", table, "-", input=TEXT)
+        self.good("apply", table, "-", stdin=TEXT)
         for key, code in ("one", 0), ("two", 0), ("two", 0), ("two", 0), ("two", 1):
             self.assertEqual(commands.call("take", table, "3/366 days", key).returncode, code)
         families = list(parser.text_string_to_metric_families(self.good("metrics", table)))

@@ -60,7 +60,7 @@ def told(*arguments, stdin="", **options):
     """Exit code, standard output and standard error of a call. What it reads may be bytes."""
     if isinstance(stdin, str):
         stdin = stdin.encode("utf-8", "surrogateescape")
-    done = subprocess.run([*COMMAND, *map(str, arguments)], input=stdin, capture_output=True, timeout=120, check=False,
+    done = subprocess.run([*COMMAND, *map(str, arguments)], input=stdin, capture_output=True, timeout=150, check=False,
                           **options)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -106,11 +106,11 @@ class Case(unittest.TestCase):
             if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") is None:
                 self.skipTest(f"there is no {program}")
 
-    def good(self, *arguments, **options):
-        """What a call prints that must succeed and has nothing to complain of."""
-        done = call(*arguments, **options)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
-        return done.stdout
+    def good(self, *arguments, code=0, **options):
+        """What a call prints that must end so, and has nothing to complain of."""
+        got, out, err = told(*arguments, **options)
+        self.assertEqual((got, err), (code, ""), (arguments, out))
+        return out
 
     def table(self, *arguments, words=(), **options):
         """The same, where it must fit 100 columns and have these words."""
@@ -135,12 +135,6 @@ class Case(unittest.TestCase):
 
 class Stint(Case):
     """Of the command `stint`, whose input may be bytes."""
-
-    def good(self, *arguments, code=0, **options):
-        """Runs a command that must end with this code, and complain only if that is not 0."""
-        got, out, err = told(*arguments, **options)
-        self.assertEqual((got, err), (code, ""), (arguments, out))
-        return out
 
     def fails(self, code, message, *arguments, **options):
         got, out, err = told(*arguments, **options)

@@ -444,24 +444,6 @@ class Waiting(Case):
         holds(server, before + count)
         return connections
 
-    def test_they_wait_for_their_window(self):
-        window = 0.5
-        with self.holding("1/500ms reserve=3", workers=2) as server:
-            first = (time.time() - 0.01) // window  # by the table's clock, which moves in steps
-
-            def ask(_):
-                response = server.get("/file?user=a")
-                return time.time() // window, response.status, response.stint.split()[0]
-            with ThreadPoolExecutor(4) as pool:
-                results = list(pool.map(ask, range(4)))
-            self.assertEqual({status for _, status, _ in results}, {200})
-            self.assertIn("DELAYED", {outcome for _, _, outcome in results})
-            # No window had more than its one token.
-            for i, (when, _, _) in enumerate(sorted(results)):
-                self.assertGreaterEqual(when, first + i)
-            self.assertEqual(status(server)["held"], 0)
-            self.assertEqual(policy_status(server, "p")["refunded"], 0)
-
     def test_no_more_than_the_reserve(self):
         with self.holding("2/day reserve=3", "delay=30d", workers=1) as server:
             self.assertEqual(server.statuses(2, "/file?user=a"), [200] * 2)
@@ -981,11 +963,12 @@ class Files(Case):
             server = self.filed(Server(module.MODULE))
             old = server.daemonize(self)
             self.assertEqual(server.statuses(4), [200] * 4)
-            server.edit(("entries=1k", size))
-            new = server.upgrade(old)
+            os.kill(server.edit(("entries=1k", size)).master(), signal.SIGUSR2)
+            new = until(lambda: {server.master()} - {0, old}, "the new master")
             self.assertEqual(server.get().stint.split()[:2], ["PASSED", "p"])
-            server.ends(old)
-            self.assertEqual(server.master(), new)
+            os.kill(old, signal.SIGQUIT)
+            until(lambda: not server.master("nginx.pid.oldbin"), "the end of the old one")
+            self.assertEqual({server.master()}, new)
             self.assertEqual(server.get().stint, "PASSED p 6/10 4")
             self.assertEqual(server.statuses(5), [200] * 4 + [429])
             said = server.logged("nginx, or another process, has the table open: .*, makes it entries=2000")

@@ -353,13 +353,6 @@ class Fields(Case):
             self.assertEqual(response["RateLimit"].split(";")[1], "r=0")
             self.assertIsNotNone(response["Retry-After"])
 
-    def test_head_and_post(self):
-        with self.limited(f"2{PER_LONG}", "stint_headers draft;") as server:
-            self.assertEqual(server.get(method="HEAD")["RateLimit"].split(";")[1], "r=1")
-            self.assertEqual(server.get(method="POST")["RateLimit"].split(";")[1], "r=0")
-            response = server.get(method="HEAD")
-            self.assertEqual((response.status, response.body), (429, b""))
-
     def test_http_2(self):
         with self.limited(f"1{PER_LONG}", "stint_headers both;").with_http_2() as server:
             for status in 200, 429:
@@ -380,12 +373,6 @@ class Variables(Case):
         self.assertEqual(allowed[9], "-")
         for seconds in allowed[8], *refused[8:]:
             self.assertAlmostEqual(int(seconds), window_end() - time.time(), delta=PATIENCE)
-
-    def test_of_the_tightest_limit(self):
-        half = LONG // 2
-        later = "b" if window_end() > (int(time.time()) // half + 1) * half else "c"
-        with self.serve(zone(a=9, b=3, c="3/26w"), location("/", *(f"stint_limit z {name} k;" for name in "acb"))) as server:
-            self.assertEqual(server.get().stint, f"PASSED {later} 1/3 2")
 
 
 class Trying(Case):
@@ -412,12 +399,6 @@ class Trying(Case):
             self.assertEqual(len(server.logged('limiting requests, shadow, 2 of 2 used, by policy "tried"')), 1)
 
 class Logging(Case):
-    def test_the_first_refusal_of_a_key(self):
-        with self.limited(f"2{PER_LONG}", key="$arg_user") as server:
-            for user in "a", "b":
-                server.statuses(20, f"/file?user={user}")
-            found = server.logged(r"\[(\w+)\] .*limiting requests, (.*?), client: 127.0.0.1")
-            self.assertEqual(found, [("error", '2 of 2 used, by policy "p" in zone "z"')] * 2)
 
     def test_no_more_than_100_lines_a_second(self):
         """Whatever the keys; and how many were left out, also by a worker that ends within that second."""
@@ -615,20 +596,6 @@ class Reloads(Case):
                 server.configuration.write_text(configuration)
                 server.reload()
                 self.assertEqual(server.get()["X-Stint"], told)
-
-    def test_a_new_file_of_the_module(self):
-        """nginx goes on with the one that it has loaded, and with its counts, until a restart."""
-        server = self.serve(self.policy(f"5{PER_LONG}"), self.LIMIT)
-        module = server.words["module"] = server.directory / "module.so"
-        shutil.copy(MODULE, module)
-        server.configure(self.policy(f"5{PER_LONG}"), self.LIMIT)
-        with server:
-            for used in 1, 3:
-                self.assertEqual(server.get().stint, f"PASSED p {used}/5 {5 - used}")
-                shutil.copy(MODULE, server.directory / "new.so")
-                os.replace(server.directory / "new.so", module)
-                server.reload()
-                self.assertEqual(server.get().stint, f"PASSED p {used + 1}/5 {4 - used}")
 
 
 class Metrics(Case):

@@ -132,16 +132,6 @@ class Server(Nginx):
         subprocess.run(self.command(), cwd=self.directory, check=True, timeout=20)
         return until(self.master, "a pid")
 
-    def upgrade(self, old):
-        """Begins one: USR2. Returns the new master."""
-        os.kill(old, signal.SIGUSR2)
-        return until(lambda: {self.master()} - {0, old}, "the new master").pop()
-
-    def ends(self, old):
-        """QUIT ends the old master of an upgrade."""
-        os.kill(old, signal.SIGQUIT)
-        until(lambda: not (self.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
-
     def log(self):
         return self.error_log.read_text(errors="replace")
 

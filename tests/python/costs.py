@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import limits
+import servers
 import stint.limits
 from limits.storage import MemoryStorage, storage_from_string
 from limits.strategies import FixedWindowRateLimiter
@@ -32,9 +33,7 @@ def redis(directory):
     path = f"{directory}/redis"
     server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"],
                               stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 20
-    while not os.path.exists(path) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    servers.until(lambda: os.path.exists(path), "Redis")
     return storage_from_string(f"redis+unix://{path}"), server
 
 

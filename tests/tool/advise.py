@@ -254,10 +254,6 @@ class Failures(Case):
                 ("--key is missing: with --time epoch", "--time=epoch", REAL_LOG),
                 ("--time none: without times there is no limit to advise", "--time=none", "--key=1", REAL_LOG)):
             self.fails(2, message, "advise", *arguments)
-        code, out, _ = stint("advise", "--help")
-        self.assertEqual(code, 0)
-        for option in "--key", "--address", "--time", "--html", "--format", "LOG":
-            self.assertIn(f"  {option}", out)
 
     def test_logs(self):
         """What cannot be read is told by the reader that replay has."""

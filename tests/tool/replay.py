@@ -541,10 +541,6 @@ class Failures(Replay):
         self.fails(2, "--limit '5/s in-flight': a log does not tell", "replay", "--limit=5/s in-flight", REAL_LOG)
         self.assertNotIn("\x1b", self.fails(2, r"--limit '5/\x1b[31m", "replay", "--limit", "5/\x1b[31m", REAL_LOG))
 
-    def test_help(self):
-        for name in ("--limit", "--key", "--address", "--time", "--format", "--top", "LOG"):
-            self.assertIn(name, self.good("replay", "--help"))
-
     def test_files(self):
         missing, empty = str(self.directory / "missing.log"), self.write(b"")
         packed = commands.Case.write(self, "empty.gz", gzip.compress(b""))
