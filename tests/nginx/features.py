@@ -853,13 +853,6 @@ class Files(Case):
     LOST = (r'\[crit\] .*the file ".*table" of the stint zone "z" was cut off while nginx runs: all requests are let '
             "through uncounted until the file is removed and nginx is reloaded")
 
-    def damage(self, how):
-        """What somebody does to the file while nginx serves."""
-        size = self.file.stat().st_size
-        os.truncate(self.file, size // 2 if how == "half" else 0)
-        if how == "grown":
-            os.truncate(self.file, size)
-
     def test_a_file_that_is_cut_off(self):
         """No worker dies and all requests are answered, in those that start later, too. Removed, and by a reload,
         it is as new. Charges, requests in flight and those that wait end as ever."""
@@ -884,7 +877,9 @@ class Files(Case):
                 waiting = server.begin(1, "/wait?user=a")
                 holds(server, 1)
                 workers = server.worker_pids()
-                self.damage(how)
+                size = self.file.stat().st_size
+                os.truncate(self.file, size // 2 if how == "half" else 0)
+                os.truncate(self.file, size if how == "grown" else self.file.stat().st_size)
                 for user in range(100):  # a part of the file is there still
                     for path in "/file", "/both", "/charged", "/late", "/wait":
                         self.assertEqual(server.get(f"{path}?user=b{user}").status, 200)

@@ -209,13 +209,10 @@ static char *json_told(const char *line) {
         return strcpy(told, "wrong");
     }
     for (size_t i = 0; i < JSON_NAMES; i++) {
-        at += (size_t)sprintf(told + at, i == 0 ? "" : " ");
-        if (parts[i].found)
-            at += json_part_copy(&parts[i], told + at);
-        else
-            at += (size_t)sprintf(told + at, "-");
+        told[at] = '-';
+        at += parts[i].found ? json_part_copy(&parts[i], told + at) : 1;
+        told[at++] = i + 1 < JSON_NAMES ? ' ' : '\0';
     }
-    told[at] = '\0';
     free(bytes);
     return told;
 }

@@ -377,15 +377,12 @@ class Browser(Case):
         for unit, kind, *point in points:
             curves[unit, kind].append(point)
         self.assertEqual(len(curves), 16)
-        told = {unit["unit"]: unit for unit in report["units"]}
         for (unit, kind), points in curves.items():
             form, what = kind.split()
             limits, counts, xs, ys, widths = zip(*points)
             self.assertEqual(list(limits), sorted(set(limits)))
             self.assertEqual((limits[0], list(xs)), (1, sorted(xs)))
             self.assertTrue(all(width > 3 for width in widths))
-            for row in told[unit]["limits"]:
-                self.assertEqual(counts[limits.index(row["limit"])], row[form][what])
             # On the screen the share is the square of the height: all points agree on what 100% is.
             zero = page.value(f"document.getElementById('{unit}').parentElement.querySelector('h2#{unit} ~ .grid .axis')"
                               ".getBoundingClientRect().y")

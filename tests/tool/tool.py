@@ -415,9 +415,8 @@ class Keys(Tool):
     def test_names(self):
         """--name takes what lists show, for whatever a key is asked."""
         self.make("1/366d overrides name=p", options=("--labels=10",))
-        for key in "plain", "\x1b[31mred", "\u00fc" * 60, "a\\b":
-            self.good("take", "-q", self.table, "p", key)
-            self.good("take", "-q", self.table, "p", key, code=1)
+        for key, code in itertools.product(("plain", "\x1b[31mred", "\u00fc" * 60, "a\\b"), (0, 1)):
+            self.good("take", "-q", self.table, "p", key, code=code)
         lines = self.good("top", self.table).splitlines()
         heading = next(i for i, line in enumerate(lines) if "label" in line)
         at = lines[heading].index("label")
@@ -425,11 +424,11 @@ class Keys(Tool):
         self.assertIn(r"\x1b[31mred", shown)
         for name in *shown, "\x1b[31mred", "\u00fc" * 60:
             told = self.json("key", "--name", self.table, name)
-            self.assertEqual(self.json("peek", "--name", self.table, "p", name, code=1)["key"], told["key"])
-            self.assertEqual(self.json("reset", "--name", self.table, "p", name)["key"], told["key"])
+            self.assertEqual([self.json("peek", "--name", self.table, "p", name, code=1)["key"],
+                              self.json("reset", "--name", self.table, "p", name)["key"]], [told["key"]] * 2)
             self.assertTrue(self.json("override", "--name", "--for=1h", self.table, "p", name, "1")["known"])
-            self.good("take", "-q", "--name", self.table, "p", name)
-            self.good("take", "-q", "--name", self.table, "p", name, code=1)
+            for code in 0, 1:
+                self.good("take", "-q", "--name", self.table, "p", name, code=code)
         self.fails(2, "no live key has that name", "take", "--name", self.table, "p", "red")
 
 
@@ -785,22 +784,21 @@ class Looking(Tool):
     def test_a_removed_table(self):
         """Who goes on with a table that was removed is told, whoever made it; nobody else is."""
         servers = [Server(self, self.path(name)) for name in ("table", "table", "other")]
+        its = sorted(server.process.pid for server in servers[:2])
+        note = f"Note: a table that was removed from here is still in use, by process {its[0]}, {its[1]}: restart them\n"
 
         def users():
-            return [row["process"] for row in self.json("status", "--interval=0", self.table)["removed"]]
+            return sorted(row["process"] for row in self.json("status", "--interval=0", self.table)["removed"])
         self.assertEqual(users(), [])
-        self.good("take", "--add", self.table, f"1/{YEAR}", "k")
+        self.steps((f"take --add 1/{YEAR} k", 0))
         os.unlink(self.table)
-        users_of_it = sorted(server.process.pid for server in servers[:2])
-        note = "Note: a table that was removed from here is still in use, by process {}, {}: restart them\n".format(*users_of_it)
         self.assertIn("make makes one\n\n" + note, self.fails(1, "there is no table", "status", self.table))
         self.make()
-        self.assertEqual(sorted(users()), users_of_it)
+        self.assertEqual(users(), its)
         self.assertTrue(self.good("status", "--interval=0", self.table).endswith("\n\n" + note))
-        servers[0].end()
-        self.assertEqual(users(), [servers[1].process.pid])
-        servers[1].end()
-        self.assertEqual(users(), [])
+        for server, left in (servers[0], [servers[1].process.pid]), (servers[1], []):
+            server.end()
+            self.assertEqual(users(), left)
 
     def test_rates(self):
         self.make(f"1000000/{YEAR} name=p")
@@ -835,16 +833,12 @@ class Looking(Tool):
         server = Server(self, self.table)
         server.ask("fill", "p", 400) # few of the 96 places of the numbers are theirs
         self.assertNotIn("Note", self.good("status", "--interval=0", self.table))
-        for number in range(1, 85):
-            server.ask("take", "p", f"{number:016x}", 1)
-        out = self.good("status", "--interval=0", self.table)
-        self.assertRegex(out, r"(?m)^Reach +\[#{20,24}\.*\] ")
-        self.assertIn("some keys nearly found no slot, in a table that is nearly empty: they are no hashes",
-                      " ".join(out.split()))
-        for number in range(85, 130):
-            server.ask("take", "p", f"{number:016x}", 1)
-        self.assertIn("some keys found no slot, in a table that is nearly empty: they are no hashes",
-                      " ".join(self.good("status", "--interval=0", self.table).split()))
+        for first, last, said in (1, 84, "nearly found no slot"), (85, 129, "found no slot"):
+            for number in range(first, last + 1):
+                server.ask("take", "p", f"{number:016x}", 1)
+            told = " ".join(self.good("status", "--interval=0", self.table).split())
+            self.assertIn(f"some keys {said}, in a table that is nearly empty: they are no hashes", told)
+            self.assertRegex(told, r" Reach \[#{20,24}\.*\] ")
 
     def test_room_for_policies_and_names(self):
         """Ids of replaced and removed policies are told, and are back once nobody had the table open."""
@@ -937,15 +931,13 @@ class Looking(Tool):
     def test_top_of_buckets(self):
         """A bucket that refused is listed as what it is, whenever it is full."""
         self.make("9/day burst=2 name=bucket", f"2/{YEAR} name=window", options=("--labels=100",))
-        for policy, key in itertools.product(("bucket", "window"), "ab"):
-            for _ in range(3 if key == "a" else 1):
-                stint("take", "-q", self.table, policy, key)
-        self.assertEqual(sorted((row["policy"], row["used"]) for row in self.json("top", self.table)["top"]),
-                         [("bucket", 1), ("bucket", 2), ("window", 1), ("window", 2)])
         for policy in "bucket", "window":
+            self.steps((f"take {policy} a", 0), (f"take {policy} a", 0), (f"take {policy} a", 1), (f"take {policy} b", 0))
             self.assertEqual([(row["label"], row["policy"], row["used"], row["refused"]) for row in
                               self.json("top", "--by=refused", f"--policy={policy}", self.table)["top"]],
                              [("a", policy, 2, True)])
+        self.assertEqual(sorted((row["policy"], row["used"]) for row in self.json("top", self.table)["top"]),
+                         [("bucket", 1), ("bucket", 2), ("window", 1), ("window", 2)])
 
     def test_top_of_many(self):
         """As a sort would have it."""
@@ -1419,19 +1411,15 @@ class Changing(Tool):
                 self.json("apply", *arguments, **options)["changes"]]
 
     def test_make_with_policies(self):
-        text = self.write("limits", self.TEXT)
+        text, new = self.write("limits", self.TEXT), self.path("new")
         self.good("make", "--entries=10", "--policies", text, self.table)
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
-        self.assertIn("but for its policies", self.good("make", "--entries=10", "--policies=-", self.table,
-                                                        stdin="7/s name=more\n"))
+        self.assertIn("but for its policies", self.good("make", "--entries=10", "--policies=-", self.table, stdin="7/s name=more\n"))
         self.assertEqual(list(self.policies()), ["login", "api", "with # inside", "more"])
-        err = self.fails(1, "line 2: ", "make", "--entries=10", "--policies=-", self.path("new"),
-                         stdin="1/s\n  5/hourr\n")
+        err = self.fails(1, "line 2: ", "make", "--entries=10", "--policies=-", new, stdin="1/s\n  5/hourr\n")
         self.assertEqual(err.splitlines()[1:], ["      5/hourr", "        ^"])
-        self.assertFalse(os.path.exists(self.path("new")))
-        self.fails(1, "with a larger --max-policies", "make", "--entries=10", "--max-policies=2", "--policies", text,
-                   self.path("new"))
-        self.assertFalse(os.path.exists(self.path("new")))
+        self.fails(1, "with a larger --max-policies", "make", "--entries=10", "--max-policies=2", "--policies", text, new)
+        self.assertFalse(os.path.exists(new))
 
     def test_apply(self):
         text = self.write("limits", self.TEXT)
@@ -1798,12 +1786,9 @@ class Killed(Tool):
     """Commands die before and after each of their system calls, while two processes decide. (Set-up, apply
     and resize: tests/files/faults.c.)"""
 
+    ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"} # which cannot be traced
     STEP = 1 if "STINT_TEST_FACTOR" in os.environ else \
         3 * int(os.environ.get("STINT_TEST_DIVISOR", "1"))
-
-    def setUp(self):
-        super().setUp()
-        self.environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"} # which cannot be traced
 
     def deaths(self, *arguments):
         """Runs the command to each of its deaths. Yields the number of the stop, and what it printed; None for
@@ -1811,7 +1796,7 @@ class Killed(Tool):
         stop = 1
         while True:
             done = subprocess.run([KILLED, str(stop), STINT, *map(str, arguments)], timeout=60,
-                                  capture_output=True, text=True, env=self.environment, check=False)
+                                  capture_output=True, text=True, env=self.ENVIRONMENT, check=False)
             self.assertNotEqual(done.returncode, 101, done.stderr)
             if done.returncode != KILLED_CODE:
                 yield None, done
@@ -1863,12 +1848,10 @@ class Killed(Tool):
     def test_make(self):
         """There is a whole table, or none, and nothing beside it."""
         for stop, _ in self.deaths("make", "--entries=1000", "--labels=10", self.table):
-            if os.path.exists(self.table):
-                self.good("take", "--add", self.table, f"1/{YEAR}", "k")
             self.assertLessEqual(set(os.listdir(self.directory)), {"table"})
-            if stop is not None and os.path.exists(self.table):
+            if stop is None or os.path.exists(self.table):
+                self.steps((f"take --add 1/{YEAR} k", 0))
                 os.unlink(self.table)
-        self.assertTrue(os.path.exists(self.table))
 
 
 if __name__ == "__main__":
