@@ -550,6 +550,7 @@ class Waiting(Case):
                 server.process.send_signal(signal.SIGHUP)
                 self.assertEqual(list(results), [200] * 4)
             holds(server)
+            self.assertEqual(policy_status(server, "p")["refunded"], 0)
 
     def test_nobody_waits_for_a_shadow(self):
         """Nor is refused. Another limit is waited for all the same; so is the policy of a plan."""
