@@ -116,7 +116,10 @@ class Node(Host):
 
     def edit(self, *pairs):
         self.configuration.write_text(replaced(self.configuration.read_text(), *pairs))
+        workers = "cat /proc/$(cat /run/nginx.pid)/task/*/children"
+        old = set(self.run(workers).split())
         self.run("nginx -c /run/nginx.conf -s reload")
+        until(lambda: not old & set(self.run(workers).split()), "the old workers to end")
 
 
 class Balancer(Host):

@@ -467,9 +467,8 @@ class Full(Case):
 class Storm:
     """Threads that ask and ask until it is enough, on connections that are opened again when they break."""
 
-    def __init__(self, server, path="/file", threads=8, enough=lambda storm: False, headers=None):
+    def __init__(self, server, path="/file", threads=8, enough=lambda storm: False):
         self.server, self.path, self.threads, self.enough = server, path, threads, enough
-        self.headers = headers or {}
         self.count = collections.Counter()  # of each status; None: the connection broke
         self.lock = threading.Lock()
         self.over = threading.Event()
@@ -482,7 +481,7 @@ class Storm:
         with contextlib.closing(connection):
             while not self.over.is_set():
                 try:
-                    connection.request("GET", self.path, headers=self.headers)
+                    connection.request("GET", self.path)
                     status = Response(connection.getresponse()).status
                 except Exception:  # OSError, and http.client has many names for a connection that broke
                     status = None
