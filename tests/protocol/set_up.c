@@ -10,8 +10,8 @@
 
 enum { FORM_MAX = 400 };
 
-/* The stress suite's run stops at half of all steps, and of those that look at the many slots of a
- * table in a file one by one at one in 16; here at fewer. They are others each time. */
+/* The stress suite's run stops at all steps, but of those that look at the many slots of a table in
+ * a file one by one at one in 16. Here some are tried. They are others each time. */
 static void play(const struct scene *scene) {
     const bool all = environment_number("STINT_TEST_FACTOR", 1) > 1;
     const uint64_t divisor = environment_number("STINT_TEST_DIVISOR", 1);
