@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <stint.h>
 #include <string>
@@ -61,32 +60,21 @@ class Limiter {
     std::unique_ptr<stint_limiter, Close> limiter; // so a Limiter can be moved, but not copied
 };
 
-// Tokens that go back unless the work was done, however the scope is left.
+// Tokens, if there were any, that go back unless the work was done, however the scope is left.
 class Grant {
   public:
-    static std::optional<Grant> take(Limiter &limiter, std::uint32_t policy, stint_key key) {
-        stint_verdict verdict = limiter.take(policy, key);
-        if (!verdict.allowed)
-            return std::nullopt;
-        return std::optional<Grant>(std::in_place, Private(), limiter, key, verdict);
-    }
-
-    void keep() noexcept { kept = true; }
-
-    ~Grant() {
-        if (!kept)
-            limiter.refund(key, verdict);
-    }
-
+    Grant(Limiter &limiter, std::uint32_t policy, stint_key key)
+        : limiter(limiter), key(key), verdict(limiter.take(policy, key)) {}
     Grant(const Grant &) = delete;
     Grant &operator=(const Grant &) = delete;
 
-  private:
-    struct Private {};
+    ~Grant() {
+        if (verdict.allowed && !kept)
+            limiter.refund(key, verdict);
+    }
 
-  public:
-    Grant(Private, Limiter &limiter, stint_key key, const stint_verdict &verdict)
-        : limiter(limiter), key(key), verdict(verdict) {}
+    explicit operator bool() const noexcept { return verdict.allowed; }
+    void keep() noexcept { kept = true; }
 
   private:
     Limiter &limiter;
@@ -108,11 +96,11 @@ int main() try {
     for (int thread = 0; thread < 4; thread++)
         threads.emplace_back([&] {
             for (int i = 0; i < 1000; i++) {
-                auto grant = Grant::take(limiter, daily, client);
+                Grant grant(limiter, daily, client);
                 if (!grant) {
                     refused++;
                 } else if (i % 2 == 1) {
-                    grant->keep();
+                    grant.keep();
                     done++;
                 } else {
                     failed++;
