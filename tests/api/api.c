@@ -100,17 +100,25 @@ TEST(test_larger_structs) {
     STRUCT_LATER(stint_policy, policy, make_policy("p", 5, MINUTE, 0, 0));
     STRUCT_LATER(stint_stats, stats, STINT_STATS_INIT);
     STRUCT_LATER(stint_policy_stats, counts, STINT_POLICY_STATS_INIT);
+    STRUCT_LATER(stint_metrics_options, metrics, STINT_METRICS_OPTIONS_INIT);
     struct stint_limiter *limiter = open_with(&options.known);
+    char text[20000];
 
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        options.later[places[i]] = policy.later[places[i]] = 1;
+        options.later[places[i]] = policy.later[places[i]] = stats.later[places[i]] =
+            metrics.later[places[i]] = 1;
         assert_not_opened(&options.known, "size");
         assert_int_equal(policy_added(limiter, &policy.known), -EINVAL);
         assert_reason("size");
         assert_int_equal(stint_policy_parse("1/s", &policy.known, NULL), -EINVAL);
         assert_int_equal(policy.later[places[i]], 1);
-        options.later[places[i]] = policy.later[places[i]] = 0;
+        assert_int_equal(stint_stats_get(limiter, &stats.known), -EINVAL);
+        assert_reason("stats.size");
+        assert_int_equal(stint_metrics(limiter, &metrics.known, text, sizeof text), -EINVAL);
+        options.later[places[i]] = policy.later[places[i]] = stats.later[places[i]] =
+            metrics.later[places[i]] = 0;
     }
+    assert_true(stint_metrics(limiter, &metrics.known, text, sizeof text) > 0);
     assert_int_equal(policy_added(limiter, &policy.known), 0);
     policy.known.limit = 6;
     assert_int_equal(stint_policy_change(limiter, 0, &policy.known), 0);

@@ -85,105 +85,6 @@ int main(void) {
 """, 1).replace("stint_take(limiter, 0, STINT_KEY_GLOBAL, 1, 86400000000000, NULL);",
                 'function(limiter, "0123456789abcdef");')
 
-# Every struct with a size, at the end of memory that may be used. LATER: `later` is in the header.
-VERSIONS = r"""
-#include <stint.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-static void *at_end(const void *whole, size_t size) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
-        return NULL;
-    return memcpy(pages + page - size, whole, size);
-}
-
-#define MADE(name, NAME)                                                    \
-    struct stint_##name whole_##name = STINT_##NAME##_INIT;                 \
-    struct stint_##name *name = at_end(&whole_##name, sizeof(whole_##name))
-
-static unsigned changes;
-
-static void told(void *context, const struct stint_change *change) {
-    (void)context;
-    if (change->size < sizeof(size_t) + 2 * sizeof(uint32_t) + 3 * sizeof(char *) + sizeof(uint64_t))
-        return;
-    changes += strcmp(change->name, "q") == 0;
-}
-
-/* The step that went wrong. */
-#define WANT(condition)                                                     \
-    do {                                                                    \
-        if (!(condition)) {                                                 \
-            printf("line %d: %s (%s)\n", __LINE__, #condition, stint_reason()); \
-            return 1;                                                       \
-        }                                                                   \
-    } while (0)
-
-int main(void) {
-    MADE(options, OPTIONS);
-    MADE(policy, POLICY);
-    MADE(stats, STATS);
-    MADE(policy_stats, POLICY_STATS);
-    MADE(metrics_options, METRICS_OPTIONS);
-    struct stint_limiter *limiter;
-    struct stint_request requests[3] = {{.cost = 0}, {.cost = 0}, {.cost = 0}};
-    struct stint_verdict verdicts[3];
-    uint32_t id;
-    char text[100], metrics[20000];
-
-    options->max_entries = 100;
-    WANT(stint_open(options, &limiter) == 0);
-    WANT(stint_policy_parse("2/day name=p", policy, NULL) == 0);
-    WANT(policy->size == sizeof(*policy) && policy->limit == 2);
-    WANT(stint_policy_format(policy, text, sizeof(text)) == 14);
-    WANT(strcmp(text, "2/day name=\"p\"") == 0);
-    WANT(stint_policy_add(limiter, policy, &id) == 0);
-    policy->limit = 1;
-    WANT(stint_policy_change_check(limiter, id, policy) == 0);
-    WANT(stint_policy_get(limiter, id, policy) == 0);
-    WANT(policy->size == sizeof(*policy) && policy->limit == 2);
-    WANT(stint_policies_apply(limiter, "3/day name=q", 0, NULL, told, NULL) == 0 && changes == 1);
-    memset(verdicts, 0xff, sizeof(verdicts));
-    for (int i = 0; i < 3; i++) {
-        requests[i].key = STINT_KEY_GLOBAL;
-        requests[i].policy = id;
-        requests[i].cost = 1;
-    }
-    WANT(stint_decide_batch(limiter, requests, 3, STINT_NOW, verdicts) == 2);
-    for (int i = 0; i < 3; i++)
-        WANT(verdicts[i].allowed == (i < 2) && verdicts[i].generation == 0 &&
-             verdicts[i].unit == 0);
-    WANT(stint_stats_get(limiter, stats) == 0);
-    WANT(stats->size == sizeof(*stats) && stats->policies == 2 && stats->shards == 1);
-    WANT(stint_policy_stats_get(limiter, id, policy_stats) == 0);
-    WANT(policy_stats->size == sizeof(*policy_stats) && policy_stats->allowed == 2);
-    WANT(stint_metrics(limiter, metrics_options, metrics, sizeof(metrics)) > 0);
-#ifdef LATER
-    /* What only this version knows: the library does, or it says that it does not. */
-    const int error = LATER == 2 ? 0 : -EINVAL;
-    struct stint_limiter *other;
-    options->later = policy->later = metrics_options->later = stats->later = 1;
-    WANT(stint_open(options, &other) == error);
-    WANT(stint_policy_change_check(limiter, id, policy) == error);
-    WANT(stint_policy_format(policy, text, sizeof(text)) == (error == 0 ? 14 : error));
-    WANT((stint_metrics(limiter, metrics_options, metrics, sizeof(metrics)) > 0) == (error == 0));
-    WANT(stint_stats_get(limiter, stats) == error);
-    WANT(error == 0 || strstr(stint_reason(), "stats.size") != NULL);
-    if (error == 0)
-        stint_close(other);
-#endif
-    stint_close(limiter);
-    puts("all");
-    return 0;
-}
-"""
-
-
 def header():
     return (SOURCE / "include" / "stint.h").read_text()
 
@@ -295,6 +196,12 @@ class Header(Case):
         types = re.findall(r"^(?:struct|enum) (stint_\w+)", header(), re.MULTILINE)
         self.assertIn("stint_stats", types)
         self.assertEqual(set(types) & set(public_functions()), set())
+
+    def test_each_struct_with_a_size_may_be_larger(self):
+        """tests/api/api.c tries each with what a later version has behind its end."""
+        sized = re.findall(r"^struct stint_(\w+) \{\n    size_t size;", header(), re.MULTILINE)
+        tried = re.findall(r"STRUCT_LATER\(stint_(\w+),", (SOURCE / "tests" / "api" / "api.c").read_text())
+        self.assertEqual(set(sized) - {"change"}, set(tried))  # that one is the library's own
 
     def test_constants_are_plain(self):
         """Generators of bindings read numbers, not casts or macros of C."""
@@ -955,75 +862,6 @@ class Builds(Case):
         source = self.directory / archive.name.removesuffix(".tar.xz")
         must(MESON, "setup", source / "build", source, "-Dbench=false", "-Doptimization=0", env={**os.environ, "CC": CC})
         must(MESON, "test", "-C", source / "build", "--suite", "unit")
-
-
-class Versions(Case):
-    """Programs and libraries of other versions: of each struct with a size, one field more or less."""
-
-    GROWN = {"options", "policy", "stats", "policy_stats", "metrics_options"}
-    BEGAN = {"metrics_options"}  # no field less: it is as it was at first
-
-    def header_of(self, name, change):
-        """A directory with another stint.h: `change` gives a struct's fields, and how many more."""
-        text = header()
-        found = re.findall(r"^struct stint_(\w+) \{\n    size_t size;", text, re.MULTILINE)
-        self.assertEqual(set(found) - {"change"}, self.GROWN)  # that one is the library's own
-        for struct in self.GROWN:
-            start = text.index(f"\nstruct stint_{struct} {{\n")
-            end = text.index("\n};\n", start) + 1
-            fields, more = change(struct, text[start:end])
-            text = text[:start] + fields + text[end:]
-            start = text.index(f"#define STINT_{struct.upper()}_INIT")
-            end = text.index("}\n", start)
-            values = re.sub(r"[\\\s]+", " ", text[start:end]).rstrip()
-            for _ in range(-more):
-                values = values[:values.rindex(",")]
-            text = text[:start] + values + ", 0" * more + " " + text[end:]
-        self.write(f"{name}/stint.h", text)
-        return self.directory / name
-
-    def one_more(self, struct, fields):
-        return fields + "    uint64_t later;\n", 1
-
-    def one_less(self, struct, fields):
-        """Without the last 8 bytes."""
-        if struct in self.BEGAN:
-            return fields, 0
-        fields = re.sub(r"/\*.*?\*/", "", fields, flags=re.DOTALL)
-        lines = [line for line in fields.split("\n") if line.strip()]
-        count, gone = 0, 0
-        while gone < 8:
-            gone += 4 if lines.pop().split()[0] == "uint32_t" else 8
-            count += 1
-        return "\n" + "".join(line.rstrip() + "\n" for line in lines), -count
-
-    def library(self, name, include):
-        """The library, compiled with that header."""
-        out = self.directory / f"libstint-{name}.so"
-        sources = commands.library(SOURCE, "*.c")
-        major, minor, patch = project_version().split(".")
-        must(*shlex.split(CC), "-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-pthread",
-             "-D_GNU_SOURCE", f"-DBUILD_VERSION={int(major) * 1000000 + int(minor) * 1000 + int(patch)}",
-             "-I", include, "-I", SOURCE / "src", *sources, "-o", out)
-        return out
-
-    def test_both_ways(self):
-        older = self.header_of("older", self.one_less)
-        newer = self.header_of("newer", self.one_more)
-        this = SOURCE / "include"
-        libraries = {"this": BUILD / "src" / "libstint.so", "newer": self.library("newer", newer)}
-        source = self.write("versions.c", VERSIONS)
-        for program, include in ("older", older), ("this", this), ("newer", newer):
-            for name, library in libraries.items():
-                with self.subTest(program=program, library=name):
-                    later = (["-DLATER=2" if name == "newer" else "-DLATER=1"]
-                             if program == "newer" else [])
-                    out = self.directory / f"{program}-{name}"
-                    must(*shlex.split(CC), "-std=c11", "-D_GNU_SOURCE", *STRICT, *later, "-I",
-                         include, source, library, "-o", out, "-pthread",
-                         f"-Wl,-rpath,{library.parent}")
-                    running = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
-                    self.assertEqual(must(out, env=running), "all\n")
 
 
 class Commands(Case):
