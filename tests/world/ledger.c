@@ -8,6 +8,9 @@
 
 enum { ENTRIES_MAX = 8192, MOVES_MAX = 4096, ENDLESS = 1 << 30 };
 
+/* Features by which a window's count goes on in the next. */
+enum { CARRIES = 1 << A_ABOVE | 1 << A_RESERVED | 1 << A_SMOOTH | 1 << A_IN_FLIGHT };
+
 /* A window of a key by a name. */
 struct entry {
     unsigned name, key;
@@ -68,6 +71,10 @@ void ledger_begin(void) {
     books = shared_memory(sizeof *books);
 }
 
+static struct of_key *of(const struct asked *asked) {
+    return &books->keys[asked->name][asked->key];
+}
+
 /* The windows of a key by a name, and what was told of its bucket. */
 #define each_of(type, one, all, count, by, of)                                                     \
     for (struct type *one = all; one < (all) + (count); one++)                                     \
@@ -106,7 +113,7 @@ bool is_alone(const struct actor *actor, unsigned name, unsigned key) {
 
 void ledger_call_ends(const struct actor *actor) {
     for (unsigned i = 0; i < actor->asked_count; i++)
-        books->keys[actor->asked[i].name][actor->asked[i].key].ended = world->stamp;
+        of(&actor->asked[i])->ended = world->stamp;
 }
 
 /* ---- One verdict ----------------------------------------------------------------------------- */
@@ -147,7 +154,7 @@ static void check_marks(const struct asked *asked, const struct stint_verdict *v
           "SHADOWED");
     holds((flags & STINT_BANNED) == 0 || is(named, A_BAN), "BANNED");
     holds((flags & STINT_BANNED) == 0 || (flags & STINT_FIRST_REFUSAL) != 0 ||
-              books->keys[asked->name][asked->key].strikes > own,
+              of(asked)->strikes > own,
           "banned for what a shadow let through");
     holds((flags & STINT_BANNED) == 0 || (flags & STINT_FIRST_REFUSAL) == 0 || !v->allowed,
           "a shadow bans");
@@ -261,7 +268,7 @@ static bool may_be_back(uint64_t time, uint64_t until) {
 static void check_capacity(const struct actor *actor, const struct asked *asked,
                            const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
-    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const struct of_key *of_key = of(asked);
     const struct model_ruling ruling = {.limit = of_key->limit, .until = of_key->until};
     struct model_by by = model_by(&named->policy);
     const bool overridden = v->flags & STINT_OVERRIDDEN;
@@ -293,7 +300,7 @@ static void check_capacity(const struct actor *actor, const struct asked *asked,
 static void check_ban(const struct actor *actor, const struct asked *asked,
                       const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
-    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const struct of_key *of_key = of(asked);
     const bool banned = v->flags & STINT_BANNED, begins = v->flags & STINT_FIRST_REFUSAL;
     if (!is(named, A_BAN) || named->moved || world->far || actor->stale)
         return;
@@ -310,7 +317,7 @@ static void check_ban(const struct actor *actor, const struct asked *asked,
 static void ban_enter(const struct actor *actor, const struct asked *asked,
                       const struct stint_verdict *v) {
     const struct stint_policy *policy = &world->names[asked->name].policy;
-    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    struct of_key *of_key = of(asked);
     const uint64_t next = model_override_end(actor->clock_most + 1);
     if (policy->ban == 0 || v->allowed)
         return;
@@ -328,7 +335,7 @@ static void ban_enter(const struct actor *actor, const struct asked *asked,
 
 /* Tokens that calls of others which are under way may have taken, or taken for a while. */
 static uint64_t under_way(const struct actor *actor, const struct asked *asked) {
-    uint64_t tokens = books->keys[asked->name][asked->key].dead;
+    uint64_t tokens = of(asked)->dead;
     foreach (actor, other)
         foreach (asked, part, other)
             if (other != actor && !other->dead && part->name == asked->name &&
@@ -341,16 +348,14 @@ static uint64_t under_way(const struct actor *actor, const struct asked *asked) 
 static bool refusal_judged(const struct named *named, const struct of_key *of_key) {
     return !world->far && !named->moved && !named->charged && of_key->resets == 0 &&
            world->options.on_full != STINT_FULL_REPLACE &&
-           !(is(named, A_REFUSED) || is(named, A_STRIPES) || is(named, A_SMOOTH) ||
-             is(named, A_IN_FLIGHT) || is(named, A_ABOVE) || is(named, A_RESERVED) ||
-             is(named, A_BURST));
+           (named->features & (CARRIES | 1 << A_REFUSED | 1 << A_STRIPES | 1 << A_BURST)) == 0;
 }
 
 /* B: it is refused only if it did not fit beside all that may have been counted. */
 static void check_refusal(const struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
-    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const struct of_key *of_key = of(asked);
     /* A part may be refused by an override that is cleared before its verdict is told. */
     const bool cleared = of_key->changing > 0 || of_key->stamp > actor->began ||
                          of_key->reset_stamp > actor->began || of_key->group_ended > actor->began;
@@ -378,7 +383,7 @@ static bool is_overtaken(const struct actor *actor, uint64_t time) {
         return true;
     foreach (actor, other)
         foreach (asked, part, other)
-            if (other != actor && !books->keys[part->name][part->key].known)
+            if (other != actor && !of(part)->known)
                 return true;
     for (unsigned i = 0; i < NAMES_MAX * KEYS_MAX; i++) {
         const struct of_key *of_key = &books->keys[i / KEYS_MAX][i % KEYS_MAX];
@@ -387,8 +392,7 @@ static bool is_overtaken(const struct actor *actor, uint64_t time) {
     }
     for (unsigned i = 0; i < books->entry_count; i++) {
         const struct named *named = &world->names[books->entries[i].name];
-        const bool plain = !(is(named, A_ABOVE) || is(named, A_RESERVED) || is(named, A_SMOOTH) ||
-                             is(named, A_IN_FLIGHT) || is(named, A_FIRST) || is(named, A_BURST));
+        const bool plain = (named->features & (CARRIES | 1 << A_FIRST | 1 << A_BURST)) == 0;
         if (books->entries[i].window <= world->latest_clock + ALLOWANCE &&
             (!plain || books->entries[i].window > time))
             return true;
@@ -401,7 +405,7 @@ static bool is_overtaken(const struct actor *actor, uint64_t time) {
 static void check_window(const struct actor *actor, const struct asked *asked,
                          const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
-    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    struct of_key *of_key = of(asked);
     if (v->window == 0 || named->moved || actor->stale || world->far || is(named, A_BURST) ||
         is(named, A_FIRST) || is(named, A_PER_KEY))
         return;
@@ -441,7 +445,7 @@ static void move_enter(const struct move *move) {
 static void verdict_enter(const struct actor *actor, const struct asked *asked,
                           const struct stint_verdict *v, bool returned) {
     const struct named *named = &world->names[asked->name];
-    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    struct of_key *of_key = of(asked);
     if ((v->flags & STINT_UNTRACKED) != 0) { /* some stripes may have been emptied */
         of_key->dead += is(named, A_STRIPES) ? ENDLESS : 0;
         return;
@@ -451,12 +455,9 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
     of_key->known = true;
     struct entry *entry = entry_of(asked->name, asked->key, v->window);
     entry->vague += of_key->resetting != 0 || of_key->reset_stamp >= actor->began;
-    if ((asked->request.flags & STINT_CHARGE) != 0)
-        entry->charged += v->granted;
-    else
-        entry->granted += v->granted;
-    const bool own = asked->request.limit != 0;
     const bool charged = (asked->request.flags & STINT_CHARGE) != 0;
+    *(charged ? &entry->charged : &entry->granted) += v->granted;
+    const bool own = asked->request.limit != 0;
     const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
     const bool drained = refused && (asked->request.flags & STINT_DRAIN) != 0;
     /* It may also have emptied the key, as a shadow's or in a window before. */
@@ -520,8 +521,7 @@ static bool bucket_judged(const struct actor *actor, const struct asked *asked,
     const struct named *named = &world->names[asked->name];
     return is(named, A_BURST) && !named->mixed && !named->moved && !world->far &&
            !asked->senseless && world->options.on_full != STINT_FULL_REPLACE &&
-           books->keys[asked->name][asked->key].changes == 0 &&
-           books->keys[asked->name][asked->key].reset_stamp < actor->began &&
+           of(asked)->changes == 0 && of(asked)->reset_stamp < actor->began &&
            (v->flags &
             (STINT_UNTRACKED | STINT_OVERRIDDEN | STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) == 0;
 }
@@ -542,7 +542,7 @@ static bool bucket_fits(const struct actor *actor, const struct asked *asked, ui
 static void check_bucket_refusal(const struct actor *actor, const struct asked *asked,
                                  const struct stint_verdict *v) {
     const uint64_t clock = actor->clock_least;
-    uint64_t *marked = &books->keys[asked->name][asked->key].marked;
+    uint64_t *marked = &of(asked)->marked;
     if ((v->allowed && (v->flags & STINT_SHADOWED) == 0) || !bucket_judged(actor, asked, v))
         return;
     *marked = most_of(*marked, v->window);
@@ -729,7 +729,7 @@ void ledger_refunded(const struct actor *actor, const struct taken *taken, uint3
         entry->refunded -= tokens - given;
     else
         entry->charged -= entry->charged < given ? entry->charged : given;
-    if (books->keys[taken->asked.name][taken->asked.key].resets > 0)
+    if (of(&taken->asked)->resets > 0)
         entry->vague++;
     entry->refund_stamp = ++world->stamp;
     move_enter(&(struct move){.name = taken->asked.name,
@@ -749,7 +749,7 @@ void ledger_refunded_all(const struct actor *actor, const struct taken *taken, u
                             given == 0 ? 0 : taken[i].left.granted);
             continue;
         }
-        books->keys[taken[i].asked.name][taken[i].asked.key].given_by_dead = true;
+        of(&taken[i].asked)->given_by_dead = true;
         world->names[taken[i].asked.name].uncounted = true;
     }
 }
@@ -761,7 +761,7 @@ void group_back_check(const struct actor *actor, const struct asked *all,
     const uint64_t latest = latest_over();
     for (unsigned i = 0; i < count; i++) {
         const struct named *named = &world->names[all[i].name];
-        const struct of_key *of_key = &books->keys[all[i].name][all[i].key];
+        const struct of_key *of_key = of(&all[i]);
         if (named->mixed || named->moved || actor->reads || actor->stale || world->far ||
             world->options.on_full == STINT_FULL_REPLACE || of_key->dead > 0 ||
             of_key->changes > 0 || before[i].window == 0 || after[i].window == 0 ||
@@ -781,14 +781,13 @@ void group_back_check(const struct actor *actor, const struct asked *all,
 }
 
 void ledger_asked(const struct asked *asked) {
-    books->keys[asked->name][asked->key].strikes += world->names[asked->name].sober;
+    of(asked)->strikes += world->names[asked->name].sober;
 }
 
 void ledger_untold(const struct asked *asked) {
-    books->keys[asked->name][asked->key].dead +=
-        (asked->request.flags & STINT_DRAIN) != 0 ? ENDLESS : asked->request.cost;
+    of(asked)->dead += (asked->request.flags & STINT_DRAIN) != 0 ? ENDLESS : asked->request.cost;
     world->names[asked->name].uncounted = true;
-    books->keys[asked->name][asked->key].ruled = UINT64_MAX;
+    of(asked)->ruled = UINT64_MAX;
 }
 
 static void entries_vague(unsigned name, unsigned key, unsigned more) {
@@ -874,9 +873,8 @@ void ledger_dead(const struct actor *actor) {
         const struct asked *asked = &actor->asked[i];
         ledger_untold(asked);
         if (actor->function == F_RESET)
-            books->keys[asked->name][asked->key].reset_stamp = UINT64_MAX;
-        books->keys[asked->name][asked->key].given_by_dead |=
-            actor->function == F_REFUND || actor->function == F_REFUND_ALL;
+            of(asked)->reset_stamp = UINT64_MAX;
+        of(asked)->given_by_dead |= actor->function == F_REFUND || actor->function == F_REFUND_ALL;
     }
 }
 
@@ -890,7 +888,7 @@ uint64_t override_begins(unsigned name, unsigned key) {
 
 void override_ends(const struct actor *actor, const struct asked *asked, uint64_t change,
                    enum override_state state, uint32_t limit, uint64_t until) {
-    struct of_key *of_key = &books->keys[asked->name][asked->key];
+    struct of_key *of_key = of(asked);
     of_key->changing--;
     of_key->kept = of_key->changing > 0 ? UINT64_MAX : ++world->stamp;
     of_key->changes +=
@@ -1001,7 +999,7 @@ static void check_bucket(unsigned name, unsigned key, const struct stint_verdict
  * however long nobody asked. */
 static void check_owed(const struct asked *asked, const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
-    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const struct of_key *of_key = of(asked);
     uint64_t least = 0, most = of_key->dead, from = 0;
     for (;;) { /* window after window */
         const struct entry *next = NULL;
@@ -1053,8 +1051,7 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
          key, v->used, entry->granted, refunded);
     if (is(named, A_ABOVE) || is(named, A_RESERVED))
         check_owed(asked, v);
-    if (entry->vague > 0 || is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
-        is(named, A_ABOVE) || is(named, A_RESERVED))
+    if (entry->vague > 0 || (named->features & (CARRIES | 1 << A_REFUSED)) != 0)
         return;
     const uint64_t taken = entry->granted + entry->charged;
     const uint64_t used = taken > entry->refunded ? taken - entry->refunded : 0;

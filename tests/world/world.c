@@ -694,21 +694,18 @@ int main(int argc, char **argv) {
     bool is_short = false;
     uint64_t seed = 0, first = 1;
     for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--short") == 0) {
             is_short = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--day") == 0) {
+        } else if (strcmp(argv[i], "--day") == 0) {
             first = seed_of_day();
-            continue;
-        }
-        i++;
-        if (strcmp(argv[i - 1], "--seconds") == 0 && value != NULL)
+        } else if (strcmp(argv[i], "--seconds") == 0) {
             seconds = strtod(value, NULL);
-        else if (strcmp(argv[i - 1], "--seed") == 0 && value != NULL)
+            i++;
+        } else if (strcmp(argv[i], "--seed") == 0) {
             seed = strtoull(value, NULL, 0);
-        else {
+            i++;
+        } else {
             fprintf(stderr, "usage: world [--seconds N] [--short] [--day] [--seed N]\n");
             return 2;
         }
