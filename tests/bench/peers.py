@@ -204,28 +204,19 @@ class Rows(Temporary):
 
 @unittest.skipIf(shutil.which("redis-server") is None, "the server is not installed")
 class Dying(Temporary):
-    @contextlib.contextmanager
-    def running(self, count, *arguments):
-        """A command at work with so many processes, which it has started."""
-        bench = subprocess.Popen([*commands.COMMAND, *arguments], env=self.environment,
-                                 stdout=subprocess.DEVNULL)
-        try:
-            until(lambda: len(children(bench.pid)) == count)
-            yield bench
-        finally:
-            bench.kill()
-            bench.wait()
-
     def die(self, number):
         """What measures, two servers and their guardians. Returns all of them."""
-        with self.running(5, "peers", "--peer", "redis-incr,redis-lua", "--keys", "1k", "--threads", "1",
-                          "--seconds", "600") as bench:
-            time.sleep(0.2)
-            family = children(bench.pid)
-            self.assertEqual(len(os.listdir(self.directory)), 2)
-            bench.send_signal(number)
-            self.assertEqual(bench.wait(20), -number)
-            return family
+        bench = subprocess.Popen([*commands.COMMAND, "peers", "--peer", "redis-incr,redis-lua", "--keys", "1k",
+                                  "--threads", "1", "--seconds", "600"], env=self.environment, stdout=subprocess.DEVNULL)
+        self.addCleanup(bench.wait)
+        self.addCleanup(bench.kill)
+        until(lambda: len(children(bench.pid)) == 5)
+        time.sleep(0.2)
+        family = children(bench.pid)
+        self.assertEqual(len(os.listdir(self.directory)), 2)
+        bench.send_signal(number)
+        self.assertEqual(bench.wait(20), -number)
+        return family
 
     def test_it_leaves_nothing(self):
         """Interrupted, all is gone when it ends; killed, soon."""
