@@ -21,7 +21,6 @@ from commands import must
 from servers import free_port, until, wrk
 
 PATIENCE = 60  # s; for what takes milliseconds unless the machine is busy
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"  # Debian's, with its cffi
 YEAR = "366d"  # no window ends while a test runs
 
 
@@ -230,18 +229,6 @@ class Cxx(Example):
         self.assertRegex(out, r"^1000 done, 3000 not\n'fortnight' is no unit: expected ms, s, m, ")
 
 
-class Processes(Example):
-    def test_python(self):
-        if subprocess.run([PYTHON, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
-            self.skipTest("there is no python3-cffi")
-        [header] = self.installed.destination.rglob("stint.h")
-        table = self.directory / "table"
-        command = [PYTHON, project.SOURCE / "tests" / "examples" / "processes.py", header,
-                   self.installed.libraries / "libstint.so", table, f"30000/{YEAR} name=shared"]
-        self.assertEqual(must(*command), "granted: 30000\n")
-        self.assertEqual(must(*command), "granted: 0\n")
-
-
 class Waiting(Example):
     def test_paced(self):
         """Jobs are done when they were told; one that comes after one was cancelled gets the last place."""
@@ -265,7 +252,7 @@ class Documents(unittest.TestCase):
         folder = project.SOURCE / "tests" / "examples"
         page = (folder / "README.md").read_text()
         examples = [path for path in folder.iterdir() if path.name != "README.md"]
-        self.assertEqual(len(examples), 5)
+        self.assertEqual(len(examples), 4)
         for example in examples:
             self.assertIn(f"]({example.name})", page)
             head = example.read_text()[:2000]
