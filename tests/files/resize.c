@@ -499,29 +499,6 @@ TEST_IN_DIRECTORY(test_directory_locked) {
     free(table.start);
 }
 
-/* The set-up locks of glibc and musl exclude nobody of the other. Who takes none may read. */
-TEST_IN_DIRECTORY(test_of_another_library) {
-    struct stint_options options = shaped(6200, 0, 3), given = sized(0, 0, 0),
-                         join = shared_options(0);
-    struct stint_limiter *limiter = open_with(&options);
-    const uint32_t id = add_policy(limiter, "a", 5, DAY, 0, 0);
-    (void)stint_take(limiter, id, (stint_key){KEY_STEP}, 3, STINT_NOW, NULL);
-    limiter->header->features ^= FEATURE_LOCK;
-    memset(&limiter->header->lock, 0x77, sizeof limiter->header->lock);
-    stint_close(limiter);
-
-    assert_not_opened(&options, EPROTO, "is another C library's");
-    assert_not_opened(&join, EPROTO, "is another C library's");
-    limiter = attach(STINT_READ_ONLY);
-    assert_int_equal(get_policy_stats(limiter, id).allowed, 1);
-    stint_close(limiter);
-    resize(&given);
-    limiter = open_with(&options);
-    assert_true(stint_take(limiter, id, (stint_key){KEY_STEP}, 2, STINT_NOW, NULL));
-    assert_false(stint_take(limiter, id, (stint_key){KEY_STEP}, 1, STINT_NOW, NULL));
-    stint_close(limiter);
-}
-
 /* A symbolic link is not followed; a name that leaves no room for another beside it. */
 TEST_IN_DIRECTORY(test_names) {
     char name[NAME_MAX + 1], before[PATH_MAX];
