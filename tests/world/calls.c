@@ -118,38 +118,24 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
 static uint64_t now_draw(struct actor *actor) {
     const uint64_t time = world->time + (uint64_t)actor->skew;
     const uint64_t ahead = world->still ? 1 : MINUTE - (uint64_t)actor->skew;
+    const uint64_t late[] = {3 * SECOND, 24 * MS /* as a server that read it a turn ago */,
+                             world->still ? 1 : 10 * DAY, world->still ? 1 : MINUTE};
+    const uint64_t drawn = random_below(&actor->random, 15);
     uint64_t now = time;
-    switch (random_below(&actor->random, 15)) {
-    case 0:
-        break;
-    case 1:
-        now = actor->read != 0 ? actor->read : time;
-        break;
-    case 2:
-        now = time - random_below(&actor->random, 3 * SECOND);
-        break;
-    case 3: /* as a server that read it a turn ago */
-        now = time - random_below(&actor->random, 24 * MS);
-        break;
-    case 4:
-        now = time - random_below(&actor->random, world->still ? 1 : 10 * DAY);
-        break;
-    case 5:
-        now = time - random_below(&actor->random, world->still ? 1 : MINUTE);
-        break;
-    case 6:
-    case 7:
-        now = time + random_below(&actor->random, ahead);
-        break;
-    case 8: { /* in seconds, ms or us, or ns since the machine started: the clock decides */
+    if (drawn > 8)
+        return STINT_NOW;
+    if (drawn == 8) { /* in seconds, ms or us, or ns since the machine started: the clock decides */
         const uint64_t mistakes[] = {time / SECOND, time / MS, time / 1000, time % (30 * DAY)};
         now = mistakes[random_below(&actor->random, 4)];
         actor->mistaken = time - now > DAY;
         return now;
     }
-    default:
-        return STINT_NOW;
-    }
+    if (drawn == 1)
+        now = actor->read != 0 ? actor->read : time;
+    else if (drawn > 5)
+        now = time + random_below(&actor->random, ahead);
+    else if (drawn > 1)
+        now = time - random_below(&actor->random, late[drawn - 2]);
     actor->read = time;
     actor->at = now;
     if (world->latest < (now > time ? now : time))

@@ -295,21 +295,14 @@ static void step_back(struct actor *actor) {
 static void turn_clock(struct actor *actor) {
     if (world->still)
         return;
-    switch (random_below(&actor->random, 8)) {
-    case 0:
-    case 1:
-    case 2:
+    const uint64_t drawn = random_below(&actor->random, 8);
+    if (drawn < 3)
         turn_window(actor);
-        break;
-    case 3:
+    else if (drawn == 3)
         step_back(actor);
-        break;
-    case 4:
-        set_time(actor, world->time + random_below(&actor->random, 3 * MINUTE * 60));
-        break;
-    default:
-        set_time(actor, world->time + random_below(&actor->random, 3 * STINT_TICK_NS));
-    }
+    else
+        set_time(actor, world->time + random_below(&actor->random,
+                                                   drawn == 4 ? 3 * HOUR : 3 * STINT_TICK_NS));
 }
 
 /* A process begins, makes a few calls, and ends or is killed. All others stand still meanwhile. */
