@@ -520,10 +520,13 @@ TEST_IN_DIRECTORY(test_lane_owners) {
         skip();
     struct stint_limiter *limiter = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", STINT_LIMIT_MAX, DAY, 0, 0);
+    struct stint_limiter *reader = attach(STINT_READ_ONLY);
     assert_int_equal(lanes_owned(limiter), 0);
+    assert_int_equal(get_stats(reader).processes, 0);
     take_granted(limiter, minute, 1, 1);
     take_granted(two, minute, 1, 1);
     assert_int_equal(lanes_owned(limiter), 2);
+    assert_int_equal(get_stats(reader).processes, 1);
     stint_close(two);
     assert_int_equal(lanes_owned(limiter), 1);
 
@@ -532,6 +535,8 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     for (unsigned i = 0; i < USERS; i++)
         users[i] = fork_user(limiter, minute);
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
+    assert_int_equal(get_stats(reader).processes, LANES_MAX - 1);
+    stint_close(reader);
     assert_int_equal(get_policy_stats(limiter, minute).allowed, 2 + USERS);
     two = open_shared(1000);
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
