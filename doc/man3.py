@@ -9,7 +9,7 @@ And stint-promises(7), made of doc/promises.md.
 
 The comment at the header's top is stint(3), with the constants of the part Numbers. Each function, struct
 and enum has a page. Each other part of the header (`/* ---- Keys ---- */`) has one, too, stint-keys(3):
-its list of those, and comments that stand alone and begin with words in capitals. What the comments look like (tests/project/manual.py holds them to it):
+its list of those, and comments that stand alone and begin with words in capitals. What the comments look like (tests/project/project.py holds them to it):
 
     text at the margin              a paragraph; the first sentence says in NAME what a page is about
       name  text                    an argument: two blanks before it, two or more behind it. What a
