@@ -294,35 +294,6 @@ TEST_IN_DIRECTORY(test_damaged_bucket) {
     free(table.start);
 }
 
-/* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
- * one that is not in use. */
-TEST_IN_DIRECTORY(test_rule_of_no_policy) {
-    struct stint_limiter *limiter = open_shared(1000), *two;
-    uint32_t minute = add_policy(limiter, "minute", 1000, MINUTE, 0, 0);
-    const uint64_t traits = (uint64_t)1000 << 32 | TRAIT_EXISTS;
-    const uint64_t now = limiter->policies[minute].version % 2;
-    for (uint64_t stripes = 0; stripes <= 7; stripes++) {
-        for (unsigned rule = 0; rule < 2; rule++)
-            limiter->policies[9].rules[rule][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
-        limiter->policies[minute].rules[!now][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
-        two = open_shared(1000);
-        const struct stint_request requests[2] = {{.key = {5}, .policy = 9, .cost = 900},
-                                                  {.key = {5}, .policy = minute, .cost = 1}};
-        assert_false(stint_decide(limiter, requests, STINT_NOW, NULL));
-        assert_false(stint_decide(two, requests, STINT_NOW, NULL));
-        assert_false(stint_decide_all(two, requests, 2, STINT_NOW, NULL));
-        assert_int_equal(refund_by(two, 9, 5, 1, T0 + MINUTE), 0);
-        take_granted(two, minute, 5, 1);
-        stint_close(two);
-    }
-    assert_int_equal(used_of(limiter, minute, 5), 8);
-    limiter->policies[minute].rules[now][RULE_TRAITS] |= UINT64_C(7) << TRAIT_STRIPES; /* 128 */
-    assert_true(ask(limiter, minute, 6, 900, 0).granted <= 1000);
-    stint_close(limiter);
-    const struct stint_options options = shared_options(1000);
-    assert_not_opened(&options, EPROTO, "policy 0");
-}
-
 TEST_IN_DIRECTORY(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
