@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What is not near: a search, then the steps of core.h in the slot that was found, or a claim, or
  * neither, until nothing has changed on the way. Read core.h and slot.h first. */
-#include "decide.h"
-
+#include "calls.h"
 #include "claim.h"
-#include "core.h"
 #include "rate.h"
-#include "search.h"
 
 /* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not
  * resolved yet. */

@@ -11,9 +11,8 @@
  * Where each part takes what it asks for, from a slot that its key has, the steps of core.h are
  * taken together: look at all, charge all, answer all (group_few, group_near). If one cannot be
  * charged after all, the tokens before it are given back. What they leave goes to group_decide. */
+#include "calls.h"
 #include "fast.h"
-#include "refund.h"
-#include "take.h"
 
 /* A caller may ask for no verdicts. */
 static ALWAYS_INLINE struct stint_verdict *verdict_at(struct stint_verdict *verdicts, size_t i) {

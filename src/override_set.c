@@ -16,14 +16,12 @@
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
  * the table alone (open.c) and the key has no slot. */
-#include "override_set.h"
-
 #include <errno.h>
 #include <string.h>
 
+#include "calls.h"
 #include "claim.h"
 #include "rate.h"
-#include "search.h"
 #include "sys/message.h"
 
 /* What is to be written in a key's slot. */

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What is done to a key beside deciding: tokens given back, its count reset, its line fetched. */
-#include "refund.h"
-
-#include "override_set.h"
+#include "calls.h"
 #include "rate.h"
-#include "search.h"
 
 /* Tokens that are given back. */
 struct giving {

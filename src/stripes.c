@@ -3,8 +3,7 @@
  * which a request needs them: one stripe, a look at all, tokens of several, a refusal. */
 #include "stripes.h"
 
-#include "decide.h"
-#include "refund.h"
+#include "calls.h"
 
 /* What a request has got from several stripes. */
 struct gathered {

@@ -5,12 +5,9 @@
  * compiled for words of policies of which the compiler then knows traits (judge.h, EXACT_PLAIN; and
  * KIND). A key without a slot goes on in decide.c, but one that a plain policy sees for the first
  * time (take_new). */
-#include "take.h"
-
+#include "calls.h"
 #include "claim.h"
-#include "decide.h"
 #include "fast.h"
-#include "override_set.h"
 #include "stripes.h"
 
 /* ---- The long way ---------------------------------------------------------------------------- */
