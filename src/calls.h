@@ -28,6 +28,10 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
                           struct stint_verdict *verdict, uint32_t tokens);
 
+/* The slot of a key's bucket, by the rate that stands. Returns false if it has none. */
+bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                       struct seen *seen, struct bucket *bucket);
+
 /* A decision by a policy with a ban has given a first refusal: counts a strike. If the key is
  * banned by it, the verdict says so. */
 void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key, uint64_t now,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Overrides and bans. Read slot.h first: an override is the slot of a key by a companion. So it is
  * found, shared and kept in a file as every slot, and is over at its end. But a caller sets that
- * end, and it counts nothing. Only this file writes it. Decisions read it (override.c,
- * stint_override_find).
+ * end, and it counts nothing. Only this file writes it; decisions read it (override.h).
  *
  *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
  *     lifted               stint_override_clear, stint_strikes_reset
@@ -10,8 +9,6 @@
  * Both may lower the end of a slot, to the next tick of the clock at the least. So it never falls
  * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
  * the table may be called full once too often.
- *
- * The tokens of a bucket are kept after its override (bucket_keep).
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
@@ -24,7 +21,6 @@
 #include "rate.h"
 #include "sys/message.h"
 
-/* What is to be written in a key's slot. */
 struct wish {
     tick_t end;
     /* The rest of the state. 0: it is a strike, and `end` that of a ban. That is rounded down:
@@ -35,15 +31,13 @@ struct wish {
     uint64_t after; /* strikes that are a ban */
 };
 
-/* Whose overrides are meant: a policy, and its companion. They are read once: a shared table may be
- * written over at any time. */
+/* Whose overrides are meant. It is read once: a shared table may be written over at any time. */
 struct ruled {
     uint32_t policy;
     uint32_t companion;
     uint32_t traits; /* the policy's, as they were read; 0: the library writes */
 };
 
-/* What a caller writes, and what it finds before. */
 struct change {
     uint64_t was;   /* the state of the companion's slot; 0: the key had none */
     uint64_t state; /* that is written */
@@ -51,8 +45,7 @@ struct change {
     uint64_t rate;  /* by which rate */
 };
 
-/* The search and the claim for a companion's slot. It is no decision: it has no terms, and its
- * window is not computed. */
+/* For the search and the claim of a companion's slot: it has no terms, and no window. */
 static struct decision companion_decision(struct stint_limiter *limiter, uint32_t companion,
                                           uint64_t key) {
     return (struct decision){
@@ -94,29 +87,29 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, count + 1);
 }
 
-/* The slot of a key's bucket, by the rate that stands. Returns false if it has none. */
-static bool bucket_find(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
-                        struct seen *seen, struct bucket *bucket) {
-    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
+bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                       struct seen *seen, struct bucket *bucket) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
     while (stint_find_committed(&limiter->table, key, tag, seen) &&
-           stint_bucket_rule(limiter, ruled.policy, bucket)) {
+           stint_bucket_rule(limiter, policy_id, bucket)) {
         if (!rate_differs(seen->state, bucket->rate))
             return true;
-        stint_rate_settle(limiter, ruled.policy, key, seen, bucket);
+        stint_rate_settle(limiter, policy_id, key, seen, bucket);
     }
     return false;
 }
 
-/* When a key's bucket is full, as in struct change. It is read after the state of the companion's
- * slot, and before that is written: so none of it was taken by what is written. */
+/* When a key's bucket is full: read after the state of the companion's slot, and before that is
+ * written. So none of it was taken by what is written. */
 static void bucket_before(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                           struct change *change) {
     struct seen seen;
     struct bucket bucket;
 
     change->full = change->rate = 0;
-    if ((ruled.traits & RULE_BUCKET) == 0 || !bucket_find(limiter, ruled, key, &seen, &bucket))
+    if ((ruled.traits & RULE_BUCKET) == 0 ||
+        !stint_bucket_find(limiter, ruled.policy, key, &seen, &bucket))
         return;
     change->full = bucket_full(end_of(state_id(seen.state), tick_of(limiter_now(limiter))),
                                bucket_ns(seen.state));
@@ -126,7 +119,6 @@ static void bucket_before(const struct stint_limiter *limiter, struct ruled rule
 /* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
-/* Writes what is wished in the key's slot, or gives it one. */
 static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                                     const struct wish *wish, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -182,9 +174,9 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
 /* Lifts a key's override or ban that is in force; unless `all`, only one that the library wrote.
  * Returns whether it was.
  *
- * The slot ends with the next tick, and not before (I1). Until then it stays the key's, without
- * strikes, and the key's next override is written there. Tombstones are not free before that tick
- * either: a key whose override is set and lifted by turns would fill its lines with them. */
+ * The slot ends with the next tick, and not before (I1). Until then it stays the key's, for its
+ * next override. (A key whose override is set and lifted by turns would fill its lines with
+ * tombstones, which are not free before that tick either.) */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                             bool all, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -245,8 +237,6 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * the watermark. */
 static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                         const struct change *change) {
-    __extension__ typedef unsigned __int128 wide;
-    const uint64_t tag = table_tag(&limiter->table, key, ruled.policy);
     struct shard *shard = table_shard_of(&limiter->table, key);
     struct bucket bucket;
     struct seen seen;
@@ -255,7 +245,7 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
     if (change->full == 0)
         return;
     do {
-        if (!bucket_find(limiter, ruled, key, &seen, &bucket))
+        if (!stint_bucket_find(limiter, ruled.policy, key, &seen, &bucket))
             return;
         const uint64_t from = unit_by(limiter, ruled, &bucket, change->was),
                        to = unit_by(limiter, ruled, &bucket, change->state),
@@ -266,16 +256,16 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
             return;
         /* The watermark after the tag, whose claim raised it (M7). */
         const uint64_t now = stint_bucket_later(limiter, key, limiter_now(limiter));
-        if (!stint_slot_live(limiter, tag, seen.state, tick_of(now)))
+        if (!stint_slot_live(limiter, seen.tag, seen.state, tick_of(now)))
             return;
         const tick_t end = end_of(state_id(seen.state), tick_of(now));
         const uint64_t full = bucket_full(end, bucket_ns(seen.state));
         const uint64_t count = bucket_count(end, bucket_ns(seen.state), now);
         const uint64_t before = (int64_t)(change->full - now) > 0 ? change->full - now : 0;
         const uint64_t used = !changed && GUARD(KEEP_BEFORE, before < count) ? before : count;
-        const wide scaled = ((wide)used * to + from - 1) / from + (count - used);
+        const uint64_t scaled = ns_scaled(used, from, to) + (count - used);
         const uint64_t room = most > count ? most : count;
-        next = now + (GUARD(KEEP_MOST, scaled > room) ? room : (uint64_t)scaled);
+        next = now + (GUARD(KEEP_MOST, scaled > room) ? room : scaled);
         if (next == full || count == 0)
             return;
         if (GUARDED(BUCKET_FALLS))
@@ -283,12 +273,11 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
         next =
             bucket_state(next, bucket.rate) |
             (stint_mark_passed(limiter, ruled.policy, full, next) ? 0 : seen.state & STATE_REFUSED);
-    } while (!slot_swap(seen.slot, tag, seen.state, next));
+    } while (!slot_swap(seen.slot, seen.tag, seen.state, next));
 }
 
 /* ---- By hand --------------------------------------------------------------------------------- */
 
-/* Finds the policy of an id, which may have been replaced, and its companion. */
 static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool writes,
                  struct ruled *ruled) {
     *ruled = (struct ruled){POLICY_NONE, POLICY_NONE, 0};

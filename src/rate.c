@@ -19,17 +19,6 @@ static struct before before_of(const struct policy_record *record) {
     return (struct before){changed, window, bucket_unit(window, (uint32_t)rate)};
 }
 
-/* ns * to / from, rounded up. */
-static uint64_t scaled(uint64_t ns, uint64_t from, uint64_t to) {
-    __extension__ typedef unsigned __int128 wide;
-    const uint64_t by = from != 0 ? from : 1; /* 0: the table was written over */
-    uint64_t product;
-    if (LIKELY(!__builtin_mul_overflow(ns, to, &product)))
-        return product / by + (product % by != 0);
-    const wide much = ((wide)ns * to + by - 1) / by;
-    return much < UINT64_MAX / 2 ? (uint64_t)much : UINT64_MAX / 2;
-}
-
 /* How a policy's slots are counted anew at a time. */
 struct recount {
     const struct stint_limiter *limiter;
@@ -52,8 +41,7 @@ static struct recount recount_of(const struct stint_limiter *limiter, uint32_t i
     return (struct recount){limiter, before, to, before.unit / one, to->unit / one, now};
 }
 
-/* The state of a slot in this shard, of a key with this override (0: none), by the rate that
- * stands. */
+/* The state of a slot in this shard, of a key with this override (0: none), by the new rate. */
 static uint64_t recounted(const struct recount *recount, const struct shard *shard, uint64_t state,
                           uint64_t override) {
     const struct bucket *to = recount->to;
@@ -70,7 +58,7 @@ static uint64_t recounted(const struct recount *recount, const struct shard *sha
     const uint64_t was = bucket_full(end_of(state_id(state), tick_of(now)), bucket_ns(state));
     uint64_t full = was;
     if (was > changed) {
-        const uint64_t ahead = scaled(was - changed, from, unit);
+        const uint64_t ahead = ns_scaled(was - changed, from, unit);
         full = changed + (ahead < most ? ahead : most);
     }
     /* The end stays above the watermark (I1), unless a wrong clock has raised that. */
@@ -92,7 +80,6 @@ static bool recount_slot(const struct recount *recount, struct shard *shard,
     return slot_swap(seen->slot, seen->tag, seen->state, means);
 }
 
-/* The override of a key that is in force. */
 static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                              uint64_t now) {
     return (policy_word(&limiter->policies[id]) & STINT_OVERRIDES) != 0 &&
@@ -138,8 +125,8 @@ bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket
     if (unit > from && verdict->unit != before.unit)
         return true;
     if (verdict->window > before.changed)
-        verdict->window = before.changed + scaled(verdict->window - before.changed, from, unit);
-    verdict->unit = scaled(verdict->unit, from, unit);
+        verdict->window = before.changed + ns_scaled(verdict->window - before.changed, from, unit);
+    verdict->unit = ns_scaled(verdict->unit, from, unit);
     return true;
 }
 
@@ -174,7 +161,6 @@ static void slot_sweep(const struct stint_limiter *limiter, const struct recount
     }
 }
 
-/* Sweeps the slots of one policy. */
 static void policy_sweep(struct stint_limiter *limiter, uint32_t id) {
     const struct table *table = &limiter->table;
     struct policy_record *record = &limiter->records[id];

@@ -9,16 +9,15 @@
  *
  *     full = changed + (full - changed) * unit / unit before, and no more than the bucket holds
  *
- * It is counted anew by whoever meets it first (stint_rate_settle), or by the sweep which ends each
- * change (stint_rate_sweep). Both swap tag and state. So it is counted anew once.
+ * Whoever meets it first does that (stint_rate_settle), or the sweep which ends each change
+ * (stint_rate_sweep). Both swap tag and state. So it is counted anew once.
  *
  * Why a slot is never of a rate before the one before. A change sweeps after its version is stored,
  * and the next change begins with a sweep if the last one was not finished (under the lock). A
  * sweep leaves no slot of an older number, and no claim. What is written behind it:
- *   - A swap compares the state that was seen, with its number. Its terms have the same number
- *     (slot_look). If the sweep has passed the slot, the number is another, and the swap fails. A
- *     thread that sleeps across two changes fails likewise; across sixteen, it must meet the same
- *     instant, to the ns, in the same slot.
+ *   - A swap compares the state that was seen, with its number, which its terms have, too
+ *     (slot_look). If the sweep has passed the slot, the number is another, and the swap fails. So
+ *     it does across two changes; across sixteen, it must meet the same instant, to the ns.
  *   - A claim is committed after the version is read again (claim.h, claim_void). If that is the
  *     older one, the claim was there before the sweep began, which cancels it.
  *
@@ -35,8 +34,18 @@
 
 #include "slot.h"
 
-/* The state of a committed slot of a bucket, seen with this state, by the rate `to`, which stands.
- * The caller confirms the state. */
+/* ns * to / from, rounded up. */
+static inline uint64_t ns_scaled(uint64_t ns, uint64_t from, uint64_t to) {
+    __extension__ typedef unsigned __int128 wide;
+    const uint64_t by = from != 0 ? from : 1; /* 0: the table was written over */
+    uint64_t product;
+    if (LIKELY(!__builtin_mul_overflow(ns, to, &product)))
+        return product / by + (product % by != 0);
+    const wide much = ((wide)ns * to + by - 1) / by;
+    return much < UINT64_MAX / 2 ? (uint64_t)much : UINT64_MAX / 2;
+}
+
+/* The state of a bucket's committed slot by the rate `to`, which stands. The caller confirms it. */
 uint64_t stint_rate_means(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                           uint64_t state, const struct bucket *to);
 

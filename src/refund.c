@@ -3,7 +3,6 @@
 #include "calls.h"
 #include "rate.h"
 
-/* Tokens that are given back. */
 struct giving {
     const struct policy *policy;
     uint32_t traits;   /* of it */
@@ -71,7 +70,6 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     return back;
 }
 
-/* The ns that so many tokens took of a bucket. */
 static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
     uint64_t time;
     return __builtin_mul_overflow(verdict->unit, tokens, &time) ? UINT64_MAX : time;
@@ -80,29 +78,19 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 /* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
  * verdict took, by no more than is left to its window, and to now at the earliest; without a
  * verdict to now. Of its mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how
- * much; 1, if it was full, and loses a mark. The verdict receives what it tells by the rate that
- * stands.
+ * much; 1, if it was full, and loses a mark. The verdict is told by the rate that stands.
  *
- * The slot's end falls (I1). It stays above the shard's watermark: whoever had the slot before was
- * over by then, so no end of theirs comes back. For late adds of other keys, see
- * shard_end_falls. */
+ * The slot's end falls (I1; late adds of other keys: shard_end_falls). It stays above the shard's
+ * watermark: whoever had the slot before was over by then, so no end of theirs comes back. */
 static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
                                  uint64_t key, struct stint_verdict *verdict, uint32_t tokens,
                                  uint64_t kept) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct shard *shard = table_shard_of(&limiter->table, key);
     struct stint_verdict then = {0};
     struct bucket bucket;
     struct seen seen;
 
-    for (;;) {
-        if (!stint_find_committed(&limiter->table, key, tag, &seen) ||
-            !stint_bucket_rule(limiter, policy_id, &bucket))
-            return 0;
-        if (rate_differs(seen.state, bucket.rate)) {
-            stint_rate_settle(limiter, policy_id, key, &seen, &bucket);
-            continue;
-        }
+    while (stint_bucket_find(limiter, policy_id, key, &seen, &bucket)) {
         uint64_t most = UINT64_MAX, window = UINT64_MAX;
         if (verdict != NULL) {
             then = *verdict;
@@ -131,12 +119,13 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
         if (GUARDED(BUCKET_FALLS) && back != 0)
             shard_end_falls(shard, end, tick_of(full - back) + 1);
         const uint64_t next = bucket_state(full - back, bucket.rate) | (seen.state & kept);
-        if (!slot_swap(seen.slot, tag, seen.state, next))
+        if (!slot_swap(seen.slot, seen.tag, seen.state, next))
             continue;
         if (verdict != NULL)
             *verdict = then;
         return back != 0 ? back : 1;
     }
+    return 0;
 }
 
 /* Gives a bucket back the time that the tokens took, as far as it has not come back by itself.
@@ -152,11 +141,10 @@ static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
     return (uint32_t)(back / verdict->unit + (back % verdict->unit != 0));
 }
 
-/* Whether the first stripe of a key has passed the window that ends at `window`. The first stripe
- * has what was charged past the shares. So from then on all tokens of the other stripes may be
- * granted. If some were given back, a late thread could be granted them once more (A). Without a
- * slot, either it has had none of that window, or the clock has shown the window's end, as it must
- * before another key takes a slot (H). */
+/* Whether the first stripe of a key, which has what was charged past the shares, has passed the
+ * window that ends at `window`. From then on all tokens of the others may be granted: if some were
+ * given back, a late thread could be granted them once more (A). Without a slot, it has had none of
+ * that window, or the clock has shown its end, as it must before another key takes a slot (H). */
 static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t policy_id,
                                 uint64_t key, uint64_t window) {
     const uint64_t hash = stripe_key(key, 0);
@@ -206,8 +194,7 @@ static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, u
                               : line_find(table_next(table, hash, home), tag);
 }
 
-/* Gives back in a slot near the key's home that has its tag. Returns false if the slot changed or
- * is pending. */
+/* In a slot that has the key's tag. Returns false if it has changed or is pending. */
 static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *slot,
                                     uint32_t *back) {
     uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
@@ -215,7 +202,6 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
            LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
 }
 
-/* Gives back by a policy of two counts. */
 static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag,
                                    const struct stint_verdict *verdict, struct slot *slot,
                                    uint32_t *back) {
@@ -224,7 +210,6 @@ static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag,
     return refund_in(&giving, slot, back);
 }
 
-/* Gives back what is not in a slot near its key's home. */
 static NOINLINE uint32_t refund_far(const struct stint_limiter *limiter, uint64_t key,
                                     struct stint_verdict *verdict, uint32_t tokens) {
     const uint32_t back = stint_key_refund(limiter, key, verdict, tokens);
@@ -234,8 +219,7 @@ static NOINLINE uint32_t refund_far(const struct stint_limiter *limiter, uint64_
     return back;
 }
 
-/* What the verdict granted is over: its window, its lease or its policy is, or it was given back by
- * a copy. The policy in its place counts it. */
+/* What was granted is over, or was given back by a copy. The policy in its place counts it. */
 static NOINLINE uint32_t refund_lost(const struct stint_limiter *limiter,
                                      struct stint_verdict *verdict) {
     const uint32_t id = stint_limiter_policy_now(limiter, verdict->policy);
@@ -287,8 +271,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, stint_key key, struct stint
     return back;
 }
 
-/* Sets a key's count to 0, and takes its mark of a refusal. Returns whether any of it still
- * counted. */
+/* Takes a key's count and its mark of a refusal. Returns whether any of it still counted. */
 static bool slot_reset(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash) {
     const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
     struct seen seen;
