@@ -6,7 +6,7 @@ bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_i
                           uint64_t now) {
     const bool set = (state & STATE_REFUSED) != 0; /* by hand */
     const uint64_t longest =
-        set ? STINT_WINDOW_MAX / STINT_TICK_NS : limiter_ban(limiter, policy_id).word >> BAN_TICKS;
+        set ? COMPANION_LENGTH : limiter_ban(limiter, policy_id).word >> BAN_TICKS;
     const tick_t most = (tick_t)longest + 1 + ALLOWANCE_TICKS;
     tick_t tick = tick_of(now);
 

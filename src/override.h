@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Overrides: what the slot of a companion says of its key, and the look for it. override_set.c
- * writes these slots. */
+ * Overrides: what a companion's slot says of its key, and the look for it. */
 #ifndef STINT_OVERRIDE_H
 #define STINT_OVERRIDE_H
 
@@ -48,10 +47,9 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
 /* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
  * nobody may count on it yet.
  *
- * As in slot_look (core.h): the tag was seen, then the state is loaded, then the tag again. If
- * the tag is still the companion's, the state may be that of an occupant in between. So the state
- * is loaded once more, and must be the same as a whole: overrides of two keys often have one end
- * (I1), and an override that is cleared lets its slot go before that end. */
+ * As in slot_look (core.h): tag, state, tag again. The state may still be that of an occupant in
+ * between. So it is loaded once more, and must be the same as a whole: overrides of two keys often
+ * have one end (I1), and an override that is cleared lets its slot go before that end. */
 static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
     for (;;) {
         uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
@@ -63,24 +61,17 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
     }
 }
 
-/* Whether a slot with this state is a companion's, and is a limit, a ban or strikes; or was
- * lifted. */
+/* Whether a slot with this state is a companion's, and is a limit, a ban or strikes. */
 static inline bool override_says(const struct policy *policy, uint64_t state) {
     return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
            (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
-static inline bool override_lifted(const struct policy *policy, uint64_t state) {
-    return (state & (STATE_REFUSED | USED_MASK)) == 0 &&
-           (policy_word(policy) & TRAIT_COMPANION) != 0;
-}
-
-/* Whether a companion's slot of this state sets a limit by a policy, and does so at `now`. One that
- * is further ahead than it can have been set is void: the clock was stepped back (H). */
+/* Whether a companion's slot of this state sets a limit by a policy at `now`. One that is further
+ * ahead than it can have been set is void: the clock was stepped back (H). */
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
                           uint64_t now);
 
-/* What a companion's slot says. */
 struct override_told {
     uint32_t policy_id; /* whose key it is */
     uint32_t limit;     /* 0: refused everything; STINT_LIMIT_MAX: never refused */
@@ -94,8 +85,7 @@ struct override_told {
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
                          uint64_t now, struct override_told *told);
 
-/* Looks for the override that is in force, by a policy, of a key that may have one. Returns the
- * state of its slot; 0: there is none. */
+/* The state of the override that is in force, by a policy, of a key that may have one; 0: none. */
 uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
                              uint64_t now);
 

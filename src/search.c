@@ -71,7 +71,7 @@ static bool slot_reusable(struct decision *decision, struct seen *seen, enum whe
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, over));
     }
     /* A claim is ahead by a tick at most, and so is a companion's slot that was lifted. */
-    const bool counts = policy != NULL && !override_lifted(policy, seen->state);
+    const bool counts = policy != NULL && !slot_lifted(policy, seen->state);
     seen->stepped =
         stint_beyond_clock(decision, state_id(seen->state), counts ? policy_reach(policy) : 1);
     /* It may owe tokens for longer than 497 days. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the protocol (slot.h) needs seldom, out of line so that the short ways keep their
- * registers. */
+ * What the protocol (slot.h) needs seldom, out of line: the short ways keep their registers. */
 #include "slot.h"
 
 #ifdef STINT_TESTING
@@ -86,7 +85,6 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t ahead = slot_end(limiter, policy, state, now) - now;
     if (policy != NULL && ahead > 0 && ahead - ALLOWANCE_TICKS <= policy_reach(policy))
-        return !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
-                 (policy_word(policy) & TRAIT_COMPANION) != 0);
+        return !slot_lifted(policy, state);
     return slot_carries(policy, state, now);
 }

@@ -86,9 +86,8 @@
  * between steps of the clock, not across them (search.c, stint_beyond_clock).
  *
  * Why each step is right stands above its function: what confirms a state that was loaded at
- * slot_look (core.h), the fetch-add at slot_add, claims and a full table in claim.c,
- * groups in group.c. ordering.md has the orders of memory. Each atomic operation cites
- * the M or I that it serves.
+ * slot_look (core.h), the fetch-add at slot_add, claims and a full table in claim.c. Each atomic
+ * operation cites the M (ordering.md) or I that it serves.
  *
  * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3,
  * I5 and I6, after each atomic operation of scenes), and in tests/protocol scenes.c (what goes
@@ -152,14 +151,14 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
 
 /* ---- Charge ---------------------------------------------------------------------------------- */
 
-/* The two ways to charge, which every decision uses: one token is added, or the state is swapped.
- * Both follow a load that showed the key's tag and room in the window that ends at `end`.
+/* The two ways to charge: one token is added, or the state is swapped. Both follow a load that
+ * showed the key's tag and room in the window that ends at `end`.
  *
- * An add is the faster of the two, and may count too much: room was seen a moment ago. A thread
- * whose add found no room takes that token back, and no other thread does (stint_slot_take_back).
- * So `used` passes the limit by one for each thread at most, and never reaches the refused bit
- * (2^28 threads). An add that is granted was counted at or below the capacity, in the window that
- * was seen: no two requests are granted the same token (A). */
+ * An add is the faster one, and may count too much: room was seen a moment ago. Whose add found no
+ * room takes that token back, and nobody else does (stint_slot_take_back). So `used` passes the
+ * limit by one for each thread at most, and never reaches the refused bit (2^28 threads). An add
+ * that is granted was counted at or below the capacity, in the window that was seen: no two
+ * requests are granted the same token (A). */
 
 /* Whether a slot that has the key's tag shows room for one token in the window that ends at `end`.
  * `state` receives what was loaded. A state of that window, neither pending nor refused, is `used`
@@ -171,8 +170,8 @@ static ALWAYS_INLINE bool slot_room(const struct slot *slot, uint64_t tag, tick_
            LIKELY(!GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag)));
 }
 
-/* Takes back the token that a fetch-add counted in a slot without room, or in another window than
- * the one that ends at `end`. `added` is what the fetch-add returned. */
+/* Takes back the token that a fetch-add counted without room, or in another window than the one
+ * that ends at `end`. `added` is what it returned. */
 NOINLINE void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot,
                                    uint64_t tag, tick_t end, uint64_t added);
 
@@ -198,9 +197,8 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     return atomic_cas2_seq(slot, expected, desired);
 }
 
-/* Turns a claim that was seen with this state into a tombstone. That keeps the claim's end, so that
- * the slot cannot be taken again before the next tick (I1). Returns false if the claim has changed,
- * or was resolved. */
+/* Turns a claim that was seen with this state into a tombstone. That keeps the claim's end: the
+ * slot cannot be taken again before the next tick (I1). Returns false if the claim has changed. */
 static inline bool slot_cancel(const struct table *table, struct slot *slot, uint64_t tag,
                                uint64_t state) {
     const uint64_t expected[2] = {tag, state};
@@ -245,6 +243,12 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     struct rule rule = policy_rule(policy);
     const tick_t over = now - end_before(state_id(state), now);
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
+}
+
+/* Whether a slot with this state is a companion's, and its override was lifted. */
+static inline bool slot_lifted(const struct policy *policy, uint64_t state) {
+    return (state & (STATE_REFUSED | USED_MASK)) == 0 &&
+           (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
 /* The whole rule of a policy. Returns false if it is no bucket, or gone. */

@@ -111,7 +111,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *there)
     const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
     const bool told = policy != NULL && override_says(policy, slot->state);
     const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
-    if (policy == NULL || override_lifted(policy, slot->state) ||
+    if (policy == NULL || slot_lifted(policy, slot->state) ||
         /* Void: 0.4's strikes and bans of shadows. */
         (told && (slot->state & (STATE_REFUSED | OVERRIDE_ENDLESS / 2)) == OVERRIDE_ENDLESS / 2) ||
         (slot_end(move->from, policy, slot->state, move->now) <= over &&
