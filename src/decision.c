@@ -39,15 +39,10 @@ static int request_unsuited(const struct stint_request *request, uint32_t traits
     if (request->burst != 0 && (traits & RULE_BUCKET) == 0)
         return stint_failed(EINVAL, "request.burst goes with token buckets only: give the policy a "
                                     "burst, or leave it out");
-    return (traits & STINT_IN_FLIGHT) != 0
-               ? stint_failed_with(EINVAL,
-                                   "%s does not go with a policy that is in flight, as nobody "
-                                   "would give back what it takes: leave it out",
-                                   what)
-               : stint_failed_with(EINVAL,
-                                   "%s does not go with a policy of several stripes, which does "
-                                   "not tell what is left: leave it out",
-                                   what);
+    return stint_failed_with(EINVAL, "%s does not go with a policy %s: leave it out", what,
+                             (traits & STINT_IN_FLIGHT) != 0
+                                 ? "that is in flight, as nobody would give back what it takes"
+                                 : "of several stripes, which does not tell what is left");
 }
 
 int stint_request_check(const struct stint_limiter *limiter, const struct stint_request *request) {
