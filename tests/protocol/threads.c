@@ -119,8 +119,6 @@ struct crowd {
     bool refunds, groups;
     uint64_t seed;
     struct account accounts[KINDS][KEYS];
-    struct stint_policy_stats told[KINDS];
-    uint64_t returned[KINDS]; /* parts of refused groups, which may have been given back */
 };
 
 static void add_up(struct crowd *crowd, unsigned which, const struct stint_request *request,
@@ -129,8 +127,6 @@ static void add_up(struct crowd *crowd, unsigned which, const struct stint_reque
     const bool refused = !v->allowed || (v->flags & STINT_SHADOWED) != 0;
     const uint32_t granted = v->granted;
     uint32_t back = 0;
-    if (!group_refused || !v->allowed)
-        model_count(&crowd->told[request->policy], request, v);
     if (granted != 0 && crowd->refunds && v->used % 4 == 0)
         back = stint_refund(crowd->limiter, request->key, v, granted);
     const struct {
@@ -138,12 +134,8 @@ static void add_up(struct crowd *crowd, unsigned which, const struct stint_reque
     } sums[] = {
         {&account->granted, granted},
         {&account->back, back},
-        {&crowd->told[request->policy].refunded, back},
         {&account->refused, refused && !group_refused && (request->flags & STINT_RESERVE) == 0},
         {&account->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0},
-        {&crowd->told[request->policy].first_refusals,
-         group_refused && v->allowed && (v->flags & STINT_FIRST_REFUSAL) != 0},
-        {&crowd->returned[request->policy], group_refused},
         {&account->wrong, (v->flags & STINT_UNTRACKED) != 0 || (group_refused && granted != 0) ||
                               ((v->flags & STINT_BANNED) == 0 &&
                                ((v->flags ^ account->look.flags) & STINT_OVERRIDDEN) != 0)},
@@ -243,22 +235,6 @@ static void check_account(const struct crowd *crowd, enum kind kind, unsigned wh
     }
 }
 
-/* "A group that is given back has counted as allowed, and as refunded", whatever its parts were
- * told. */
-static void count_returned(struct stint_policy_stats *told, const struct stint_policy_stats *stats,
-                           uint64_t most) {
-    const uint64_t returned = stats->refunded - told->refunded,
-                   refused = told->refused - stats->refused,
-                   shadowed = stats->shadowed - told->shadowed;
-    assert_true(returned + shadowed <= most && refused <= returned);
-    assert_true(stats->near_limit - told->near_limit <= returned);
-    told->allowed += returned;
-    told->refunded += returned;
-    told->refused -= refused;
-    told->shadowed += shadowed;
-    told->near_limit = stats->near_limit;
-}
-
 TEST(test_all_kinds) {
     struct random random = {.state = test_seed()};
     struct crowd crowd = {.limiter = open_anywhere(2000)};
@@ -289,13 +265,6 @@ TEST(test_all_kinds) {
         for (enum kind kind = PLAIN; kind < KINDS; kind++)
             for (unsigned which = 0; which < KEYS; which++)
                 check_account(&crowd, kind, which);
-    }
-    for (enum kind kind = PLAIN; kind < KINDS; kind++) {
-        const struct stint_policy_stats stats = get_policy_stats(crowd.limiter, kind);
-        count_returned(&crowd.told[kind], &stats, crowd.returned[kind]);
-        const char *unlike = model_unlike(&stats, &crowd.told[kind]);
-        if (unlike != NULL)
-            fail_msg("%s: %s", kind_names[kind], unlike);
     }
     test_step = 3;
     stint_close(crowd.limiter);
