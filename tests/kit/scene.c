@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -67,73 +68,38 @@ static const char *const known_policies[] = {
 
 /* ---- Acts ------------------------------------------------------------------------------------ */
 
-enum verb {
-    TAKE,
-    ALL,
-    BATCH,
-    HOLD,
-    REFUND,
-    BACK,
-    RESET,
-    TURN,
-    TELL,
-    DIE,
-    STRAY,
-    ADD,
-    CHANGE,
-    APPLY,
-    REMOVE,
-    FIND,
-    PRUNE,
-    TIDY,
-    LABEL,
-    SEEN,
-    CLOSE,
-    OPEN,
-    EACH,
-    HEADERS,
-    OVERRIDE,
-    CLEAR,
-    AS,
-    VERBS
-};
+#define NAME(name) #name,
 
-static const char *const verbs[VERBS] = {
-    "take",  "all",   "batch", "hold",   "refund", "back",    "reset",    "turn",  "tell",
-    "die",   "stray", "add",   "change", "apply",  "remove",  "find",     "prune", "tidy",
-    "label", "seen",  "close", "open",   "each",   "headers", "override", "clear", "as"};
+#define VERBS_NAMED(X)                                                                             \
+    X(TAKE)                                                                                        \
+    X(ALL) X(BATCH) X(HOLD) X(REFUND) X(BACK) X(RESET) X(TURN) X(TELL) X(DIE) X(STRAY) X(ADD)      \
+        X(CHANGE) X(APPLY) X(REMOVE) X(FIND) X(PRUNE) X(TIDY) X(LABEL) X(SEEN) X(CLOSE) X(OPEN)    \
+            X(EACH) X(HEADERS) X(OVERRIDE) X(CLEAR) X(AS)
+#define VERB(name) name,
+enum verb { VERBS_NAMED(VERB) VERBS };
+static const char *const verbs[VERBS] = {VERBS_NAMED(NAME)};
 
-enum {
-    EXPECT_YES = 1,
-    EXPECT_NO = 2,
-    EXPECT_USED = 4,
-    EXPECT_GRANTED = 8,
-    EXPECT_MOST = 16,
-    EXPECT_FAR = 32,
-    EXPECT_PLACED = 64,
-    EXPECT_WINDOW = 128,
-    EXPECT_FRESH = 256,
-    EXPECT_SOON = 512,
-    EXPECT_COUNTED = 1024,
-    EXPECT_RULED = 2048,
-    EXPECT_BACK = 4096,
-    EXPECT_CAPACITY = 8192,
-    EXPECT_NEVER = 16384,
-    EXPECT_PLAIN = 32768,
-};
+/* Those from USED on have a number. */
+#define EXPECTED_NAMED(X)                                                                          \
+    X(YES)                                                                                         \
+    X(NO) X(FAR) X(PLACED) X(FRESH) X(SOON) X(NEVER) X(COUNTED) X(PLAIN) X(RULED) X(USED)          \
+        X(CAPACITY) X(GRANTED) X(MOST) X(BACK) X(WINDOW)
+#define EXPECT(name) EXPECT_##name,
+enum { EXPECTED_NAMED(EXPECT) EXPECTED };
+static const char *const expected_names[EXPECTED] = {EXPECTED_NAMED(NAME)};
 
 /* One request of an act, and what must come of it. */
 struct part {
     unsigned policy; /* its place in s.policies */
     uint64_t key;
     uint32_t cost, limit, flags;
-    bool by_decide;           /* else by stint_take */
-    uint32_t expected, marks; /* bits; verdict.flags that must be set */
-    uint32_t used, capacity, granted, back;
-    bool either; /* `used`, or `capacity`, may be this if `a` was killed: */
-    uint32_t before;
+    bool by_decide; /* else by stint_take */
+    bool expected[EXPECTED];
+    int64_t due[EXPECTED];
+    uint32_t marks; /* verdict.flags that must be set */
+    bool either;    /* `used`, or `capacity`, may be this if `a` was killed: */
+    int64_t before;
     bool otherwise; /* all that is expected, if the group is refused */
-    int64_t window;
 };
 
 struct act {
@@ -313,55 +279,31 @@ static uint64_t next_key(const char **text) {
 static bool read_expected(struct part *part, const char *word, const char **text) {
     static const struct {
         const char *word;
-        uint32_t expected, marks;
-    } words[] = {
-        {"yes", EXPECT_YES, 0},
-        {"no", EXPECT_NO, 0},
-        {"far", EXPECT_FAR, 0},
-        {"placed", EXPECT_PLACED, 0},
-        {"fresh", EXPECT_FRESH, 0},
-        {"soon", EXPECT_SOON, 0},
-        {"never", EXPECT_NEVER, 0},
-        {"counted", EXPECT_COUNTED, 0},
-        {"plain", EXPECT_PLAIN, 0},
-        {"ruled", EXPECT_RULED, 0},
-        {"first", 0, STINT_FIRST_REFUSAL},
-        {"near", 0, STINT_NEAR_LIMIT},
-        {"over", 0, STINT_OVERRIDDEN},
-        {"untracked", 0, STINT_UNTRACKED},
-    };
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strcmp(word, words[i].word) == 0) {
-            part->expected |= words[i].expected;
-            part->marks |= words[i].marks;
+        uint32_t flag;
+    } marks[] = {{"first", STINT_FIRST_REFUSAL},
+                 {"near", STINT_NEAR_LIMIT},
+                 {"over", STINT_OVERRIDDEN},
+                 {"untracked", STINT_UNTRACKED}};
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (strcmp(word, marks[i].word) == 0) {
+            part->marks |= marks[i].flag;
             return true;
         }
-    if (strcmp(word, "else") == 0) {
-        part->otherwise = true;
-    } else if (strcmp(word, "used") == 0) {
-        part->expected |= EXPECT_USED;
-        part->used = (uint32_t)next_number(text);
-    } else if (strcmp(word, "capacity") == 0) {
-        part->expected |= EXPECT_CAPACITY;
-        part->capacity = (uint32_t)next_number(text);
-    } else if (strcmp(word, "or") == 0) {
-        uint32_t *number = (part->expected & EXPECT_USED) != 0 ? &part->used : &part->capacity;
+    for (int i = 0; i < EXPECTED; i++)
+        if (strcasecmp(word, expected_names[i]) == 0) {
+            part->expected[i] = true;
+            part->due[i] = i < EXPECT_USED ? 0 : next_number(text);
+            return true;
+        }
+    part->otherwise |= strcmp(word, "else") == 0;
+    if (strcmp(word, "or") == 0) {
+        int64_t *number = &part->due[part->expected[EXPECT_USED] ? EXPECT_USED : EXPECT_CAPACITY];
         part->before = *number;
         part->either = true;
-        *number = (uint32_t)next_number(text);
-    } else if (strcmp(word, "granted") == 0 || strcmp(word, "most") == 0) {
-        part->expected |= word[0] == 'g' ? EXPECT_GRANTED : EXPECT_MOST;
-        part->granted = (uint32_t)next_number(text);
-    } else if (strcmp(word, "back") == 0) {
-        part->expected |= EXPECT_BACK;
-        part->back = (uint32_t)next_number(text);
-    } else if (strcmp(word, "window") == 0) {
-        part->expected |= EXPECT_WINDOW;
-        part->window = next_number(text);
-    } else {
-        return false;
+        *number = next_number(text);
+        return true;
     }
-    return true;
+    return strcmp(word, "else") == 0;
 }
 
 static bool read_request(struct act *act, struct part *part, const char *word, const char **text) {
@@ -449,7 +391,7 @@ static void read_act(struct act *act, const char *text) {
     act->times = 1;
     if (!next_word(&text, word))
         no_scene(text, "no act");
-    while (act->verb < VERBS && strcmp(word, verbs[act->verb]) != 0)
+    while (act->verb < VERBS && strcasecmp(word, verbs[act->verb]) != 0)
         act->verb++;
     switch (act->verb) {
     case VERBS:
@@ -641,33 +583,36 @@ static void not_so(const struct act *act) {
     breaks("not so: %.*s", act->length, act->text);
 }
 
-static bool is_number(const struct part *part, uint32_t number, uint32_t expected) {
-    return number == expected || (part->either && s.killed && number == part->before);
+static bool is_due(const struct part *part, int which, uint32_t number) {
+    return number == part->due[which] || (part->either && s.killed && number == part->before);
 }
 
 static void expect_part(const struct act *act, const struct part *part,
                         const struct logged *logged) {
     const struct stint_verdict *v = &logged->verdict;
-    const uint32_t expected = part->expected;
+    const int64_t *due = part->due;
     const uint64_t length = s.policies[part->policy].policy.window;
-    const bool as_expected =
-        ((expected & EXPECT_YES) == 0 || v->allowed) &&
-        ((expected & EXPECT_NO) == 0 || !v->allowed) &&
-        ((expected & EXPECT_USED) == 0 || is_number(part, v->used, part->used)) &&
-        ((expected & EXPECT_CAPACITY) == 0 || is_number(part, v->capacity, part->capacity)) &&
-        ((expected & EXPECT_GRANTED) == 0 || v->granted == part->granted) &&
-        ((expected & EXPECT_MOST) == 0 || v->granted <= part->granted) &&
-        ((expected & EXPECT_BACK) == 0 || logged->given_back == part->back) &&
-        ((expected & EXPECT_FAR) == 0 || (v->flags & STINT_NEAR_LIMIT) == 0) &&
-        ((expected & EXPECT_PLACED) == 0 || tracked(logged)) &&
-        ((expected & EXPECT_WINDOW) == 0 || v->window == tick_time(part->window)) &&
-        ((expected & EXPECT_FRESH) == 0 || v->window > s.time) &&
-        ((expected & EXPECT_SOON) == 0 || (v->reset_after != 0 && v->reset_after <= length)) &&
-        ((expected & EXPECT_NEVER) == 0 || v->allowed || v->retry_after == STINT_NEVER) &&
-        ((expected & EXPECT_COUNTED) == 0 || v->used == tokens_in(logged)) &&
-        ((expected & EXPECT_PLAIN) == 0 || v->flags == 0) &&
-        ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
-        (v->flags & part->marks) == part->marks;
+    const bool is_so[EXPECTED] = {
+        [EXPECT_YES] = v->allowed,
+        [EXPECT_NO] = !v->allowed,
+        [EXPECT_FAR] = (v->flags & STINT_NEAR_LIMIT) == 0,
+        [EXPECT_PLACED] = tracked(logged),
+        [EXPECT_FRESH] = v->window > s.time,
+        [EXPECT_SOON] = v->reset_after != 0 && v->reset_after <= length,
+        [EXPECT_NEVER] = v->allowed || v->retry_after == STINT_NEVER,
+        [EXPECT_COUNTED] = v->used == tokens_in(logged),
+        [EXPECT_PLAIN] = v->flags == 0,
+        [EXPECT_RULED] = v->allowed == (v->flags == STINT_OVERRIDDEN),
+        [EXPECT_USED] = is_due(part, EXPECT_USED, v->used),
+        [EXPECT_CAPACITY] = is_due(part, EXPECT_CAPACITY, v->capacity),
+        [EXPECT_GRANTED] = v->granted == due[EXPECT_GRANTED],
+        [EXPECT_MOST] = v->granted <= due[EXPECT_MOST],
+        [EXPECT_BACK] = logged->given_back == due[EXPECT_BACK],
+        [EXPECT_WINDOW] = v->window == tick_time(due[EXPECT_WINDOW]),
+    };
+    bool as_expected = (v->flags & part->marks) == part->marks;
+    for (int i = 0; i < EXPECTED; i++)
+        as_expected &= !part->expected[i] || is_so[i];
     if (!as_expected)
         not_so(act);
 }
@@ -903,7 +848,7 @@ static void seen(const struct act *act) {
     uint32_t refused;
     const uint32_t name = name_bit(part->key, &refused);
     if (((part->limit | (s.killed ? part->flags : 0)) & name) == 0 ||
-        ((part->expected & EXPECT_USED) != 0 && !is_number(part, refused, part->used)))
+        (part->expected[EXPECT_USED] && !is_due(part, EXPECT_USED, refused)))
         not_so(act);
 }
 
