@@ -9,7 +9,8 @@
  * names the one that failed. */
 #include "fuzz.h"
 
-#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,17 +47,20 @@ static void run_input(const char *path, unsigned number, const uint8_t *data, si
     free(copy);
 }
 
-/* Returns how many inputs were run; -1 if one cannot be read. */
-static int run_pack(const char *path, const uint8_t *data, size_t size) {
+static _Noreturn void bad(const char *path, const char *why) {
+    fprintf(stderr, "%s: %s\n", path, why);
+    exit(1);
+}
+
+/* Returns how many inputs were run. */
+static unsigned run_pack(const char *path, const uint8_t *data, size_t size) {
     struct input pack = {data, size};
-    int run = 0;
+    unsigned run = 0;
     while (pack.left > 0) {
         size_t length = (size_t)input_number(&pack, 4);
-        if (length > pack.left) {
-            fprintf(stderr, "%s: it is cut off\n", path);
-            return -1;
-        }
-        run_input(path, (unsigned)run++, pack.at, length);
+        if (length > pack.left)
+            bad(path, "it is cut off");
+        run_input(path, run++, pack.at, length);
         pack.at += length;
         pack.left -= length;
     }
@@ -64,69 +68,53 @@ static int run_pack(const char *path, const uint8_t *data, size_t size) {
 }
 
 /* Likewise. */
-static int run_file(const char *path) {
+static unsigned run_file(const char *path) {
     FILE *file = fopen(path, "rb");
     struct stat about;
-
-    if (file == NULL || fstat(fileno(file), &about) != 0) {
-        perror(path);
-        return -1;
-    }
-    size_t size = (size_t)about.st_size, end = strlen(path);
+    if (file == NULL || fstat(fileno(file), &about) != 0)
+        bad(path, strerror(errno));
+    const size_t size = (size_t)about.st_size, end = strlen(path);
     uint8_t *data = fuzz_malloc(size);
-    bool whole = fread(data, 1, size, file) == size;
-    int run = 1;
+    unsigned run = 1;
+    if (fread(data, 1, size, file) != size)
+        bad(path, "it cannot be read to its end");
     fclose(file);
-    if (!whole) {
-        fprintf(stderr, "%s: it cannot be read to its end\n", path);
-        run = -1;
-    } else if (end >= 5 && strcmp(path + end - 5, ".pack") == 0) {
+    if (end >= 5 && strcmp(path + end - 5, ".pack") == 0)
         run = run_pack(path, data, size);
-    } else {
+    else
         run_input(path, 0, data, size);
-    }
     free(data);
     return run;
 }
 
-/* Likewise. */
-static int run_directory(const char *directory) {
-    struct dirent **entries;
-    int count = scandir(directory, &entries, NULL, alphasort), run = 0;
-    if (count < 0)
-        perror(directory);
-    for (int i = 0; i < count; i++) {
-        char path[4096];
-        int length = snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name);
-        if (entries[i]->d_name[0] != '.' && run >= 0) {
-            int more = length < (int)sizeof path ? run_file(path) : -1;
-            run = more < 0 ? -1 : run + more;
-        }
-        free(entries[i]);
-    }
-    if (count >= 0)
-        free(entries);
-    return count < 0 ? -1 : run;
+/* Of a directory, each file that is not hidden. */
+static unsigned run_all(const char *path) {
+    char pattern[4096];
+    struct stat about;
+    glob_t found;
+    unsigned run = 0;
+    const bool directory = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    snprintf(pattern, sizeof pattern, directory ? "%s/*" : "%s", path);
+    if (glob(pattern, GLOB_NOCHECK, NULL, &found) != 0)
+        bad(path, strerror(errno));
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        run += run_file(found.gl_pathv[i]);
+    globfree(&found);
+    if (run == 0)
+        bad(path, "no input");
+    return run;
 }
 
 int main(int argc, char **argv) {
-    int inputs = 0;
+    unsigned inputs = 0;
     if (argc < 3) {
         fprintf(stderr, "Usage: %s CHANGES FILE-OR-DIRECTORY...\n", argv[0]);
         return 2;
     }
     changes = strtoull(argv[1], NULL, 10);
     changing.state = test_seed();
-    for (int i = 2; i < argc; i++) {
-        struct stat about;
-        bool directory = stat(argv[i], &about) == 0 && S_ISDIR(about.st_mode);
-        int run = directory ? run_directory(argv[i]) : run_file(argv[i]);
-        if (run <= 0) {
-            fprintf(stderr, "%s: no input\n", argv[i]);
-            return 1;
-        }
-        inputs += run;
-    }
-    printf("%d inputs\n", inputs);
+    for (int i = 2; i < argc; i++)
+        inputs += run_all(argv[i]);
+    printf("%u inputs\n", inputs);
     return 0;
 }

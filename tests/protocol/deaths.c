@@ -36,28 +36,6 @@ static void die_at_set_up(enum stint_test_instant instant) {
         die_at_step(NULL);
 }
 
-/* Forks one that dies before the step of that number from here on. Returns 0 in it: it ends with
- * _exit. */
-static pid_t forked_to_die(uint64_t step) {
-    pid_t child = forked();
-    if (child == 0) {
-        steps_left = step;
-        stint_test_step = die_at_step;
-        stint_test_hook = die_at_set_up;
-    }
-    return child;
-}
-
-/* Whether it died; else it came to its end, and was content. */
-static bool has_died(pid_t child) {
-    const int status = status_of(child);
-    if (WIFSIGNALED(status))
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-    else
-        assert_int_equal(status, 0);
-    return WIFSIGNALED(status);
-}
-
 /* ---- The table ------------------------------------------------------------------------------- */
 
 static void *memory;
@@ -476,12 +454,17 @@ TEST(test_death_in_making) {
     for (uint64_t step = 0; dies; step++) {
         test_time = T0;
         memset(memory, 0, size);
-        pid_t child = forked_to_die(step);
+        const pid_t child = forked();
         if (child == 0) {
+            steps_left = step;
+            stint_test_step = die_at_step;
+            stint_test_hook = die_at_set_up;
             make_and_take();
             _exit(0);
         }
-        dies = has_died(child);
+        const int status = status_of(child);
+        dies = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        assert_true(dies || status == 0);
         if (header->magic >> 32 == HEADER_MAKING) {
             begun++;
             wait_less = true;
