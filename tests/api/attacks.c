@@ -5,6 +5,7 @@
 #include "limiter/limiter.h"
 
 #include "directory.h"
+#include "hostile.h"
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -71,10 +72,6 @@ static struct stint_options table_options(void) {
     return options;
 }
 
-static stint_key key_at(const struct stint_limiter *limiter, uint64_t number) {
-    return number == 0 ? STINT_KEY_GLOBAL : number_key(limiter, number);
-}
-
 /* A policy of each kind, keys that have used them, names. One policy was replaced, one removed. */
 static void table_fill(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < KINDS; id++) {
@@ -124,27 +121,6 @@ static void draw(struct attack *attack) {
         if (attack->looks)
             attack->requests[i].flags = STINT_PEEK;
     }
-}
-
-/* Text for others has no byte that they would take for something else. */
-static void assert_printable(const char *text, const char *besides) {
-    for (; *text != '\0'; text++)
-        assert_true((*text >= ' ' && *text <= '~') || strchr(besides, *text) != NULL);
-}
-
-static bool on_entry(void *context, const struct stint_entry *entry) {
-    uint64_t *left = context;
-    unsigned sum = 0;
-    assert_true((*left)-- != 0 && entry->label_length <= STINT_LABEL_SIZE);
-    for (uint32_t i = 0; i < entry->label_length; i++)
-        sum += (unsigned char)entry->label[i];
-    return sum != 1; /* so that all are read */
-}
-
-static void on_change(void *context, const struct stint_change *change) {
-    *(size_t *)context += strlen(change->name);
-    assert_printable(change->text == NULL ? "" : change->text, "");
-    assert_printable(change->was == NULL ? "" : change->was, "");
 }
 
 static void call_decisions(struct attack *attack) {
@@ -197,16 +173,11 @@ static void call_keys(struct attack *attack) {
 static void call_watching(struct attack *attack) {
     struct stint_limiter *limiter = attack->limiter;
     struct stint_stats stats = STINT_STATS_INIT;
-    static char text[1 << 16];
+    char text[400];
     assert_int_equal(stint_stats_get(limiter, &stats), 0);
     assert_true(stats.used <= stats.slots && stats.policies <= MAX_POLICIES);
-    uint64_t left = stats.slots;
-    assert_int_equal(stint_each(limiter, on_entry, &left), 0);
-    left = stats.slots;
-    assert_int_equal(stint_each_of(limiter, attack->requests[0].key, on_entry, &left), 0);
-    int length = stint_metrics(limiter, NULL, text, sizeof text);
-    assert_true(length > 0 && (size_t)length < sizeof text && strlen(text) == (size_t)length);
-    assert_printable(text, "\n");
+    assert_entries(limiter, attack->requests[0].key);
+    assert_metrics(limiter);
     for (uint32_t id = 0; id <= MAX_POLICIES; id++) {
         struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -217,16 +188,7 @@ static void call_watching(struct attack *attack) {
             (void)!stint_policy_find(limiter, policy.name, NULL);
             assert_true(stint_policy_format(&policy, text, sizeof text) != 0);
         }
-        length = stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY,
-                               attack->verdicts, 1, text, sizeof text);
-        if (length <= 0)
-            continue;
-        assert_printable(text, "\r\n");
-        unsigned lines = 0; /* a field each, and no more than there can be */
-        for (char *line = strtok(text, "\r\n"); line != NULL; line = strtok(NULL, "\r\n"), lines++)
-            assert_true(strncmp(line, "RateLimit", 9) == 0 || strncmp(line, "X-Rate", 6) == 0 ||
-                        strncmp(line, "Retry-After: ", 13) == 0);
-        assert_in_range(lines, 1, 6);
+        assert_fields(limiter, attack->verdicts);
     }
 }
 
@@ -236,7 +198,7 @@ static void call_policies(struct attack *attack) {
     struct stint_policy policy = STINT_POLICY_INIT;
     const uint32_t id = (uint32_t)random_below(random, MAX_POLICIES + 1);
     const char *wrong;
-    size_t told = 0;
+    uint32_t told = 0;
     int error = 0;
     if (stint_policy_get(limiter, id, &policy) == 0) {
         policy.limit = 1 + (uint32_t)random_below(random, 9);
@@ -248,7 +210,7 @@ static void call_policies(struct attack *attack) {
     assert_true(error <= 0 && error > -4096);
     error = stint_policies_apply(limiter, "2/h name=a\n5/s name=b\n8/min name=k stripes=8",
                                  (uint32_t)random_below(random, 4) & (STINT_DRY_RUN | STINT_PRUNE),
-                                 &wrong, on_change, &told);
+                                 &wrong, assert_change, &told);
     assert_true(error <= 0 && error > -4096);
     if (random_below(random, 4) == 0)
         (void)stint_policy_remove(limiter, id);
@@ -259,27 +221,6 @@ static void (*const calls[])(struct attack *) = {call_decisions, call_decisions,
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
 /* ---- Words of a table ------------------------------------------------------------------------ */
-
-enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, REACH, NAMES, PARTS };
-
-struct layout {
-    size_t at[PARTS + 1]; /* bytes */
-};
-
-static struct layout layout_of(const struct stint_limiter *limiter) {
-    const void *const parts[PARTS] = {limiter->header,
-                                      limiter->policies,
-                                      limiter->records,
-                                      limiter->counters,
-                                      limiter->table.shards,
-                                      limiter->table.lines,
-                                      reach_words(&limiter->table),
-                                      limiter->labels};
-    struct layout layout = {.at = {[PARTS] = limiter->memory.size}};
-    for (int part = 0; part < PARTS; part++)
-        layout.at[part] = (size_t)((const char *)parts[part] - (const char *)limiter->header);
-    return layout;
-}
 
 /* A word of a part: where it is, and what may stand there instead. */
 static size_t any_word(struct random *random, const struct layout *layout) {
@@ -603,18 +544,11 @@ static const char *const swapped[] = {"link", "outside",   "pipe", "text",
                                       "cut",  "directory", "other"};
 enum { SWAPPED = sizeof swapped / sizeof swapped[0] };
 
-static const char *in_directory(const char *name) {
-    static char whole[PATH_MAX + 32];
-    snprintf(whole, sizeof whole, "%s/%s", directory, name);
-    return whole;
-}
-
 static void swap_on(struct random *random) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;)
         (void)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD,
-                      in_directory(swapped[random_below(random, SWAPPED)]),
-                      2 /* RENAME_EXCHANGE */);
+                      file_beside(swapped[random_below(random, SWAPPED)]), 2 /* RENAME_EXCHANGE */);
 }
 
 static unsigned open_files(void) {
@@ -637,18 +571,18 @@ TEST_IN_DIRECTORY(test_swapped_while_opened) {
     for (size_t i = 0; i + sizeof victim < sizeof bytes[0]; i += sizeof victim)
         memcpy(bytes[0] + i, victim, sizeof victim);
     write_table(bytes[0], sizeof bytes[0]);
-    assert_int_equal(link(path, in_directory("victim")), 0); /* by another name, out of his reach */
-    assert_int_equal(rename(path, in_directory("text")), 0);
+    assert_int_equal(link(path, file_beside("victim")), 0); /* by another name, out of his reach */
+    assert_int_equal(rename(path, file_beside("text")), 0);
     write_table(good, size / 2);
-    assert_int_equal(rename(path, in_directory("cut")), 0);
+    assert_int_equal(rename(path, file_beside("cut")), 0);
     write_table(good, size);
-    assert_int_equal(rename(path, in_directory("other")), 0);
-    assert_int_equal(symlink("other", in_directory("link")), 0);
-    assert_int_equal(symlink("text", in_directory("outside")), 0);
-    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0);
-    assert_int_equal(mkdir(in_directory("directory"), 0700), 0);
+    assert_int_equal(rename(path, file_beside("other")), 0);
+    assert_int_equal(symlink("other", file_beside("link")), 0);
+    assert_int_equal(symlink("text", file_beside("outside")), 0);
+    assert_int_equal(mkfifo(file_beside("pipe"), 0600), 0);
+    assert_int_equal(mkdir(file_beside("directory"), 0700), 0);
     write_table(good, size);
-    assert_int_equal(stat(in_directory("victim"), &about), 0);
+    assert_int_equal(stat(file_beside("victim"), &about), 0);
 
     const unsigned files = open_files();
     fflush(NULL);
@@ -670,14 +604,14 @@ TEST_IN_DIRECTORY(test_swapped_while_opened) {
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(open_files(), files);
-    int file = open(in_directory("victim"), O_RDONLY);
+    int file = open(file_beside("victim"), O_RDONLY);
     assert_int_equal(read(file, bytes[1], sizeof bytes[1]), sizeof bytes[1]);
     assert_memory_equal(bytes[0], bytes[1], sizeof bytes[0]);
     assert_true(fstat(file, &now) == 0 && now.st_size == about.st_size);
     close(file);
     for (int i = 0; i < SWAPPED; i++) /* all are there, and nothing else (directory_remove) */
-        assert_true(unlink(in_directory(swapped[i])) == 0 || rmdir(in_directory(swapped[i])) == 0);
-    assert_int_equal(unlink(in_directory("victim")), 0);
+        assert_true(unlink(file_beside(swapped[i])) == 0 || rmdir(file_beside(swapped[i])) == 0);
+    assert_int_equal(unlink(file_beside("victim")), 0);
     (void)(unlink(path) == 0 || rmdir(path) == 0);
     free(good);
 }

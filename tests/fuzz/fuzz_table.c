@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fixture.h"
+#include "hostile.h"
 #include "limiter/limiter.h"
 #include "wrapped.h"
 
@@ -47,18 +47,11 @@ static struct stint_options options_of(enum stint_on_full on_full) {
     return options;
 }
 
-static stint_key key_of(const struct stint_limiter *limiter, uint64_t number) {
-    return number == 0 ? STINT_KEY_GLOBAL : number_key(limiter, number);
-}
-
-/* Where the parts of a table begin; and where it ends. Labels stand behind the lines. */
-enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, PARTS };
-
 /* The table of a file, whose hashes are whole, is larger. */
 static struct whole {
     char *bytes;
     size_t size;
-    size_t parts[PARTS + 1];
+    struct layout layout;
 } in_memory, in_file;
 
 /* Makes a table once, with a policy of each kind, keys that have used them, and names. */
@@ -93,31 +86,25 @@ static void make_whole(struct whole *whole, bool file) {
     assert(error == 0);
     for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++)
         assert_int_equal(add_text(limiter, texts[id]), id);
-    error = stint_override(limiter, banning, key_of(limiter, 0), 7, T0 + DAY);
+    error = stint_override(limiter, banning, key_at(limiter, 0), 7, T0 + DAY);
     assert(error == 0);
-    error = stint_override(limiter, banning, key_of(limiter, 1), 0, T0 + DAY);
+    error = stint_override(limiter, banning, key_at(limiter, 1), 0, T0 + DAY);
     assert(error == 0);
     for (uint32_t id = banning + 1; id-- > 0;)
         for (uint64_t key = 0; key < 3; key++)
             for (uint32_t i = 0; i < 4; i++)
-                stint_take(limiter, id, key_of(limiter, key + (id == banning ? 0 : id)), 1,
+                stint_take(limiter, id, key_at(limiter, key + (id == banning ? 0 : id)), 1,
                            STINT_NOW, NULL);
     const struct stint_stats stats = get_stats(limiter);
     assert(stats.overrides == 2 && stats.barred == 1 && stats.banned == 1);
     for (uint64_t key = 0; key < LABELS + 2; key++)
-        (void)stint_label(limiter, key_of(limiter, key), "\033[31m of a terminal", 20);
+        (void)stint_label(limiter, key_at(limiter, key), "\033[31m of a terminal", 20);
     /* A is replaced, and f removed. */
     error = stint_policies_apply(limiter, "3/h name=a", 0, NULL, NULL, NULL);
     assert(error == 0);
     error = stint_policy_remove(limiter, (uint32_t)policy_found(limiter, "f"));
     assert(error == 0);
-    const void *const parts[PARTS] = {limiter->header,       limiter->policies,
-                                      limiter->records,      limiter->counters,
-                                      limiter->table.shards, limiter->table.lines};
-    for (enum part part = HEADER; part < PARTS; part++)
-        whole->parts[part] =
-            (size_t)((const char *)parts[part] - (const char *)(const void *)limiter->header);
-    whole->parts[PARTS] = whole->size;
+    whole->layout = layout_of(limiter);
     if (file) {
         memcpy(whole->bytes, limiter->header, whole->size);
         unlink(path);
@@ -129,8 +116,9 @@ static void make_whole(struct whole *whole, bool file) {
 
 /* Writes a few bytes of the input over a place in one of the parts, word by word or anywhere. */
 static void patch(struct input *input, const struct whole *whole, char *table) {
-    enum part part = (enum part)input_below(input, PARTS);
-    size_t size = whole->parts[part + 1] - whole->parts[part];
+    const size_t *parts = whole->layout.at;
+    enum part part = (enum part)input_below(input, LINES + 1); /* with all that is behind them */
+    size_t size = part == LINES ? whole->size - parts[LINES] : parts[part + 1] - parts[part];
     uint8_t form = (uint8_t)input_number(input, 1);
     size_t at = (size_t)(form & 1 ? input_below(input, size) : 8 * input_below(input, size / 8));
     size_t length = form & 2 ? 1 + (form >> 4) : 8;
@@ -138,7 +126,7 @@ static void patch(struct input *input, const struct whole *whole, char *table) {
         length = (size_t)input_below(input, size) + 1;
     if (length > size - at)
         length = size - at;
-    at += whole->parts[part];
+    at += parts[part];
     if ((form & 12) == 8) { /* from elsewhere in the table: whole policies, slots, counts */
         size_t from = (size_t)input_below(input, whole->size - length + 1);
         memmove(table + at, table + from, length);
@@ -237,26 +225,6 @@ static void check_read_only(int fd, const char *table, size_t size) {
 
 /* ---- Use ------------------------------------------------------------------------------------- */
 
-static void check_printable(const char *text, const char *besides) {
-    for (; *text != '\0'; text++)
-        assert((*text >= ' ' && *text <= '~') || strchr(besides, *text) != NULL);
-}
-
-/* Each line is a field, of those that there are. */
-static void check_fields(struct stint_limiter *limiter, uint32_t id) {
-    const struct stint_verdict verdict = {.policy = id, .retry_after = 7};
-    char text[STINT_HEADERS_SIZE(1)];
-    unsigned lines = 0;
-    if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &verdict, 1, text,
-                      sizeof text) <= 0)
-        return;
-    check_printable(text, "\r\n");
-    for (char *line = strtok(text, "\r\n"); line != NULL; line = strtok(NULL, "\r\n"), lines++)
-        assert(strncmp(line, "RateLimit", 9) == 0 || strncmp(line, "X-Rate", 6) == 0 ||
-               strncmp(line, "Retry-After: ", 13) == 0);
-    assert(lines >= 1 && lines <= 6);
-}
-
 /* All policies are valid: they were looked at. */
 static void check_policies(const struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
@@ -270,44 +238,19 @@ static void check_policies(const struct stint_limiter *limiter) {
     assert(stint_policy_get(limiter, MAX_POLICIES, &policy) == -ENOENT);
 }
 
-/* What is told is within what there can be, and all of it can be read. */
-static bool check_entry(void *context, const struct stint_entry *entry) {
-    uint64_t *left = context;
-    unsigned sum = 0;
-    assert((*left)-- != 0);
-    assert(entry->policy < MAX_POLICIES || entry->flags == STINT_ENTRY_LABEL);
-    assert(entry->label_length <= STINT_LABEL_SIZE);
-    assert((entry->label != NULL) == (entry->label_length != 0));
-    for (uint32_t i = 0; i < entry->label_length; i++)
-        sum += (unsigned char)entry->label[i];
-    return sum != 1; /* so that all are read */
-}
-
-static void check_entries(struct stint_limiter *limiter) {
-    uint64_t left = get_stats(limiter).slots;
-    assert(stint_each(limiter, check_entry, &left) == 0);
-    left = get_stats(limiter).slots;
-    assert(stint_each_of(limiter, number_key(limiter, 1), check_entry, &left) == 0);
-}
-
 static void check_counts(struct stint_limiter *limiter) {
     const struct stint_stats stats = get_stats(limiter);
-    size_t size = (size_t)16 << 10;
-    char *metrics = fuzz_malloc(size);
     assert(stats.used <= stats.slots && stats.live <= stats.used);
     assert(stats.policies <= MAX_POLICIES && stats.memory == limiter->memory.size);
-    check_entries(limiter);
+    assert_entries(limiter, number_key(limiter, 1));
     for (uint32_t id = 0; id < MAX_POLICIES; id++) {
         struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
         struct stint_policy policy = STINT_POLICY_INIT;
         assert(stint_policy_stats_get(limiter, id, &counts) ==
                stint_policy_get(limiter, id, &policy));
-        check_fields(limiter, id);
+        assert_fields(limiter, &(struct stint_verdict){.policy = id, .retry_after = 7});
     }
-    int length = stint_metrics(limiter, NULL, metrics, size);
-    assert(length > 0 && strlen(metrics) == ((size_t)length < size ? (size_t)length : size - 1));
-    check_printable(metrics, "\n");
-    free(metrics);
+    assert_metrics(limiter);
 }
 
 static void check_verdict(const struct stint_request *request,
@@ -320,7 +263,7 @@ static struct stint_request read_request(struct input *input, const struct stint
     uint8_t form = (uint8_t)input_number(input, 1);
     struct stint_request request = {
         .policy = form & 15,
-        .key = key_of(limiter, input_below(input, KEYS)),
+        .key = key_at(limiter, input_below(input, KEYS)),
         .cost = form & 16 ? (uint32_t)input_number(input, 4) : 1,
         .limit = form & 32 ? (uint32_t)input_number(input, 4) : 0,
         .flags = form & 64 ? STINT_PEEK * ((uint32_t)input_number(input, 1) & 15) : 0,
@@ -359,9 +302,7 @@ static void count_changes(void *context, const struct stint_change *change) {
     assert(change->kind <= STINT_POLICY_REMOVED && change->name[0] != '\0');
     assert((change->text == NULL) == (change->kind == STINT_POLICY_REMOVED));
     assert((change->was == NULL) == (change->kind == STINT_POLICY_ADDED));
-    check_printable(change->text == NULL ? "" : change->text, "");
-    check_printable(change->was == NULL ? "" : change->was, "");
-    ++*(uint32_t *)context;
+    assert_change(context, change);
 }
 
 /* Policies of a text, of names that are there and of others; one is removed. */
