@@ -4,8 +4,8 @@
  * here and elsewhere, is listed in tests/api/README.md. */
 #include "limiter/limiter.h"
 
+#include "calls.h"
 #include "directory.h"
-#include "hostile.h"
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -341,48 +341,6 @@ static void call_ended(void) {
     stint_test_step = NULL;
 }
 
-/* Those that are no set-up, and look at no more than a few slots. `number`: which. */
-enum { ONES = 16 /* FLAGS + 10 */ };
-
-static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id, stint_key key) {
-    static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
-                                     STINT_DRAIN, STINT_CHARGE, STINT_RESERVE};
-    enum { FLAGS = sizeof flags / sizeof flags[0] };
-    const struct stint_request requests[] = {
-        {.key = key, .policy = id, .cost = 2, .flags = number < FLAGS ? flags[number] : 0},
-        {.key = key, .policy = id, .cost = 1, .limit = 4}};
-    struct stint_verdict verdicts[2];
-    struct stint_policy policy = STINT_POLICY_INIT;
-    char text[4096];
-    memset(verdicts, 0, sizeof verdicts);
-    if (number < FLAGS)
-        (void)stint_decide(limiter, requests, STINT_NOW, verdicts);
-    else if (number == FLAGS)
-        (void)stint_take(limiter, id, key, 1, STINT_NOW, verdicts);
-    else if (number == FLAGS + 1)
-        (void)stint_decide_batch(limiter, requests, 2, STINT_NOW, verdicts);
-    else if (number == FLAGS + 2)
-        (void)stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
-    else if (number == FLAGS + 3)
-        (void)refund_by(limiter, id, key, 1, test_time / MINUTE * MINUTE + MINUTE);
-    else if (number == FLAGS + 4)
-        stint_reset(limiter, id, key);
-    else if (number == FLAGS + 5)
-        assert_true(stint_override(limiter, id, key, 3, test_time + HOUR) <= 0);
-    else if (number == FLAGS + 6)
-        (void)stint_override_get(limiter, id, key, NULL, NULL);
-    else if (number == FLAGS + 7)
-        (void)stint_override_clear(limiter, id, key);
-    else if (number == FLAGS + 8 && stint_policy_get(limiter, id, &policy) == 0) {
-        assert_true(policy.calendar <= STINT_CALENDAR_YEAR && policy.window <= STINT_WINDOW_MAX &&
-                    policy.window % STINT_TICK_NS == 0);
-        (void)stint_policy_format(&policy, text, sizeof text);
-    } else if (number == FLAGS + 9 &&
-               stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, verdicts, 1, text,
-                             sizeof text) > 0)
-        assert_printable(text, "\r\n");
-}
-
 /* What may stand in a word that holds one number, or two. */
 static uint64_t value_of(unsigned number, uint64_t was) {
     const uint64_t values[] = {0,
@@ -423,15 +381,16 @@ TEST(test_each_word_at_each_step) {
                                        : (uint64_t *)&limiter->records[id] + number - of_policy;
             const uint64_t value = value_of(place / WORDS, *word);
             const stint_key key = key_at(limiter, id + random_below(&random, 7));
+            const struct about about = {limiter, id, key, key, {.policy = id, .granted = 1}};
             test_time = T0 + (random_below(&random, 2) == 0 ? 0 : random_below(&random, 3 * HOUR));
-            for (unsigned call = 0; call < ONES; call++) {
+            for (unsigned call = 0; call < CALLS_OF_KEY; call++) {
                 uint64_t step = 0;
                 do {
                     memcpy(memory, good, front);
                     memcpy((char *)memory + rest, (char *)good + rest, size - rest);
                     write_next(word, value, step++);
                     call_begins(call);
-                    call_one(limiter, call, id, key);
+                    call_of_key(&about, call);
                     call_ended();
                 } while (writing.written && step < PLAYS);
             }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include "calls.h"
 #include "children.h"
 #include "directory.h"
 #include "sys/testing.h"
@@ -192,7 +193,6 @@ static void assert_locks_whole(void) {
 /* ---- Before each step of each call ----------------------------------------------------------- */
 
 static struct stint_limiter *limiter; /* of the call that is under way */
-static struct stint_verdict taken;    /* before the cut */
 static enum kind kind;                /* of which the calls are */
 static enum cut how;
 static size_t steps, cut_at;
@@ -218,69 +218,6 @@ static void cut_at_step(size_t at) {
     cut_at = at;
     stint_test_step = at == 0 ? NULL : cut_before;
     stint_test_hook = at == 0 ? NULL : cut_before_write;
-}
-
-/* What is asked by the policy of the kind: of a key that has a slot, but for the second. */
-static const struct stint_request asks[] = {
-    {.key = {7}, .cost = 1},
-    {.key = {99}, .cost = 1},
-    {.key = {7}, .cost = 3},
-    {.key = {7}, .cost = 100}, /* and is refused: a strike */
-    {.key = {7}, .cost = 1, .flags = STINT_PEEK},
-    {.key = {7}, .cost = 40, .flags = STINT_CHARGE},
-    {.key = {7}, .cost = 9, .flags = STINT_RESERVE | STINT_PARTIAL},
-    {.key = {7}, .cost = 2, .limit = 5},
-    {.key = {7}, .cost = 1}, /* by who is an hour late */
-};
-enum { ASKS = sizeof asks / sizeof *asks };
-
-static void call_ask(unsigned number) {
-    struct stint_request asked = asks[number];
-    asked.policy = kind;
-    if (asked.limit != 0)
-        (void)stint_decide(limiter, &asked, STINT_NOW, NULL);
-    else if (asked.flags != 0)
-        (void)ask(limiter, kind, asked.key, asked.cost, asked.flags);
-    else
-        (void)stint_take(limiter, kind, asked.key, asked.cost,
-                         number + 1 < ASKS ? STINT_NOW : test_time - HOUR, NULL);
-}
-
-/* The others of a key, by the policy of the kind; what they return may be anything. */
-enum { OTHERS = 10 };
-
-static int call_other(unsigned number) {
-    struct stint_request requests[] = {STINT_REQUEST(kind, 7, 1), STINT_REQUEST(PLAIN, 7, 1),
-                                       STINT_REQUEST(kind, 99, 2), STINT_REQUEST(kind, 7, 1)};
-    struct stint_verdict verdicts[4];
-    char text[2000];
-    switch (number) {
-    case 0:
-        return (int)stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
-    case 1:
-        requests[2].cost = 200; /* and is refused */
-        return stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts);
-    case 2:
-        return stint_decide_all(limiter, requests, 2, STINT_NOW, NULL);
-    case 3:
-        return (int)stint_refund(limiter, 7, &taken, 1);
-    case 4:
-        return stint_reset(limiter, kind, 7);
-    case 5:
-        return stint_override(limiter, kind, 7, 3, test_time + HOUR);
-    case 6:
-        return stint_override_clear(limiter, kind, 7);
-    case 7:
-        return stint_each_of(limiter, 7, entry_ignore, NULL);
-    case 8:
-        return stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &taken, 1, text,
-                             sizeof text);
-    default:
-        if (!stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts))
-            for (size_t i = 0; i < 4; i++)
-                assert_int_equal(verdicts[i].granted, 0);
-        return 0;
-    }
 }
 
 /* What a call of set-up says: that it is done, or why it is not. */
@@ -329,7 +266,7 @@ static int call_of_table(unsigned number) {
     }
 }
 
-enum { OF_KEY = ASKS + OTHERS, CALLS = OF_KEY + OF_TABLE };
+enum { CALLS = CALLS_OF_KEY + OF_TABLE };
 
 /* Writes the table as it was, and makes the call with a cut before its step of that number. Returns
  * whether it came so far. */
@@ -337,14 +274,12 @@ static bool run_call(unsigned number, struct bytes whole, size_t at) {
     const struct stint_options options = lost_options();
     file_write(path, whole);
     limiter = open_with(&options);
-    taken = ask(limiter, kind, 7, 1, 0);
+    const struct stint_verdict taken = ask(limiter, kind, 7, 1, 0);
     cut_at_step(at);
-    if (number < ASKS)
-        call_ask(number);
-    else if (number < OF_KEY)
-        (void)call_other(number - ASKS);
+    if (number < CALLS_OF_KEY)
+        call_of_key(&(struct about){limiter, kind, {7}, {99}, taken}, number);
     else
-        assert_said(call_of_table(number - OF_KEY));
+        assert_said(call_of_table(number - CALLS_OF_KEY));
     cut_at_step(0);
     const bool done = steps >= at;
     if (done) {
@@ -368,13 +303,13 @@ TEST_HANDLED(test_each_step) {
     stint_close(limiter);
     const struct bytes whole = file_read(path);
     for (unsigned number = 0; number < CALLS; number++)
-        for (kind = PLAIN; kind < (number < OF_KEY ? KINDS : 1); kind++)
+        for (kind = PLAIN; kind < (number < CALLS_OF_KEY ? KINDS : 1); kind++)
             /* Each step of those that have few. Of set-up, each cut. */
             for (size_t at = 1, n = 0;; n++) {
-                how = (enum cut)((number < OF_KEY ? runs : n) % CUTS);
+                how = (enum cut)((number < CALLS_OF_KEY ? runs : n) % CUTS);
                 if (!run_call(number, whole, at))
                     break;
-                if (number < OF_KEY || how + 1 == CUTS)
+                if (number < CALLS_OF_KEY || how + 1 == CUTS)
                     at += 1 + at / 16;
                 runs++;
             }
