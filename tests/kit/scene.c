@@ -68,22 +68,22 @@ static const char *const known_policies[] = {
 
 /* ---- Acts ------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 #define NAME(name) #name,
+#define VERBS_NAMED(X) \
+    X(TAKE) X(ALL) X(BATCH) X(HOLD) X(REFUND) X(BACK) X(RESET) X(TURN) X(TELL) X(DIE) X(STRAY) \
+    X(ADD) X(CHANGE) X(APPLY) X(REMOVE) X(FIND) X(PRUNE) X(TIDY) X(LABEL) X(SEEN) X(CLOSE) \
+    X(OPEN) X(EACH) X(HEADERS) X(OVERRIDE) X(CLEAR) X(AS)
+/* What must come of a request. Those from USED on have a number. */
+#define EXPECTED_NAMED(X) \
+    X(YES) X(NO) X(FAR) X(PLACED) X(FRESH) X(SOON) X(NEVER) X(COUNTED) X(PLAIN) X(RULED) \
+    X(USED) X(CAPACITY) X(GRANTED) X(MOST) X(BACK) X(WINDOW)
+/* clang-format on */
 
-#define VERBS_NAMED(X)                                                                             \
-    X(TAKE)                                                                                        \
-    X(ALL) X(BATCH) X(HOLD) X(REFUND) X(BACK) X(RESET) X(TURN) X(TELL) X(DIE) X(STRAY) X(ADD)      \
-        X(CHANGE) X(APPLY) X(REMOVE) X(FIND) X(PRUNE) X(TIDY) X(LABEL) X(SEEN) X(CLOSE) X(OPEN)    \
-            X(EACH) X(HEADERS) X(OVERRIDE) X(CLEAR) X(AS)
 #define VERB(name) name,
 enum verb { VERBS_NAMED(VERB) VERBS };
 static const char *const verbs[VERBS] = {VERBS_NAMED(NAME)};
 
-/* Those from USED on have a number. */
-#define EXPECTED_NAMED(X)                                                                          \
-    X(YES)                                                                                         \
-    X(NO) X(FAR) X(PLACED) X(FRESH) X(SOON) X(NEVER) X(COUNTED) X(PLAIN) X(RULED) X(USED)          \
-        X(CAPACITY) X(GRANTED) X(MOST) X(BACK) X(WINDOW)
 #define EXPECT(name) EXPECT_##name,
 enum { EXPECTED_NAMED(EXPECT) EXPECTED };
 static const char *const expected_names[EXPECTED] = {EXPECTED_NAMED(NAME)};
@@ -852,12 +852,6 @@ static void seen(const struct act *act) {
         not_so(act);
 }
 
-static int label(const struct act *act) {
-    const struct part *part = &act->parts[0];
-    s.labelled = true;
-    return set_up(act, name_key(s.limiter, part->key, part->cost));
-}
-
 static void look_at_names(void) {
     static const uint64_t keys[] = {KEY, OTHER, HOLDER, HOLDER + 1, HOLDER + 2, HOLDER + 3};
     uint32_t refused;
@@ -874,13 +868,6 @@ static bool ignore_entry(void *context, const struct stint_entry *entry) {
     return entry->end != 0;
 }
 
-static int headers(const struct named *named) {
-    const struct stint_verdict verdict = {.policy = named->id};
-    char text[1000];
-    return stint_headers(s.limiter, STINT_HEADERS_DRAFT, &verdict, 1, text, sizeof(text)) <
-           (int)sizeof(text);
-}
-
 static void close_handle(void) {
     struct stint_limiter *limiter = s.limiter;
     s.limiter = NULL;
@@ -891,6 +878,8 @@ static void close_handle(void) {
 static int make(const struct act *act, uint64_t now) {
     const struct part *part = &act->parts[0];
     struct named *named = &s.policies[part->policy];
+    struct stint_verdict verdict = {0};
+    char text[1000];
     switch (act->verb) {
     case TAKE:
     case ALL:
@@ -940,7 +929,8 @@ static int make(const struct act *act, uint64_t now) {
         tidy(act);
         break;
     case LABEL:
-        return label(act);
+        s.labelled = true;
+        return set_up(act, name_key(s.limiter, part->key, part->cost));
     case SEEN:
         seen(act);
         break;
@@ -956,7 +946,9 @@ static int make(const struct act *act, uint64_t now) {
     case EACH:
         return stint_each(s.limiter, ignore_entry, NULL) == 0;
     case HEADERS:
-        return headers(named);
+        verdict.policy = named->id;
+        return stint_headers(s.limiter, STINT_HEADERS_DRAFT, &verdict, 1, text, sizeof(text)) <
+               (int)sizeof(text);
     case REMOVE:
         named->replaced = true;
         return set_up(act, stint_policy_remove(s.limiter, named->id));
@@ -1053,12 +1045,12 @@ static void open_table(void) {
     for (unsigned i = 0; i < s.policy_count; i++) {
         struct named *named = &s.policies[i];
         const size_t length = strlen(named->name);
-        char name[sizeof(named->name)];
-        memcpy(name, named->name, sizeof(name));
-        *named = (struct named){.id = UINT32_MAX};
-        memcpy(named->name, name, sizeof(name));
+        struct named anew = {.id = UINT32_MAX};
+        memcpy(anew.name, named->name, sizeof(anew.name));
+        *named = anew;
         for (size_t j = 0; j < sizeof(known_policies) / sizeof(known_policies[0]); j++)
-            if (strncmp(known_policies[j], name, length) == 0 && known_policies[j][length] == ' ')
+            if (strncmp(known_policies[j], anew.name, length) == 0 &&
+                known_policies[j][length] == ' ')
                 add_policy(named, known_policies[j] + length + 1);
     }
 }

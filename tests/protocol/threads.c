@@ -12,19 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A key of a plain policy. */
-struct race {
-    struct stint_limiter *limiter;
-    uint32_t policy;
-    uint64_t key;
-};
-
-static struct race race_open(uint64_t max_entries, uint64_t key, uint32_t limit, uint64_t window) {
-    struct race race = {.limiter = open_anywhere(max_entries), .key = key};
-    race.policy = add_policy(race.limiter, "", limit, window, 0, 0);
-    return race;
-}
-
 /* ---- Rates ----------------------------------------------------------------------------------- */
 
 enum { OWN = 100, BURST = 50 /* tokens */ };
@@ -275,17 +262,27 @@ TEST(test_all_kinds) {
 /* Each thread that is alive has a number of its own, or the last one, which is for all others:
  * two with one lane would lose counts. */
 
+static struct stint_limiter *counted;
+
+static void open_counted(void) {
+    counted = open_anywhere(100);
+    (void)add_policy(counted, "", 1000, 60 * TICK, 0, 0);
+}
+
+static uint64_t number_that_decides(void) {
+    stint_take(counted, 0, 5, 1, EPOCH, NULL);
+    return stint_thread_number;
+}
+
 enum { ALIVE = 20 };
 
 static struct {
-    struct race race;
     pthread_barrier_t all_have;
     uint64_t numbers[ALIVE];
 } alive;
 
 static void *alive_main(void *argument) {
-    stint_take(alive.race.limiter, alive.race.policy, alive.race.key, 1, EPOCH, NULL);
-    *(uint64_t *)argument = stint_thread_number;
+    *(uint64_t *)argument = number_that_decides();
     pthread_barrier_wait(&alive.all_have);
     return NULL;
 }
@@ -309,9 +306,8 @@ static bool all_differ(uint64_t own) {
 }
 
 TEST(test_numbers_of_threads) {
-    alive.race = race_open(100, 5, 1000, 60 * TICK);
-    stint_take(alive.race.limiter, alive.race.policy, alive.race.key, 1, EPOCH, NULL);
-    assert_in_range(stint_thread_number, 1, LANES_MAX - 1);
+    open_counted();
+    assert_in_range(number_that_decides(), 1, LANES_MAX - 1);
     for (unsigned round = 0; round < 5; round++) /* those before have given theirs back */
         assert_true(all_differ(stint_thread_number));
 #ifndef STINT_THREAD_SANITIZER /* no threads after fork */
@@ -323,7 +319,7 @@ TEST(test_numbers_of_threads) {
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_int_equal(status, 0);
 #endif
-    stint_close(alive.race.limiter);
+    stint_close(counted);
 }
 
 /* Destructors that decide, in every round of them: the last one is after the library's own. */
@@ -334,23 +330,19 @@ static pthread_key_t ending_key;
 static bool number_given_back_and_kept; /* another thread may have it: counts would be lost */
 
 static void ending(void *argument) {
-    struct race *race = argument;
-    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
-    number_given_back_and_kept |= stint_thread_number < LANES_MAX;
-    pthread_setspecific(ending_key, race); /* once more */
+    number_given_back_and_kept |= number_that_decides() < LANES_MAX;
+    pthread_setspecific(ending_key, argument); /* once more */
 }
 
 static void *ending_main(void *argument) {
-    struct race *race = argument;
-    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
-    pthread_setspecific(ending_key, race);
+    (void)number_that_decides();
+    pthread_setspecific(ending_key, argument);
     return NULL;
 }
 
 static void *number_of_new_thread(void *argument) {
-    struct race *race = argument;
-    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
-    return (void *)(uintptr_t)stint_thread_number;
+    (void)argument;
+    return (void *)(uintptr_t)number_that_decides();
 }
 
 TEST(test_decisions_of_destructors) {
@@ -358,23 +350,23 @@ TEST(test_decisions_of_destructors) {
     print_message("skipped: to the thread sanitizer a thread ends before its last destructors\n");
     skip();
 #endif
-    struct race race = race_open(100, 5, 1000, 60 * TICK);
     pthread_t thread;
     void *before, *after;
 
+    open_counted();
     assert_int_equal(pthread_key_create(&ending_key, ending), 0);
-    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, &race), 0);
+    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, NULL), 0);
     pthread_join(thread, &before);
     for (unsigned i = 0; i < ENDING; i++) {
-        assert_int_equal(pthread_create(&thread, NULL, ending_main, &race), 0);
+        assert_int_equal(pthread_create(&thread, NULL, ending_main, &counted), 0);
         pthread_join(thread, NULL);
     }
-    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, &race), 0);
+    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, NULL), 0);
     pthread_join(thread, &after);
     assert_int_equal((uintptr_t)after, (uintptr_t)before);
     assert_false(number_given_back_and_kept);
-    assert_int_equal(get_policy_stats(race.limiter, race.policy).allowed,
+    assert_int_equal(get_policy_stats(counted, 0).allowed,
                      2 + ENDING * (1 + PTHREAD_DESTRUCTOR_ITERATIONS));
     assert_int_equal(pthread_key_delete(ending_key), 0);
-    stint_close(race.limiter);
+    stint_close(counted);
 }
