@@ -299,25 +299,21 @@ bool unfit(const struct stint_policy *policy, const struct stint_request *reques
            (request->burst && !is_bucket(policy));
 }
 
-static void count(uint64_t *counter, uint64_t more) {
-    __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
-}
-
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
                  const struct stint_verdict *v) {
     const bool shadowed = v->flags & STINT_SHADOWED;
     if (merely_looks(request))
         return;
-    count(&counts->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
+    counts->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
     if (makes_charge(request)) /* no decision */
-        count(&counts->charged, v->granted);
+        counts->charged += v->granted;
     if (makes_charge(request))
         return;
-    count(&counts->allowed, v->allowed && !shadowed);
-    count(&counts->refused, !v->allowed);
-    count(&counts->shadowed, shadowed);
-    count(&counts->untracked, (v->flags & STINT_UNTRACKED) != 0);
-    count(&counts->near_limit, v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0);
+    counts->allowed += v->allowed && !shadowed;
+    counts->refused += !v->allowed;
+    counts->shadowed += shadowed;
+    counts->untracked += (v->flags & STINT_UNTRACKED) != 0;
+    counts->near_limit += v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0;
 }
 
 const char *model_unlike(const struct stint_policy_stats *got,

@@ -68,7 +68,7 @@ uint32_t unfit_flags(const struct stint_policy *policy);
 /* Whether a request makes no sense by a policy. */
 bool unfit(const struct stint_policy *policy, const struct stint_request *request);
 
-/* Adds what a verdict adds to its policy's statistics, which threads may do at once. */
+/* Adds what a verdict adds to its policy's statistics. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
                  const struct stint_verdict *verdict);
 
