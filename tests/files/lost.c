@@ -68,13 +68,9 @@ static void handle_sigbus(bool on) {
 /* NO_HEADER: the file grows again at once, so no look at it is a SIGBUS. */
 enum cut { TO_NOTHING, TO_A_PAGE, TO_HALF, NO_HEADER, CUTS };
 
-static size_t whole_size(void) {
-    struct stint_options options = lost_options();
-    return stint_memory_size(&options);
-}
-
 static void cut(enum cut how) {
-    const size_t whole = whole_size();
+    struct stint_options options = lost_options();
+    const size_t whole = stint_memory_size(&options);
     const size_t left[CUTS] = {[TO_A_PAGE] = SMALL_PAGE, [TO_HALF] = whole / 2};
     if (truncate(path, (off_t)left[how]) != 0 ||
         (how == NO_HEADER && truncate(path, (off_t)whole) != 0))
