@@ -106,6 +106,7 @@ struct crowd {
     bool refunds, groups;
     uint64_t seed;
     struct account accounts[KINDS][KEYS];
+    uint64_t decisions;
 };
 
 static void add_up(struct crowd *crowd, unsigned which, const struct stint_request *request,
@@ -119,6 +120,7 @@ static void add_up(struct crowd *crowd, unsigned which, const struct stint_reque
     const struct {
         uint64_t *sum, more;
     } sums[] = {
+        {&crowd->decisions, 1},
         {&account->granted, granted},
         {&account->back, back},
         {&account->refused, refused && !group_refused && (request->flags & STINT_RESERVE) == 0},
@@ -222,6 +224,15 @@ static void check_account(const struct crowd *crowd, enum kind kind, unsigned wh
     }
 }
 
+static uint64_t decisions_counted(const struct crowd *crowd) {
+    uint64_t decisions = 0;
+    for (enum kind kind = PLAIN; kind < KINDS; kind++) {
+        const struct stint_policy_stats stats = get_policy_stats(crowd->limiter, kind);
+        decisions += stats.allowed + stats.refused + stats.shadowed;
+    }
+    return decisions;
+}
+
 TEST(test_all_kinds) {
     struct random random = {.state = test_seed()};
     struct crowd crowd = {.limiter = open_anywhere(2000)};
@@ -246,9 +257,13 @@ TEST(test_all_kinds) {
                     (struct account){.window = crowd.accounts[kind][which].look.window,
                                      .look = ask(crowd.limiter, kind, key, 0, STINT_PEEK)};
             }
+        crowd.decisions = 0;
+        const uint64_t counted = decisions_counted(&crowd);
         stint_test_step = round % 2 == 0 ? interrupt : NULL;
         run_team(decide_all_kinds, &crowd);
         stint_test_step = NULL;
+        if (!crowd.groups) /* what is given back has counted, too */
+            assert_int_equal(decisions_counted(&crowd) - counted, crowd.decisions);
         for (enum kind kind = PLAIN; kind < KINDS; kind++)
             for (unsigned which = 0; which < KEYS; which++)
                 check_account(&crowd, kind, which);
