@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
 
-#include "fixture.h" /* for same_verdict */
-
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -826,6 +824,13 @@ void model_ban(struct model_answer *answer, uint64_t now, uint64_t until) {
     answer->wait_least = until > now ? until - now : 0;
 }
 
+static bool same_but_wait(const struct stint_verdict *a, const struct stint_verdict *b) {
+    return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
+           a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
+           a->window == b->window && a->reset_after == b->reset_after && a->policy == b->policy &&
+           a->generation == b->generation && a->unit == b->unit;
+}
+
 void model_settle(struct model_answer *answer, const struct stint_verdict *got) {
     if (answer->maybe_first)
         answer->verdict.flags |= got->flags & STINT_FIRST_REFUSAL;
@@ -841,8 +846,7 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
         got->remaining > remaining ? got->remaining - remaining : remaining - got->remaining;
     if (answer->off && off <= answer->off && got->used >= got->granted)
         tell_used(&told, got->used);
-    told.verdict.retry_after = got->retry_after; /* which is next */
-    if (!same_verdict(&told.verdict, got))
+    if (!same_but_wait(&told.verdict, got))
         return false;
     if (!answer->jitter_below)
         return got->retry_after == model_wait(answer, 0);
