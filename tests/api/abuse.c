@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "children.h"
 #include "directory.h"
 
 /* ---- Chosen keys ---------------------------------------------------------------------------- */

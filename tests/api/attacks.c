@@ -8,11 +8,9 @@
 #include "directory.h"
 
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 #include "random.h"
 #include "slot.h"

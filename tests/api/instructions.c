@@ -4,10 +4,7 @@
  * users run, in the order in which the compiler has put its loads; test builds have their steps in
  * the program's order. x86-64 only. */
 #include <pthread.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #include "fixture.h"
 

@@ -8,7 +8,6 @@
 
 #include <sys/file.h>
 
-#include "children.h"
 #include "directory.h"
 #include "random.h"
 

@@ -2,7 +2,6 @@
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
  * file systems that are full or may only be read; a library that is unloaded.
  * What was told is a reason, what was there is unharmed, and nothing is left behind. */
-#include "children.h"
 #include "decisions.h"
 #include "directory.h"
 #include "kinds.h"
@@ -12,7 +11,6 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

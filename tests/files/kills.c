@@ -4,13 +4,11 @@
  * limit (A), or less than what the killed may have taken. And nobody is held up (E).
  * (Project-HAMi/HAMi-core#248, krakjoe/apcu#632, otovo/redis-rate-limiters#7,
  * swoole/swoole-src#3644: who was killed held the lock for ever.) */
-#include "children.h"
 #include "directory.h"
 #include "random.h"
 #include "sys/testing.h"
 
 #include <sched.h>
-#include <signal.h>
 
 enum { KEYS = 2, LIMIT = 6, COST_MOST = 2, KILLS_MOST = 4, SECONDS_MOST = 60, ENTRIES = 1000 };
 

@@ -7,11 +7,9 @@
 #include "kinds.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 
 #include "calls.h"
-#include "children.h"
 #include "directory.h"
 #include "sys/testing.h"
 

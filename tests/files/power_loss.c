@@ -6,9 +6,6 @@
 
 #include "random.h"
 
-#include <signal.h>
-
-#include "children.h"
 #include "directory.h"
 
 enum { PAGE = 4096, SNAPSHOTS = 5, KEYS = 80, POLICIES = 10 };

@@ -4,7 +4,6 @@
  * it: faults.c. Damaged tables: fuzz_table.c.) */
 #include "table/parts.h" /* before cmocka, which defines fail() as well */
 
-#include "children.h"
 #include "directory.h"
 #include "kinds.h"
 #include "limiter/counters.h"

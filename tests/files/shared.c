@@ -4,11 +4,9 @@
  * deaths.c.) */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 
-#include "children.h"
 #include "directory.h"
 #include "wrapped.h"
 

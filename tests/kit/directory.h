@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char directory[PATH_MAX], path[PATH_MAX + 16];
 

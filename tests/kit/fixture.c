@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 
-#include <unistd.h>
-
 static uint64_t own_time = T0;
 uint64_t *test_time_at = &own_time;
 

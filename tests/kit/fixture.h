@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the tests of the public interface share: a limiter on a made-up clock, memory for
- * processes, and the comparison of two verdicts in all their fields. */
+ * What the tests of the public interface share: a limiter on a made-up clock, processes and memory
+ * for them, and the comparison of two verdicts in all their fields. */
 #ifndef STINT_TESTS_FIXTURE_H
 #define STINT_TESTS_FIXTURE_H
 
@@ -8,13 +8,37 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "policy_id.h"
 #include "stint.h"
+
+static inline pid_t forked(void) {
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    return child;
+}
+
+/* What waitpid says of it. */
+static inline int status_of(pid_t child) {
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* It ended with exit code 0. */
+static inline void assert_good(pid_t child) {
+    const int status = status_of(child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("the child ended with status %#x", (unsigned)status);
+}
 
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
 NGINX = shutil.which("nginx", path=SEARCH)
-HAPROXY = shutil.which("haproxy", path=SEARCH)
 PATIENCE = 30  # s; for what takes milliseconds unless the machine is busy
 
 # In all configurations of nginx: Debian's writes to /var/lib otherwise.

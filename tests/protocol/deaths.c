@@ -10,10 +10,8 @@
 #include "fixture.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
-#include "children.h"
 #include "random.h"
 #include "sys/testing.h"
 #include "wrapped.h"

@@ -3,8 +3,8 @@
 """Random mistakes in the library, one at a time: an operator, a constant, a condition or a statement
 of src/ is changed in a copy, and the tests of the suites unit, api and threads must notice.
 
-    mutate.py [--count N] [--seed N] [--seconds N] [--files PATTERN] [--jobs N] [--least PERCENT]
-              [--longest SECONDS] [--named FILE] [--tree DIRECTORY] [--verbose]
+    mutate.py [--count N] [--seed N] [--files PATTERN] [--jobs N] [--least PERCENT] [--longest SECONDS]
+              [--verbose]
 
 A mutant that does not compile, or compiles to the code of the original, is none: another is drawn. All
 tests have the library with guards and assertions. Those that found most in the least time are run first,
@@ -17,6 +17,7 @@ import collections
 import concurrent.futures
 import contextlib
 import fnmatch
+import itertools
 import json
 import math
 import os
@@ -284,38 +285,24 @@ def draw(seed, files):
         yield chance.choice(by_line[line])
 
 
-def named(path):
-    """The mutants of a file that has lines as they are printed. Lines may have moved since."""
-    for name, line, change in re.findall(r"([\w/]+\.[ch]):(\d+): (`.*` -> `.*`)$", Path(path).read_text(),
-                                         re.MULTILINE):
-        same = [mutant for mutant in mutants_of(name, (SOURCE / "src" / name).read_text())
-                if f"`{mutant.before}` -> `{mutant.after}`" == change]
-        yield from sorted(same, key=lambda mutant: abs(mutant.line - int(line)))[:1]
-
-
 def main(options):
     print(f"STINT_TEST_SEED={options.seed}", flush=True)
     reasons, began = argued(), time.monotonic()
     results, none, found_by = [], 0, collections.defaultdict(collections.Counter)
-    drawn = named(options.named) if options.named else draw(options.seed, options.files)
+    drawn = draw(options.seed, options.files)
 
     with tempfile.TemporaryDirectory(prefix="stint-mutate-") as directory:
-        library, tests = built(Path(options.tree or f"{directory}/build").absolute(), options.longest)
+        library, tests = built(Path(directory) / "build", options.longest)
         trees = queue.Queue()
         for job in range(options.jobs):
             trees.put(first := Tree(library, Path(directory) / str(job)))
         for test in tests:
             first.measure(test)
-        if options.verbose:
-            print(f"{time.monotonic() - began:.0f} s, {sum(test.cpu for test in tests):.0f} s of CPU "
-                  "a run:", ", ".join(f"{test.name} {test.cpu:.2f}" for test in tests), flush=True)
 
         def attempt(mutant):
             """The quickest tests first; of those, the ones that found others of this file."""
             def price(test):
-                worth = (test.name == mutant.file[:-2]) + 4 * found_by[mutant.file][test.name] + \
-                    found_by["all"][test.name] / 10
-                return (0.1 + test.cpu) / (1 + worth)
+                return (0.1 + test.cpu) / (1 + 4 * found_by[mutant.file][test.name] + found_by["all"][test.name] / 10)
             tree = trees.get()
             try:
                 return tree.try_mutant(mutant, sorted(tests, key=price))
@@ -323,20 +310,8 @@ def main(options):
                 trees.put(tree)
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            waiting = {}
-            while True:
-                while len(waiting) < options.jobs and len(results) + len(waiting) < options.count and \
-                        time.monotonic() - began < options.seconds:
-                    mutant = next(drawn, None)
-                    if mutant is None:
-                        break
-                    waiting[pool.submit(attempt, mutant)] = mutant
-                if not waiting:
-                    break
-                done, _ = concurrent.futures.wait(waiting,
-                                                  return_when=concurrent.futures.FIRST_COMPLETED)
-                for job in done:
-                    mutant, result = waiting.pop(job), job.result()
+            while len(results) < options.count and (some := list(itertools.islice(drawn, options.jobs))):
+                for mutant, result in zip(some, pool.map(attempt, some)):
                     if result is None:
                         none += 1
                         continue
@@ -346,16 +321,11 @@ def main(options):
                     if result:
                         found_by[mutant.file][result] += 1
                         found_by["all"][result] += 1
-                    elif not why:
-                        print(f"not found: {mutant}", flush=True)
-                    if options.verbose:
-                        print(f"{time.monotonic() - began:.0f} s, {result or why or 'NOT FOUND'}: "
-                              f"{mutant}", flush=True)
+                    if options.verbose or not (result or why):
+                        print(f"{result or why or 'not found'}: {mutant}", flush=True)
 
     found = sum(result != "" for result in results)
     share = 100 * found // max(1, len(results))
-    for line in stale(reasons):
-        print(line)
     print("found by", ", ".join(f"{name} {count}" for name, count in
                                 collections.Counter(results).most_common() if name))
     print(f"{len(results)} mutants in {time.monotonic() - began:.0f} s, {none} more were none; "
@@ -370,11 +340,8 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int,
                         default=int(os.environ.get("STINT_TEST_SEED") or time.time()))
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which no more are drawn")
     parser.add_argument("--files", default="*", help="of src/, as in *.h")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--named", help="a file of mutants as they are printed, instead of random ones")
-    parser.add_argument("--tree", help="a directory for the build, which stays for the next run")
     parser.add_argument("--longest", type=float, default=5, help="seconds of CPU that a test may take")
     parser.add_argument("--least", type=float, default=36)
     parser.add_argument("--verbose", action="store_true")

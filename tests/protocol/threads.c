@@ -9,9 +9,6 @@
 #include "kinds.h"
 #include "model.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 /* ---- Rates ----------------------------------------------------------------------------------- */
 
 enum { OWN = 100, BURST = 50 /* tokens */ };

@@ -153,16 +153,16 @@ uint32_t policy_features(const struct stint_policy *policy) {
     return features == 0 ? 1 << A_PLAIN : features;
 }
 
-static void raise(uint64_t *most, uint64_t value) {
+static void raise_to(uint64_t *most, uint64_t value) {
     *most = *most < value ? value : *most;
 }
 
 void named_limit(struct named *named, uint64_t limit) {
     const uint64_t token = (named->policy.window + limit - 1) / limit;
-    raise(&named->largest, limit + 5); /* with what may be reserved */
+    raise_to(&named->largest, limit + 5); /* with what may be reserved */
     if (!is_bucket(&named->policy))
         return;
-    raise(&named->token_most, token);
+    raise_to(&named->token_most, token);
     named->token_least = named->token_least > token ? token : named->token_least;
 }
 
@@ -179,14 +179,14 @@ static void asked_meets(struct named *named, const struct asked *asked, bool sob
 
 void named_changes(struct named *named, const struct stint_policy *policy) {
     const uint32_t features = policy_features(policy);
-    raise(&named->largest, (uint64_t)capacity_of(policy) + policy->max_reserved);
-    raise(&named->longest, longest_window(policy));
+    raise_to(&named->largest, (uint64_t)capacity_of(policy) + policy->max_reserved);
+    raise_to(&named->longest, longest_window(policy));
     named->mixed |= named->features != 0 && has(named->features, A_BURST) != is_bucket(policy);
     if (is_bucket(policy)) {
         const uint64_t token = token_time(policy);
-        raise(&named->fills, count_most(policy) * token);
-        raise(&named->longest, named->fills);
-        raise(&named->token_most, token);
+        raise_to(&named->fills, count_most(policy) * token);
+        raise_to(&named->longest, named->fills);
+        raise_to(&named->token_most, token);
         if (named->token_least == 0 || named->token_least > token)
             named->token_least = token;
     }

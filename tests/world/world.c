@@ -16,12 +16,9 @@
  * A world has rounds. In a round all threads call. Between two rounds nobody does: what was counted
  * is compared with the ledger (ledger.c), and perhaps somebody opens the table alone. */
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/times.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "limiter/counters.h" /* files, and numbers of threads, are not those of the system here */
 #include "sys/testing.h"
@@ -47,7 +44,7 @@ const char *const function_names[] = {
 
 static struct actor *self; /* who goes on now; NULL: nobody of a world */
 static bool running;       /* threads of a round */
-static bool forked;
+static bool is_child;
 static uint64_t dies_in; /* steps, of a process that was forked; 0: it does not */
 
 void wrong(const char *format, ...) {
@@ -85,7 +82,7 @@ static void step(const void *word) {
     if (self == NULL || !self->calling)
         return;
     self->steps++;
-    if (forked && dies_in != 0 && --dies_in == 0)
+    if (is_child && dies_in != 0 && --dies_in == 0)
         (void)raise(SIGKILL);
     if (running)
         schedule_step();
@@ -232,7 +229,7 @@ static void bury(struct actor *actor) {
     of_process[actor->number] = NOBODY; /* in which nobody else is */
     if (set_up->owner == SOMEBODY + 1 + actor->number)
         set_up->owner = OF_DEAD;
-    if (!forked && actor->limiter != NULL && actor->limiter->memory.file >= 0) {
+    if (!is_child && actor->limiter != NULL && actor->limiter->memory.file >= 0) {
         close(actor->limiter->memory.file);
         actor->limiter->memory.file = -1;
     }
@@ -316,7 +313,7 @@ static void process(struct actor *from) {
     const pid_t child = fork();
     must(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
-        forked = true;
+        is_child = true;
         running = false;
         self = actor;
         of_process[ACTORS_MAX] = NOBODY;
@@ -331,10 +328,10 @@ static void process(struct actor *from) {
     must(waitpid(child, &status, 0) == child, "waitpid");
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
         const bool was = actor->calling;
-        forked = true; /* its handle is not of this process */
+        is_child = true; /* its handle is not of this process */
         if (was)
             bury(actor);
-        forked = false;
+        is_child = false;
     } else {
         must(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a process: status %#x",
              (unsigned)status);
