@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")

@@ -3,7 +3,6 @@
 #ifndef STINT_TESTS_NAMED_H
 #define STINT_TESTS_NAMED_H
 
-#include <stdint.h>
 #include <string.h>
 
 #include "table/parts.h"

@@ -3,7 +3,6 @@
 #ifndef STINT_TESTS_POLICY_ID_H
 #define STINT_TESTS_POLICY_ID_H
 
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "stint.h"

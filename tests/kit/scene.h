@@ -54,9 +54,6 @@
 #ifndef STINT_TESTS_SCENE_H
 #define STINT_TESTS_SCENE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "stint.h"
 #include "sys/testing.h"
 

@@ -5,9 +5,6 @@
 #ifndef STINT_TESTS_WATCH_H
 #define STINT_TESTS_WATCH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "limiter/limiter.h"
 
 enum { WATCHED_LINES = 4, WATCHED_SHARDS = 4 };

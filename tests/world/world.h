@@ -4,8 +4,6 @@
 #define STINT_TESTS_WORLD_H
 
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "fixture.h"
 #include "model.h"
