@@ -4,8 +4,8 @@
  * here and elsewhere, is listed in tests/api/README.md. */
 #include "limiter/limiter.h"
 
-#include "calls.h"
 #include "directory.h"
+#include "key_calls.h"
 
 #include <netinet/in.h>
 #include <sys/prctl.h>

@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
-#include "calls.h"
 #include "directory.h"
+#include "key_calls.h"
 #include "sys/testing.h"
 
 /* In memory: some file systems bring a file that is cut to nothing and written again to their disk

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Each call that is about one key, by numbers: for tests that do something to the table at each of
  * its steps. What it answers may be anything, but where an assertion says so. */
-#ifndef STINT_TESTS_CALLS_H
-#define STINT_TESTS_CALLS_H
+#ifndef STINT_TESTS_KEY_CALLS_H
+#define STINT_TESTS_KEY_CALLS_H
 
 #include "hostile.h"
 
