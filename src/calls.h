@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What take.c, decide.c, refund.c and override_set.c do for each other, group.c and stripes.c. */
+ * What take.c, decide.c, refund.c and override_set.c do for others of this folder. */
 #ifndef STINT_CALLS_H
 #define STINT_CALLS_H
 
@@ -23,8 +23,7 @@ void stint_decide_looked(struct decision *decision, struct far far);
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
                            uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens);
 
-/* Gives tokens of a verdict back to its key, striped or not (stint_refund). It reads no `granted`.
- * Returns how many. */
+/* Gives tokens of a verdict back to its key. It reads no `granted`. Returns how many. */
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
                           struct stint_verdict *verdict, uint32_t tokens);
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * A key without a slot: claim one, look at the others, commit; or do without, as the table is full.
- * Read slot.h first.
+ * A key without a slot: claim one, look at the others, commit; or do without. Read slot.h first.
  *
  * Two threads that see a key for the first time may pick different slots. So a claim is first
- * PENDING: nobody counts in it. After claiming, each thread looks at all other slots of the key's
- * sequence (claim_stands). Both claims precede both looks (M5), so at least one thread sees the
- * other's claim. A thread that sees a committed slot, or an earlier claim, gives its own up. A
- * thread that sees a later claim cancels that. So one claim is left, and it commits
- * (stint_claim_resolve).
+ * PENDING: nobody counts in it. Then each thread looks at all other slots of the key's sequence
+ * (claim_stands). Both claims precede both looks (M5), so at least one thread sees the other's.
+ * Who sees a committed slot, or an earlier claim, gives its own up; who sees a later claim cancels
+ * that. So one claim is left, and commits (stint_claim_resolve).
  *
- * A thread that meets a pending slot of its key does the same work for it, so nobody waits for a
- * thread that stopped (promise E). A request that leaves nothing behind does not (decide.c,
- * decide_absent). */
+ * A thread that meets a pending slot of its key does the same work for it, so nobody waits for one
+ * that stopped (E). A request that leaves nothing behind does not (decide.c, decide_absent). */
 #include "claim.h"
 
 /* ---- Claim and resolve ----------------------------------------------------------------------- */
@@ -29,8 +26,7 @@ static tick_t slot_done(const struct policy *policy, uint64_t state, tick_t end)
     return end + (tick_t)windows * policy_length(policy);
 }
 
-/* Raises the watermark of the key's shard before a used slot is taken over: to the tick from which
- * on the slot's key is judged the same without it.
+/* Raises the watermark of the key's shard before a used slot is taken over: to slot_done.
  *
  * A thread of that key with a late `now` must not open its window again in a new slot. So a commit
  * looks at the watermark (commit_tick). It is raised no further, as all keys of the shard without a
@@ -42,8 +38,8 @@ static void watermark_raise(uint64_t *watermark, tick_t done) {
 }
 
 /* The tick in whose window a claim is committed: max(now, watermark, end of the claim - 1). The
- * watermark is loaded after the look at the other slots (M8). If an older slot of the key was gone
- * by the time of the look, its takeover had raised the watermark before. */
+ * watermark is loaded after the look at the other slots (M8): if an older slot of the key was gone
+ * by then, its takeover had raised it before. */
 static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
@@ -72,8 +68,8 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     return tick > (tick_t)seen ? tick : (tick_t)seen;
 }
 
-/* Moves a decision into the window in which a claim is committed. The slot may have been another
- * key's bucket, which is full by that tick and not before. */
+/* Moves a decision into the window of a claim's commit. The slot may have been another key's
+ * bucket, which is full by that tick and not before. */
 static void commit_at(struct decision *decision, uint64_t claim_id) {
     const tick_t tick = commit_tick(decision, claim_id);
 
@@ -84,8 +80,7 @@ static void commit_at(struct decision *decision, uint64_t claim_id) {
                                     decision->hash, tick);
 }
 
-/* Cancels a claim, unless it is no longer as it was (whatever `used`): it was committed
- * meanwhile. */
+/* Cancels a claim, unless it was committed meanwhile. (Whatever `used`: strays may have come.) */
 static bool claim_cancel(const struct decision *decision, struct slot *slot, uint64_t claim) {
     uint64_t state = claim;
     do {
@@ -96,8 +91,7 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
     return false;
 }
 
-/* Deals with another slot of the sequence that had the key's tag. Returns whether the claim may
- * still stand; if not, it has been cancelled. */
+/* Whether a claim may stand beside another slot that had the tag. If not, it has been cancelled. */
 static bool claim_outranks(const struct decision *decision, const struct seen *claim,
                            struct slot *other, uint32_t position) {
     /* As in find: tag, state, tag again (M1). A thread that helps a claim looks after it (M6). */
@@ -116,8 +110,8 @@ static bool claim_outranks(const struct decision *decision, const struct seen *c
     return true;
 }
 
-/* Looks at the other slots of the sequence for the key. Returns whether this claim may be
- * committed; then later claims have been cancelled. If not, it has been cancelled itself.
+/* Looks at the other slots of the sequence for the key. Returns whether the claim may be committed:
+ * then later ones have been cancelled, else it has.
  *
  * The look goes as far as the home line's reach, loaded after the claim (M5, I6). A claim that came
  * before this one raised the reach before (M7), so the look finds it. One that comes later looks
@@ -143,16 +137,15 @@ static bool claim_stands(const struct decision *decision, const struct seen *cla
     return true;
 }
 
-/* Commits a claim as `next`, whoever claimed it: by one CAS, whatever `used` is by then. A stray
- * add into a pending slot must not hold the commit up, and is dropped. */
+/* Commits a claim as `next`, whoever claimed it. A stray add into a pending slot must not hold the
+ * commit up, and is dropped. */
 static enum progress claim_commit(const struct decision *decision, const struct seen *claim,
                                   uint64_t next) {
     uint64_t state = claim->state;
 
     while (!slot_swap(claim->slot, decision->tag, state, next)) {
         state = atomic_load_acquire(&claim->slot->state); /* M1 */
-        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
-         * whose claim may have the same end. */
+        /* It was resolved; or by STINT_FULL_REPLACE it is another key's, maybe of this end. */
         if (!state_same_window(state, claim->state) ||
             /* I2 */
             GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
@@ -171,8 +164,7 @@ static bool claim_gone(struct decision *decision, const struct seen *claim) {
     return true;
 }
 
-/* The steps before a commit. Returns whether the claim may be committed; else `progress` receives
- * what became of it. */
+/* Whether a claim may be committed. If not, `progress` receives what became of it. */
 static bool claim_holds(struct decision *decision, const struct seen *claim,
                         enum progress *progress) {
     *progress = STALE;
@@ -207,8 +199,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
 }
 
 /* The slot ends at `end`, but not before the claim (I1). A claim that seems further ahead than
- * another clock may be was left by a thread that died 497 days ago, or longer. No window is opened,
- * so none is opened again: the watermark is not asked. */
+ * another clock may be was left 497 days ago, or longer. No window is opened, so none is opened
+ * again: the watermark is not asked. */
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest) {
     const tick_t now = tick_of(decision->now), ahead = end_of(state_id(claim->state), now);
@@ -220,7 +212,6 @@ enum progress stint_claim_override(struct decision *decision, const struct seen 
     return claim_commit(decision, claim, state_of(end > claimed ? end : claimed, rest));
 }
 
-/* Claims the slot seen at `seen` with one double-width CAS. */
 static bool claim_slot(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     const uint64_t line = seen->position / LINE_SLOTS;
@@ -256,10 +247,7 @@ bool stint_claim_free(struct decision *decision, struct seen *seen) {
     return claim_slot(decision, seen);
 }
 
-/* ---- The short take-over --------------------------------------------------------------------- */
-
-/* A committed slot of a key's home line that is over by this tick, and carries nothing: search.c,
- * slot_reusable has more. */
+/* A committed slot of the home line that is over, and carries nothing: slot_reusable has more. */
 static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t over,
                       struct seen *seen) {
     struct line *home = home_of(&limiter->table, hash);
@@ -278,7 +266,7 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
 }
 
 /* stint_claim_free and stint_claim_resolve in one, where nothing is in the way. Else the claim is
- * left as by a thread that stopped, for whoever meets it: this one, by the long way. */
+ * left for whoever meets it: this thread, by the long way. */
 bool stint_claim_over(const struct decision *decision, uint64_t state) {
     struct stint_limiter *limiter = decision->limiter;
     const struct table *table = &limiter->table;
@@ -315,16 +303,12 @@ bool stint_claim_over(const struct decision *decision, uint64_t state) {
     return slot_swap(seen.slot, tag, claim[1], state);
 }
 
-/* ---- A full table ----------------------------------------------------------------------------
- *
- * One search compared the tags, and saw all slots to be live (search.c, slot_search). Now that no
- * slot may be claimed, the tags are compared again: the key may have got the last free slot behind
- * the first search's back. found_again does that; where a slot is to be replaced, find_least_used
- * does it on its way. */
+/* ---- A full table ---------------------------------------------------------------------------- */
 
-/* All slots were live, and stay so at this now (I1). But the key may have got the last free one
- * since it was looked for: without a second look, a key that has a slot is treated as if it had
- * none. */
+/* One search compared the tags, and saw all slots to be live (search.c, slot_search), as they stay
+ * at this now (I1). But the key may have got the last free one behind its back: without a second
+ * look, a key that has a slot is treated as if it had none. (Where a slot is to be replaced,
+ * find_least_used looks on its way.) */
 static bool found_again(const struct decision *decision) {
     const struct table *table = &decision->limiter->table;
 
@@ -334,7 +318,6 @@ static bool found_again(const struct decision *decision) {
                  stint_find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
 }
 
-/* Tokens that a slot of a key holds. */
 static uint64_t slot_tokens(const struct decision *decision, const struct seen *seen) {
     const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
     if (policy == NULL)
@@ -366,15 +349,12 @@ static inline struct slot_pattern used_at_least(const struct table *table, uint6
     return asked;
 }
 
-/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick.
- * OWN: the key has got a slot meanwhile. */
+/* NONE: all are claims or tombstones, which are free in the next tick. OWN: the key has got one. */
 enum least_used { LEAST, NONE, OWN };
 
-/* Finds the slot of the sequence with the fewest tokens used. */
 static enum least_used find_least_used(const struct decision *decision, struct seen *least) {
     const struct table *table = &decision->limiter->table;
-    /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
-     * no closer look. */
+    /* Without policies of two counts a slot holds what it counts: few lines need a closer look. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M12 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
@@ -419,8 +399,7 @@ enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
     return DONE;
 }
 
-/* Whether a look is told that it is untracked, on a full table: as its request would be. A stripe's
- * look asks for its slot. */
+/* Whether a look at a full table is untracked, as its request would be; of a stripe, its slot. */
 static bool look_untracked(const struct decision *decision, bool replace) {
     struct terms asked = decision->terms;
 

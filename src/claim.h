@@ -5,11 +5,11 @@
 
 #include "search.h"
 
-/* Whether a claim may not be committed. Its policy is gone. Its key may have had a slot, which was
- * swept (sweep.c): so what it had used in this window is no longer known. If the policy is seen to
- * be there after the look (M8), the sweep had not begun when the look was made; or the policy is
- * back, and what was swept counts no more. Or a bucket's rate changed, and the claim's state may be
- * by a rate of which no slot may be any more (rate.h). The decision begins anew. */
+/* Whether a claim may not be committed. Its policy is gone: its key may have had a slot, which was
+ * swept (sweep.c), and what it had used is no longer known. If the policy is there after the look
+ * (M8), the sweep had not begun when the look was made; or the policy is back, and what was swept
+ * counts no more. Or a bucket's rate changed, and the claim's state may be by a rate of which no
+ * slot may be any more (rate.h). The decision begins anew. */
 static ALWAYS_INLINE bool claim_void(const struct decision *decision) {
     const struct policy *policy = decision->policy;
 
@@ -22,16 +22,15 @@ static ALWAYS_INLINE bool claim_void(const struct decision *decision) {
  * the key, looks at these, and commits `state`. Returns false if it is not that simple, whatever
  * the claim is left in: the key is looked for again.
  *
- * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
- * claim has that bit. So a thread that finds this state in the slot finds this claim, whose key has
- * the tag, and the commit compares the state alone: on some processors that costs half of a
- * double-width CAS. Without the bit it could commit another key's claim of the same tick: one that
- * has replaced this key's slot, after somebody else had committed it. (Where nothing is replaced,
- * I1 keeps the two apart.) Nor can a stray add have changed `used`: nobody has seen room in this
- * slot before.
+ * The refused bit of the claim says that it is the first of its slot; no later one has it. So who
+ * finds this state finds this claim, with the key's tag, and the commit compares the state alone:
+ * on some processors that costs half of a double-width CAS. Without the bit it could commit another
+ * key's claim of the same tick, which has replaced this key's slot after somebody else had
+ * committed it. (Where nothing is replaced, I1 keeps the two apart.) Nor can a stray add have
+ * changed `used`: nobody has seen room in this slot before.
  *
- * Both lines are looked at, whichever the slot is in, and no branch asks which: at a load of 50%, 1
- * new key in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
+ * Both lines are looked at, and no branch asks in which the slot is: at a load of 50%, 1 new key in
+ * 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
 static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t unused,
                                        uint64_t state) {
     struct stint_limiter *limiter = decision->limiter;
@@ -74,17 +73,13 @@ static ALWAYS_INLINE bool claim_unused(const struct decision *decision, uint64_t
     return atomic_cas_seq(&slot->state, claim[1], state);
 }
 
-/* Takes over a slot of the home line of a key that was found nowhere, and commits `state`, whose
- * window is that of now. Returns false if it is not that simple, whatever the claim is left in: the
- * key is looked for again. */
+/* The same in a slot of the home line that is over, of a key that was found nowhere. `state` is of
+ * the window of now. */
 bool stint_claim_over(const struct decision *decision, uint64_t state);
 
-/* Decides on a key that was found nowhere, where a slot near its home was never used (`unused`:
- * unused_near), or is over (stint_claim_over). STALE: it is not that simple.
- *
- * Every request that would leave a count tries it, but a stripe's that must stay in its window
- * (PART_SAME_WINDOW). A request that leaves nothing ends here: there is a slot, and no need of
- * it. */
+/* Decides on a key that was found nowhere, by these two. STALE: it is not that simple. A stripe's
+ * request that must stay in its window (PART_SAME_WINDOW) does not try it. One that leaves nothing
+ * ends here: there is a slot, and no need of it. */
 static ALWAYS_INLINE enum progress claim_short(struct decision *decision, uint64_t unused) {
     if (decision->end == 0)
         decision->end = window_anew(decision);
@@ -117,7 +112,7 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest);
 
-/* Ends a request that writes nothing for a key that has no slot. */
+/* Ends a request that writes nothing, of a key that has no slot. */
 enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
 
 /* The key may claim no slot, and has none: the outcome that the user chose (G). */

@@ -8,14 +8,12 @@
  *     5  answer   decision_answer   the statistics, and the verdict
  *
  * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
- * with what was begun. What has changed on the way, and a late caller, begin anew there.
- * group.c takes each step for all parts of a group, before the next one; stripes.c for one stripe
- * after the other.
+ * with what was begun; what has changed on the way, and a late caller, begin anew there. group.c
+ * takes each step for all parts of a group, before the next one; stripes.c for stripe after stripe.
  *
  * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
- * decision.c that takes few numbers, or a copy. (Where the address of a struct decision is given
- * away, it is in memory: 6 to 8 ns.) A swap waits for all stores before it. So little is stored
- * before one.
+ * decision.c that takes few numbers, or a copy: a struct decision whose address is given away is in
+ * memory, 6 to 8 ns. Little is stored before a swap, which waits for all stores.
  *
  * The structs are in decision.h, judge.h (terms, charge) and slot.h (seen); what M and I cite, in
  * ordering.md and slot.h; GUARD, in sys/testing.h. */
@@ -27,8 +25,8 @@
 /* ---- 1  Begin -------------------------------------------------------------------------------- */
 
 /* Whether a now is in the window of the policy's hint, or, where the slot tells the window (then
- * `end` receives 0), near what is known of the clock. It changes nothing: whoever goes the long way
- * after it begins by moment_of, which finds the same. */
+ * `end` receives 0), near what is known of the clock. It changes nothing: who goes the long way
+ * then begins by moment_of, which finds the same. */
 static ALWAYS_INLINE bool moment_known(const struct stint_limiter *limiter,
                                        const struct policy *policy, uint32_t traits, uint64_t now,
                                        tick_t *end) {
@@ -54,9 +52,8 @@ static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter
                : stint_moment_odd(limiter, policy, traits, hash, now);
 }
 
-/* The state of the override that is in force of a key that may have one; 0: there is none. It is
- * mostly in the key's home line. Fast case, without a division: it ends after the window that ends
- * at `end`, and within its longest length. */
+/* As stint_override_find. Fast case, without a division: it is in the key's home line, ends after
+ * the window that ends at `end`, and within its longest length. */
 static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
                                           uint32_t traits, uint64_t hash, uint64_t now,
                                           tick_t end) {
@@ -75,14 +72,12 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
     return stint_override_find(limiter, policy_id, hash, now);
 }
 
-/* The capacity by another limit than the policy's. */
 static ALWAYS_INLINE uint64_t own_capacity(uint32_t traits, uint64_t limit) {
     const uint64_t most = (traits & TWO_COUNTS) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
     return limit < most ? limit : most;
 }
 
-/* Fits a decision to a bucket, by an override's limit or the request's own (0: neither). Returns
- * false if the policy was changed meanwhile. */
+/* By an override's limit or the request's (0: neither). Returns false if the policy was changed. */
 static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit, bool overridden) {
     struct terms *terms = &decision->terms;
     const bool all =
@@ -100,8 +95,7 @@ static ALWAYS_INLINE bool begin_bucket(struct decision *decision, uint32_t limit
     return true;
 }
 
-/* The room of a request that reserves or charges, by a policy of windows. Returns false if the
- * policy has changed since its word was read. */
+/* Of a request that reserves or charges, by windows. Returns false if the policy has changed. */
 static ALWAYS_INLINE bool begin_room(const struct policy *policy, uint64_t word,
                                      struct terms *terms) {
     const uint32_t traits = (uint32_t)word;
@@ -122,8 +116,8 @@ static ALWAYS_INLINE bool begin_room(const struct policy *policy, uint64_t word,
            LIKELY(atomic_load_relaxed(&policy->version) == version);   /* M13 */
 }
 
-/* Decides by an override, whose limit is the capacity by now. A key that is never refused takes
- * nothing, so its request is one for no tokens. */
+/* By an override, whose limit is the capacity by now. A key that is never refused takes nothing:
+ * its request is one for no tokens. */
 static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t override, uint32_t limit) {
     terms->special |= KEY_OVERRIDDEN;
     if (UNLIKELY(limit == 0)) {
@@ -139,9 +133,8 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
 }
 
 /* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word; a bucket's capacity is read here), and of the request, which suits it
- * (request_suits). terms.special is set. Returns 0, or the verdict's flag that says why there is no
- * decision: STINT_UNKNOWN_POLICY, if the policy was changed on the way. */
+ * (policy_word; a bucket's capacity is read here), and of the request, which suits it.
+ * terms.special is set. Returns 0, or STINT_UNKNOWN_POLICY if the policy was changed meanwhile. */
 static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
                                                 struct stint_limiter *limiter, uint32_t policy_id,
                                                 const struct stint_request *request,
@@ -185,8 +178,8 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     return 0;
 }
 
-/* The same at this now, by the policy that the request names. If the now is not known, nothing is
- * noted, and the request is to go the long way, too. */
+/* The same at this now, by the policy that the request names. If the now is not known, the request
+ * is to go the long way, too. */
 static ALWAYS_INLINE uint32_t decision_begin_near(struct decision *decision,
                                                   struct stint_limiter *limiter,
                                                   const struct stint_request *request, uint64_t now,
@@ -227,8 +220,7 @@ static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t s
                        (uint64_t)(over / policy_length(decision->policy)));
 }
 
-/* Finds the end of the window of now, which is the key's own, and whose slot was seen with this
- * state. Returns whether that is the slot's. */
+/* Finds the end of the key's own window. Returns whether it is that of the slot, as it was seen. */
 static ALWAYS_INLINE bool window_in(struct decision *decision, uint64_t state) {
     const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
     const uint64_t ahead = (uint64_t)(end - now) - 1;
@@ -241,7 +233,6 @@ static ALWAYS_INLINE bool window_in(struct decision *decision, uint64_t state) {
     return false;
 }
 
-/* What slot_look has found. */
 enum look {
     LOOK_GOOD,
     LOOK_PENDING, /* it is claimed, and not committed */
@@ -264,10 +255,9 @@ enum look {
  * What fails begins anew, or goes on elsewhere. Without the second look at the tag another key's
  * window is charged. Without the second load of the state a key is refused for another's count.
  *
- * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now: nothing has
- * to be computed. What confirms s confirms the end. A pending s is no window: its end is the
- * claim's. If the slot's window does not hold now, the window of now is that of the key's phase, or
- * begins with this request (decision.c, window_at). */
+ * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now; what
+ * confirms s confirms the end. A pending s is no window: its end is the claim's. Else the window of
+ * now is that of the key's phase, or begins with this request (decision.c, window_at). */
 static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen *seen) {
     const uint32_t traits = decision->terms.traits;
     const uint64_t state = seen->state;
@@ -304,9 +294,8 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
     return LOOK_GOOD;
 }
 
-/* Whether a slot still has the key's tag, and the window in which it was seen. This confirms a
- * decision that writes nothing. A bucket's end falls, and may come again: its state must be the
- * same as a whole. */
+/* Confirms a decision that writes nothing: the slot still has the key's tag, and the window in
+ * which it was seen. A bucket's end falls, and may come again: its whole state must be the same. */
 static ALWAYS_INLINE bool slot_as_seen(const struct seen *seen, uint32_t traits) {
     if (UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&seen->slot->tag) != seen->tag))) /* M1 */
         return false;
@@ -318,11 +307,10 @@ static ALWAYS_INLINE bool slot_as_seen(const struct seen *seen, uint32_t traits)
 
 /* ---- 3  Judge -------------------------------------------------------------------------------- */
 
-/* Judges a bucket that has no room at this now once more, at the latest of the times that others
- * know (stint_bucket_later). If it has room then, the decision moves there. Else it stays. */
+/* Judges a bucket that has no room once more, at the latest of the times that others know
+ * (stint_bucket_later). If it has room then, the decision moves there. Else it stays. */
 static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *seen) {
     const struct terms *terms = &decision->terms;
-
     const bool partial = (terms->flags & STINT_PARTIAL) != 0;
     const uint32_t least = partial && terms->cost != 0 ? 1 : terms->cost;
     if ((terms->special & KEY_BARRED) != 0 || (never_fits(terms) && !partial) ||
@@ -342,7 +330,6 @@ static ALWAYS_INLINE void bucket_again(struct decision *decision, struct seen *s
     seen->count = count;
 }
 
-/* Judges what was seen. */
 static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen *seen) {
     struct terms *terms = &decision->terms;
     const uint64_t room = terms->room;
@@ -388,13 +375,12 @@ static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
     return state_of(decision->end, count);
 }
 
-/* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
- * written.
+/* The state to be written after what was seen was judged. Returns false if nothing is.
  *
  * The mark of a bucket that is full moves its instant to now, as a mark counts until the slot is
- * over. A sign that says "full" to everybody would forget that instant: a late caller would be
- * granted once more what was taken just before his now (A). A bucket's mark is over when its
- * instant passes a multiple of the policy's window (mark_passed). */
+ * over. Without that instant, a late caller would be granted once more what was taken just before
+ * his now (A). The mark is over when the instant passes a multiple of the policy's window
+ * (mark_passed). */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;
@@ -419,13 +405,13 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     return first_refusal || writes;
 }
 
-/* Writes to the slot what was judged of it: one swap, if there is anything to write. Returns false
- * if the slot has changed since it was seen.
+/* Writes what was judged: one swap, if there is anything to write. Returns false if the slot has
+ * changed since it was seen.
  *
  * A new window in place: the slot is the key's, and over. One CAS changes window and count
- * together, so of two threads that meet at a boundary one opens the window and the other counts in
- * it. A late thread may open a window that is over by the clock. That window is later than any that
- * this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice. */
+ * together: of two threads that meet at a boundary one opens the window and the other counts in it.
+ * A late thread may open a window that is over by the clock. That is later than any that this slot
+ * had (I1), and the key has no other slot (I3): nothing is counted in it twice. */
 static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct seen *seen) {
     uint64_t next;
     return slot_next(decision, seen, &next)
@@ -435,14 +421,13 @@ static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct se
 
 /* ---- 5  Answer ------------------------------------------------------------------------------- */
 
-/* Whether a strike is to be counted after a decision. A shadow counts none. */
+/* Whether a strike is to be counted. A shadow counts none. */
 static ALWAYS_INLINE bool strikes(const struct decision *decision) {
     return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
            (decision->terms.traits & (STINT_OVERRIDES | STINT_SHADOW)) == STINT_OVERRIDES &&
            (decision->terms.special & KEY_OVERRIDDEN) == 0;
 }
 
-/* Adds a decision to the statistics. */
 static ALWAYS_INLINE void decision_count(const struct decision *decision, uint32_t flags,
                                          bool allowed) {
     const uint32_t rare = STINT_FIRST_REFUSAL | STINT_UNTRACKED | STINT_NEAR_LIMIT;
@@ -468,9 +453,8 @@ static ALWAYS_INLINE uint32_t answer_near(const struct policy *policy, uint64_t 
                : 0;
 }
 
-/* ns that a verdict tells to wait, `left` ns before the end of its window. What fits waits only if
- * it takes ahead. What is refused waits for the end of the window, as a rule; by a bucket, for its
- * tokens. */
+/* ns to wait, `left` ns before the end of the window. What fits waits only if it takes ahead; what
+ * is refused for that end, as a rule; by a bucket, for its tokens. */
 static ALWAYS_INLINE uint64_t answer_wait(const struct decision *decision, uint64_t left) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;
@@ -490,8 +474,8 @@ static ALWAYS_INLINE uint64_t answer_wait(const struct decision *decision, uint6
                              : left;
 }
 
-/* Two fields of 32 bits as one word. One store for both is faster than two. And fields that are
- * joined in memory would make the next load wait. (The machine is little-endian: atomic.h.) */
+/* Two fields of 32 bits as one word: one store is faster than two, and fields that are joined in
+ * memory would make the next load wait. (The machine is little-endian: atomic.h.) */
 #define PAIR(first, second) ((uint64_t)(second) << 32 | (uint32_t)(first))
 static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, flags) == 4 &&
@@ -507,12 +491,10 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
 static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
               "arrays of them keep their places");
 
-/* Writes a word of a verdict. */
 static ALWAYS_INLINE void word_write(struct stint_verdict *verdict, size_t i, uint64_t word) {
     memcpy((char *)verdict + i * sizeof(word), &word, sizeof(word));
 }
 
-/* Tells a decision that was made, by which so many tokens are used. */
 static ALWAYS_INLINE void verdict_write(const struct decision *decision, uint64_t used,
                                         bool allowed, uint32_t flags,
                                         struct stint_verdict *verdict) {

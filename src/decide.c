@@ -5,13 +5,12 @@
 #include "claim.h"
 #include "rate.h"
 
-/* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not
- * resolved yet. */
+/* The key has no slot. It may claim that at `seen`, or (pending) has a claim there. */
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending);
 
-/* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
- * the clock was stepped back, and the slot starts anew. Returns whether the slot must be looked at
- * again, which finds it in no later window than the decision. */
+/* A key's slot is in a later window than that of now: this thread is late, and joins it; or the
+ * clock was stepped back, and the slot starts anew. Returns whether to look at the slot again,
+ * which finds it in no later window than the decision. */
 static bool look_ahead(struct decision *decision, struct seen *seen) {
     uint64_t id = state_id(seen->state);
     bool stepped = stint_beyond_clock(decision, id, policy_reach(decision->policy));
@@ -42,9 +41,9 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     return true;
 }
 
-/* The key's bucket counts by another rate than the decision. Either that is not the policy's any
- * more, and the decision begins anew; or the slot counts by the rate before, and is counted anew. A
- * reader stores nothing: it is told what the state means. */
+/* The key's bucket counts by another rate than the decision. If that is not the policy's any more,
+ * the decision begins anew; else the slot counts by the rate before, and is counted anew. A reader
+ * stores nothing: it is told what the state means. */
 static enum progress decide_changed(struct decision *decision, struct seen *seen) {
     struct bucket bucket;
 
@@ -70,7 +69,6 @@ static enum progress decide_changed(struct decision *decision, struct seen *seen
     return slot_as_seen(seen, decision->terms.traits) ? DONE : STALE;
 }
 
-/* The key is in a slot. */
 static enum progress decide_found(struct decision *decision, struct seen *seen) {
     seen->state = atomic_load_acquire(&seen->slot->state); /* M1, M6 */
     seen->stepped = false;
@@ -94,17 +92,14 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(&decision->terms, &decision->charge)) {
-        /* The claim is not resolved. If there is a committed slot beside it meanwhile, that one
-         * decides. */
+        /* If a committed slot is beside the claim meanwhile, that one decides. */
         if (pending &&
             stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, seen))
             return decide_found(decision, seen);
         return stint_decide_nothing(decision, 0);
     }
-    if (!pending) {
-        if (!stint_claim_free(decision, seen))
-            return STALE;
-    }
+    if (!pending && !stint_claim_free(decision, seen))
+        return STALE;
     return stint_claim_resolve(decision, seen, 0);
 }
 

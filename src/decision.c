@@ -8,7 +8,7 @@
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
 
-/* Refuses a request whose reserved word or flags request_good does not take. */
+/* What request_good does not take. */
 static int request_refuse(const struct stint_request *request) {
     const uint32_t flags = request->flags;
     const char *with = (flags & STINT_PARTIAL) != 0   ? "STINT_PARTIAL"
@@ -29,7 +29,7 @@ static int request_refuse(const struct stint_request *request) {
                              with);
 }
 
-/* Refuses a request that request_suits does not take. */
+/* What request_suits does not take. */
 static int request_unsuited(const struct stint_request *request, uint32_t traits) {
     const char *what = (request->flags & STINT_DRAIN) != 0     ? "STINT_DRAIN"
                        : (request->flags & STINT_CHARGE) != 0  ? "STINT_CHARGE"
@@ -68,18 +68,16 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
 /* The window that holds a tick.
  *
  * STINT_START_FIRST: a key's window begins with the tick of its first request. Only the slot knows
- * it: the window is [end - length, end). Windows of one key never overlap, so each is a window like
- * any other, and its end names it:
+ * it: [end - length, end). Windows of one key never overlap, so the end names each:
  *
- *   - In place. A thread finds the slot's window over by its now (slot_look). The next window
- *     begins with that now, by one swap of the slot (slot_charge). Of two threads that do this at
- *     once, one wins. The other finds the window that has begun, and counts in it: it holds that
- *     thread's now, or began after it, if the thread is late (LOOK_AHEAD; decide.c, look_ahead).
- *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
- *     before, to a now at which the old window was over. The commit's tick is at or after the
- *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
- *     claim.h, claim_unused; M7, M8). So the new window begins at or after the end of the old one,
- *     however late its opener.
+ *   - In place. A thread finds the slot's window over by its now (slot_look). The next one begins
+ *     with that now, by one swap (slot_charge). Of two threads that do this at once, one wins. The
+ *     other finds the window that has begun, and counts in it: it holds that thread's now, or began
+ *     after it, if the thread is late (LOOK_AHEAD; decide.c, look_ahead).
+ *   - By a claim. If another key took the slot, the watermark was raised before, to a now at which
+ *     the old window was over. The commit's tick is at or after the watermark, which is loaded
+ *     after the look at the other slots (claim.c, commit_tick; claim.h, claim_unused; M7, M8). So
+ *     the new window begins at or after the end of the old one, however late its opener.
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
  *     key waits for its window and the allowance at most (H).
@@ -89,11 +87,10 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *
  * The end grows by the length at least, so I1 holds as with windows that are computed.
  *
- * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
- * slot that is further ahead of the clock than the longest (policy.length) was left by a step of
- * the clock. The window of a shorter month may be joined some days before it begins. So after a
- * step of the clock into the month before, a key may stay in its window for up to 31 days, or 366,
- * and the allowance. */
+ * Months and years (TRAIT_CALENDAR) differ in length. A slot that is further ahead of the clock
+ * than the longest (policy.length) was left by a step of the clock. The window of a shorter month
+ * may be joined some days before it begins: after a step of the clock into the month before, a key
+ * may stay in its window for up to 31 days, or 366, and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              uint32_t traits, uint64_t hash, tick_t tick) {
     const tick_t length = policy_length(policy);
@@ -118,8 +115,7 @@ tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy 
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t traits, uint64_t hash, uint64_t now) {
     const struct span window = window_at(limiter, policy, traits, hash, tick_of(now));
-    /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
-     * other. */
+    /* The first and the last window of 64 bits of ns are no hints: one would pass for the other. */
     if ((traits & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 && window.end <= LAST_TICK) {
         const uint64_t hint = hint_of(window, (traits & TRAIT_CALENDAR) != 0);
         /* M16 */
@@ -156,7 +152,6 @@ uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t l
     return two_counts_total(count, left, policy->fade, policy->reciprocal);
 }
 
-/* The window of a bucket, ns. */
 static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t policy_id) {
     const uint64_t version = atomic_load_acquire(&limiter->policies[policy_id].version); /* M15 */
     return limiter_bucket_window(limiter, policy_id, version);
@@ -230,9 +225,9 @@ static struct terms terms_after(const struct decision *decision, const struct ru
     return after;
 }
 
-/* The wait of a key that has an override: for the tokens, or for the end of the override. It waits
- * for `least` anyway. What a key has used never grows by itself, so what fits once fits from then
- * on. `over` receives the ns until the override is over. */
+/* The wait of a key that has an override: for the tokens, or for its end; for `least` anyway. What
+ * a key has used never grows by itself, so what fits once fits from then on. `over` receives the ns
+ * until the override is over. */
 static uint64_t wait_overridden(const struct decision *decision, const struct rule *rule,
                                 uint64_t window, uint64_t left, uint64_t least, uint64_t *over) {
     const struct charge *charge = &decision->charge;

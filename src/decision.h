@@ -10,10 +10,7 @@
 
 /* What a request asked for, whatever became of it. */
 struct asked {
-    uint32_t cost;
-    uint32_t limit; /* the request's own; 0: none */
-    uint32_t burst;
-    uint32_t flags;
+    uint32_t cost, limit, burst, flags; /* a limit and a burst of the request's own; 0: none */
 };
 
 struct decision {
@@ -40,12 +37,10 @@ struct decision {
 /* An internal flag: the decision's policy is gone, or has another rule; it did nothing. */
 #define DECISION_GONE STINT_UNKNOWN_POLICY
 
-/* How far a decision is. STALE: look again. */
+/* STALE: look again. */
 enum progress { DONE, STALE };
 
-/* ---- Begin ----------------------------------------------------------------------------------- */
-
-/* The words of a request that few have: its burst, and the reserved one. */
+/* What few requests have: a burst, and the reserved word. */
 static ALWAYS_INLINE uint64_t request_rest(const struct stint_request *request) {
     return (uint64_t)request->reserved << 32 | request->burst;
 }
@@ -61,8 +56,7 @@ static ALWAYS_INLINE bool request_good(const struct stint_request *request) {
              (request->limit | request->burst) == 0));
 }
 
-/* Whether a request goes with a policy. What a drain and a charge take in flight is nobody's to
- * give back. Stripes that are read one by one do not tell what is left. */
+/* Whether a request goes with a policy (why not: decision.c, request_unsuited). */
 static ALWAYS_INLINE bool request_suits(const struct stint_request *request, uint32_t traits) {
     const uint32_t flags = request->flags;
     return (request->burst == 0 || (traits & RULE_BUCKET) != 0) &&
@@ -78,24 +72,20 @@ struct moment {
 };
 
 /* The time by which a request is decided that came with this now: the now if it is one of the
- * clock's, which is read if it is not near what is known of that; else the clock's time, and the
- * now was mistaken.
- *
- * No request is decided by a now that is none of the clock's, so windows are opened at most the
- * allowance ahead of it (A). A now in the window of a policy's hint needs no check: that window was
- * opened by one that was checked. */
+ * clock's (which is read if need be); else the clock's time, and the now was mistaken. So windows
+ * are opened at most the allowance ahead of the clock (A). A now in the window of a policy's hint
+ * needs no check: that window was opened by one that was checked. */
 uint64_t stint_now_checked(const struct stint_limiter *limiter, uint64_t now);
 
 /* The moment of a request that came with this now, which is not known (moment_known). */
 struct moment stint_moment_odd(const struct stint_limiter *limiter, struct policy *policy,
                                uint32_t traits, uint64_t hash, uint64_t now);
 
-/* The end of the window that holds a tick, by a policy with these traits, for a key with
- * this hash. */
+/* The end of the window that holds a tick, by a policy with these traits, of a key. */
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t traits, uint64_t hash, tick_t tick);
 
-/* The end of the window that holds an instant. A window of the policy's becomes its hint. */
+/* The same of an instant. A window of the policy's becomes its hint. */
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t traits, uint64_t hash, uint64_t now);
 
@@ -110,24 +100,20 @@ static inline tick_t window_of(const struct decision *decision) {
     return (decision->terms.traits & TRAITS_OWN_WINDOW) != 0 ? 0 : window_anew(decision);
 }
 
-/* ---- Look, judge, charge --------------------------------------------------------------------- */
-
 /* What two counts amount to, `left` ns before the end of their window. */
 uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t left);
 
 /* The time at which a bucket that refuses at `now` is asked once more: the latest of the clock, the
- * shard's watermark, each if it is within the allowance of now, and the nows by which buckets have
- * decided for this thread. So nobody is refused for a clock that was read a moment ago, while
- * another thread of the key, or of its shard, went on, nor for one that goes back a little. */
+ * shard's watermark, and the nows by which buckets have decided for this thread, each if it is
+ * within the allowance of now. So nobody is refused for a clock that was read a moment ago, while
+ * others of the shard went on, nor for one that goes back a little. */
 uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
 
 /* The same as mark_passed (judge.h), by the window that the policy has. */
 bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
                        uint64_t to);
 
-/* ---- Answer ---------------------------------------------------------------------------------- */
-
-/* Counts what else a verdict says of a decision than whether it was allowed. */
+/* Counts what a verdict says beside whether it was allowed. */
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
                         bool allowed);
 

@@ -3,9 +3,8 @@
  * policy_heat), in the window of its hint, of a key whose slot is near and has room. The exceptions
  * B1 and B2 are its price.
  *
- * It is the core's steps (core.h) with all known beforehand: begin, hot_window; look and judge,
- * slot_room; charge, slot_add (slot.h); answer, hot_answer. With -Dfast=false it takes nothing, and
- * the core decides all: the answers are the same. */
+ * It is the core's steps (core.h) with all known beforehand. With -Dfast=false it takes nothing,
+ * and the core decides all: the answers are the same. */
 #ifndef STINT_FAST_H
 #define STINT_FAST_H
 
@@ -28,16 +27,16 @@ struct hot {
     tick_t end;     /* of the window of now */
 };
 
-/* Whether now is in the window of a policy's hint, and one token of it may be added, whatever the
- * key is. (A policy without this way has a hot window of 0: M12.) */
+/* Whether now is in the window of a policy's hint, and one token of it may be added to any key.
+ * (Without this way its hot window is 0: M12.) */
 static ALWAYS_INLINE bool hot_window(const struct policy *policy, uint64_t now, struct hot *hot) {
     hot->end = (tick_t)atomic_load_relaxed(&policy->current_end); /* M16 */
     const uint64_t left = tick_ns(hot->end) - now;
     return FAST(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* The same, after hot_window has set hot->end, for a key that has no override, by a policy that may
- * have some. It has a hot capacity, and no hot window. */
+/* The same, after hot_window has set hot->end, of a key without an override, by a policy that may
+ * have some. That has a hot capacity, and no hot window. */
 static ALWAYS_INLINE bool hot_without_override(const struct stint_limiter *limiter,
                                                const struct policy *policy, uint64_t key,
                                                uint64_t now, const struct hot *hot) {
@@ -66,8 +65,7 @@ static ALWAYS_INLINE bool hot_add(const struct stint_limiter *limiter, struct ho
     return LIKELY(slot_add(limiter, hot->slot, hot->tag, hot->end, hot->capacity, &hot->count));
 }
 
-/* The decision that was made, for its answer. All but the capacity is constant, so the compiler
- * folds what is computed from it. */
+/* All but the capacity is constant, so the compiler folds what is computed from it. */
 static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t policy_id,
                                      uint64_t now, const struct hot *hot,
                                      struct stint_verdict *verdict) {

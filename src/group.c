@@ -5,16 +5,15 @@
  *     all_take      all fit: decides each; if one is refused after all, gives the others back
  *     all_refuse    else: decides each that does not fit, so that it is counted and marked
  *
- * A caller could write the same with stint_decide and stint_refund. So nothing holds for a part
- * that does not hold for a request alone.
+ * A caller could write the same with stint_decide and stint_refund: nothing holds for a part that
+ * does not hold for a request alone.
  *
  * Where each part takes what it asks for, from a slot that its key has, the steps of core.h are
- * taken together: look at all, charge all, answer all (group_few, group_near). If one cannot be
- * charged after all, the tokens before it are given back. What they leave goes to group_decide. */
+ * taken together (group_few, group_near). If one cannot be charged after all, the tokens before it
+ * are given back. What they leave goes to group_decide. */
 #include "calls.h"
 #include "fast.h"
 
-/* A caller may ask for no verdicts. */
 static ALWAYS_INLINE struct stint_verdict *verdict_at(struct stint_verdict *verdicts, size_t i) {
     return verdicts == NULL ? NULL : &verdicts[i];
 }
@@ -26,7 +25,6 @@ static inline bool decides(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
 }
 
-/* Looks at what would become of a part alone. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct stint_verdict *verdict) {
     const uint32_t flags = request->flags;
@@ -71,8 +69,7 @@ static bool all_refuse(struct stint_limiter *limiter, const struct stint_request
     return false;
 }
 
-/* Decides each part, as all fit: those in `last` after the others (a bit for each part). `verdicts`
- * are the looks. */
+/* Decides those in `last` after the others (a bit for each part). `verdicts` are the looks. */
 static NOINLINE bool all_take(struct stint_limiter *limiter, const struct stint_request *requests,
                               size_t n, uint64_t last, uint64_t now,
                               struct stint_verdict *verdicts) {
@@ -98,7 +95,6 @@ static NOINLINE bool all_take(struct stint_limiter *limiter, const struct stint_
     return taken == parts;
 }
 
-/* Refuses requests that are no group. */
 static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_request *requests,
                              size_t n, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
@@ -107,8 +103,8 @@ static NOINLINE bool all_bad(struct stint_limiter *limiter, const struct stint_r
     return false;
 }
 
-/* Whether two parts are of one key by one policy. `last` receives those whose tokens carry over:
- * after a boundary they could not be given back. */
+/* Whether two parts are of one key by one policy. `last` receives those that carry over: after a
+ * boundary their tokens could not be given back. */
 static bool all_twice(const struct stint_limiter *limiter, const struct stint_request *requests,
                       size_t n, uint64_t *last) {
     uint32_t ids[STINT_ALL_MAX];
@@ -128,7 +124,6 @@ static bool all_twice(const struct stint_limiter *limiter, const struct stint_re
     return twice;
 }
 
-/* Says in each verdict of a group that its now was mistaken. */
 static void all_mistaken(const struct stint_limiter *limiter, struct stint_verdict *verdicts,
                          size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -139,7 +134,7 @@ static void all_mistaken(const struct stint_limiter *limiter, struct stint_verdi
     }
 }
 
-/* Any group, of two requests or more. Its now is checked once, so that all parts have the same. */
+/* Any group, of two or more. Its now is checked once, so that all parts have the same. */
 static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
                          size_t n, uint64_t given, struct stint_verdict *verdicts) {
     struct stint_verdict own[STINT_ALL_MAX];
@@ -175,7 +170,6 @@ struct part {
 /* Parts of a group whose steps are taken together, at most: their structs are on the stack. */
 #define NEAR_MOST 8
 
-/* Whether it is a request for one token, with nothing else. */
 static ALWAYS_INLINE bool part_simple(const struct stint_request *request) {
     return LIKELY((request->flags | request->limit | request_rest(request)) == 0) &&
            LIKELY(request->cost == 1);
@@ -199,7 +193,6 @@ static ALWAYS_INLINE bool part_window(const struct stint_limiter *limiter,
            hot_window(&limiter->policies[request->policy], now, hot);
 }
 
-/* Looks at a part that takes tokens by a policy of this word. */
 static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
                                   const struct stint_request *request, uint64_t now, uint64_t word,
                                   struct part *part) {
@@ -257,8 +250,7 @@ static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct sti
     return part_as(limiter, request, now, word | RULE_BUCKET, part);
 }
 
-/* Looks at a part that takes tokens, and does nothing else. What is carried over could not be given
- * back after a boundary. */
+/* Looks at a part that takes tokens, and does nothing else; none that carries over (all_twice). */
 static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct part *part) {
@@ -307,7 +299,6 @@ static ALWAYS_INLINE bool part_charge(const struct stint_limiter *limiter, struc
                        : hot_add(limiter, &part->hot);
 }
 
-/* Answers a part that was charged. */
 static ALWAYS_INLINE void part_answer(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       const struct part *part, struct stint_verdict *verdict) {
@@ -336,9 +327,8 @@ static ALWAYS_INLINE void part_answer(struct stint_limiter *limiter,
     (void)decision_answer(&decision, verdict);
 }
 
-/* Two or three parts (`n` is constant): what is known of them stays in registers, as far as there
- * are any. All are charged before the first verdict is written: a charge waits for the stores
- * before it. */
+/* Two or three parts (`n` is constant): what is known of them stays in registers, as far as may be.
+ * All are charged before the first verdict is written: a charge waits for the stores before it. */
 static ALWAYS_INLINE bool group_few(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) {
@@ -365,7 +355,6 @@ static ALWAYS_INLINE bool group_few(struct stint_limiter *limiter,
     return true;
 }
 
-/* Any number of parts. */
 static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     struct part parts[NEAR_MOST];
@@ -387,14 +376,12 @@ static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stin
 
 /* ---- What callers call ----------------------------------------------------------------------- */
 
-/* Whether a group is one of looks, which a read-only handle answers. */
 static bool all_look(const struct stint_request *requests, size_t n) {
     while (n > 0 && !decides(&requests[n - 1]))
         n--;
     return n == 0;
 }
 
-/* What group_near leaves. */
 static NOINLINE bool group_rest(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     if (UNLIKELY(n > STINT_ALL_MAX))

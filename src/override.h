@@ -35,8 +35,7 @@ static inline uint32_t override_limit(uint64_t state) {
                                                              : STINT_LIMIT_MAX;
 }
 
-/* The ns in which a token of a bucket comes back, by the override in force that has this state; 0:
- * there is none. */
+/* The ns in which a token of a bucket comes back, by the state of an override in force; 0: none. */
 static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state) {
     const uint32_t limit = state != 0 ? override_limit(state) : 0;
     const uint64_t unit =

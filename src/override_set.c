@@ -10,9 +10,9 @@
  * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
  * the table may be called full once too often.
  *
- * Companions take part in searches as any policy, but replace nobody and are not replaced
- * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
- * the table alone (open.c) and the key has no slot. */
+ * Companions are searched as any policy, but replace nobody and are not replaced (claim.c). A key's
+ * bits in the filter are set before its claim. They stay until a process opens the table alone
+ * (open.c) and the key has no slot. */
 #include <errno.h>
 #include <string.h>
 
@@ -58,10 +58,10 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
     };
 }
 
-/* Returns the state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has
- * no slot. `clock` was read after the slot was seen. A caller ahead of the clock ends no ban and no
- * span of strikes. The end is not over by that clock, as the slot may have had a later one (I1).
- * The end of `wish` may be over: by now, or because its caller is late. */
+/* The state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has none.
+ * `clock` was read after the slot was seen. A caller ahead of it ends no ban and no span of
+ * strikes. The end is not over by it, as the slot may have had a later one (I1). That of
+ * `wish` may be: by now, or because its caller is late. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
     const uint64_t by = wish->now < clock ? wish->now : clock;
@@ -141,8 +141,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             /* Tag, state, tag again (M1). */
             if (atomic_load_acquire(&seen.slot->tag) != decision.tag)
                 continue;
-            /* It was committed just now. Or the table has lost a page, and only this search finds
-             * the slot. */
+            /* It was committed just now; or a page is lost, and only this search finds it. */
             committed = !state_pending(seen.state);
         }
         change->was = committed ? seen.state : 0;
@@ -201,8 +200,6 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
     return false;
 }
 
-/* ---- A bucket's tokens ----------------------------------------------------------------------- */
-
 /* The ns of a token by a state of the companion's slot. */
 static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
                         const struct bucket *bucket, uint64_t state) {
@@ -218,23 +215,20 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * `to`. A holds, with the longer time that the bucket lasts and the shorter of the two. If that is
  * `from`, the instant moves ahead, which grants nothing. If it is `to`, each token that is used has
  * `to` ns at least:
- *   - What was used before is scaled. It was taken at `from` ns a token, as it was read before the
- *     override was written.
- *   - What was taken since keeps its time, as it is ahead of what was used before. It must not be
- *     scaled: some of it has `to` ns a token.
+ *   - What was used before, read before the override was written, was taken at `from` ns a token.
+ *     It is scaled.
+ *   - What was taken since is ahead of that, and keeps its time: some of it has `to` ns a token.
  *   - What came back since is taken off what was used before. So is what was given back since, if
  *     less was taken meanwhile; else the time that was given back is scaled, too (A2).
  * Calls for one key may meet. Each scales by its own two units, in either order. But what is taken
  * between the writes of the two may be scaled by both (A2). If the policy's rate changes meanwhile,
  * it is not known what was used before: all of it is scaled if that is more, none if it is less.
  *
- * The override comes first. A thread that dies between the two leaves the time as it was; so does
- * an override that is over by itself. The other way round, tokens would be given to a key that then
- * has no override, or does not get a slot for it.
+ * The override comes first: who dies between the two leaves the time as it was, as does an override
+ * that is over by itself. The other way round, tokens would be given to a key that then has none.
  *
  * No more is kept than the bucket holds, as the slot is no further ahead than its policy's may be
- * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1): it stays above
- * the watermark. */
+ * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1). */
 static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                         const struct change *change) {
     struct shard *shard = table_shard_of(&limiter->table, key);

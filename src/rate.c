@@ -130,8 +130,6 @@ bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket
     return true;
 }
 
-/* ---- The sweep ------------------------------------------------------------------------------- */
-
 /* Counts a slot of the policy anew if it is one, and counts by the rate before. */
 static void slot_sweep(const struct stint_limiter *limiter, const struct recount *recount,
                        uint32_t id, uint64_t line, struct slot *slot) {

@@ -17,16 +17,15 @@
  * sweep leaves no slot of an older number, and no claim. What is written behind it:
  *   - A swap compares the state that was seen, with its number, which its terms have, too
  *     (slot_look). If the sweep has passed the slot, the number is another, and the swap fails. So
- *     it does across two changes; across sixteen, it must meet the same instant, to the ns.
+ *     it does for a thread that sleeps across two changes; across sixteen, it must meet the same
+ *     instant, to the ns, in the same slot.
  *   - A claim is committed after the version is read again (claim.h, claim_void). If that is the
  *     older one, the claim was there before the sweep began, which cancels it.
  *
  * The record's words about the rate before are written before the version. Until then no slot needs
  * them, as all were swept. Whoever has read them confirms the state that he read them for: if that
- * is still there, no later change has written them.
- *
- * A slot of the rate before may be full later than its end says. It is over when nothing of it can
- * count any more (slot_end).
+ * is still there, no later change has written them. (When a slot of the rate before is over:
+ * slot_end.)
  *
  * A death leaves slots of two rates, which count as before. The next change sweeps. */
 #ifndef STINT_RATE_H

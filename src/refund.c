@@ -20,11 +20,10 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
  * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
  * changed since.
  *
- * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
- * count of that window. With two counts that may be the previous one: in flight, too, tokens that
- * are held since the window before come off its count. A refund takes no more than is there. The
- * verdict of a key without a slot has no window (0), and gives nothing back: by now the key may
- * have a slot, with tokens of others. */
+ * A refund is a swap of the count of the window whose end the verdict tells. With two counts that
+ * may be the previous one: in flight, too, tokens that are held since the window before come off
+ * its count. A refund takes no more than is there. The verdict of a key without a slot has no
+ * window (0), and gives nothing back: by now the key may have a slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The search for a key in all lines that it may be in, and for a slot that it may claim. Read
- * slot.h first. */
+ * The search for a key, and for a slot that it may claim. Read slot.h first. */
 #include "search.h"
-
-/* ---- Time ------------------------------------------------------------------------------------ */
 
 tick_t stint_decision_read_clock(struct decision *decision) {
     uint64_t clock = limiter_now(decision->limiter);
@@ -14,11 +11,10 @@ tick_t stint_decision_read_clock(struct decision *decision) {
     return tick_of(clock);
 }
 
-/* A slot whose end is ahead of now by more than its policy's window and the allowance is either met
- * by a late thread, or was written before the clock stepped back. The clock, read after the slot
- * was loaded, tells. If the slot is too far ahead of the clock, too, no thread can have written it
- * by the clock as it is now, and it counts as over. Windows are then counted again, and ends fall:
- * I1, and with it promises A and B, hold between steps of the clock, not across them. */
+/* A slot whose end is ahead of now by more than its policy's window and the allowance is met by a
+ * late thread, or was written before the clock stepped back. The clock, read after the slot was
+ * loaded, tells. If the slot is too far ahead of that, too, no thread can have written it by the
+ * clock as it is, and it counts as over. (What that means for I1, A and B: slot.h.) */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     tick_t now = tick_of(decision->now);
     if (LIKELY(end_of(id, now) - now - ALLOWANCE_TICKS <= length))
@@ -26,8 +22,6 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     tick_t clock = stint_decision_read_clock(decision);
     return end_of(id, clock) - clock - ALLOWANCE_TICKS > length;
 }
-
-/* ---- A key far from home --------------------------------------------------------------------- */
 
 struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag) {
     const uint64_t unused = unused_near(table, hash);
@@ -42,12 +36,9 @@ bool stint_absent_far(const struct table *table, uint64_t hash) {
     return stint_find_tag(table, hash, 0, UNUSED_LINES, table->probe_lines).slot != NULL;
 }
 
-/* ---- A slot that may be claimed -------------------------------------------------------------- */
-
 /* A caller's now may be early, and another process' clock behind, by the allowance each. So a slot
- * is over by decision->over: the earlier of the caller's now and the clock. If the table would be
- * full then, it is over by an early now, too. An override, a ban or a strike is over when it is so
- * by all clocks. */
+ * is over by decision->over, the earlier of now and the clock; in a table that would be full then,
+ * by an early now, too. An override, a ban or a strike is over when it is so by all clocks. */
 enum when { ON_TIME, EARLY };
 
 static void over_set(struct decision *decision, enum when when) {
@@ -99,8 +90,7 @@ static uint32_t next_not_live(const struct decision *decision, uint32_t position
             uint64_t policy = (tag & policy_mask) - 1; /* no number: never used, tombstone */
             if (UNLIKELY(policy >= max_policies || state_pending(state)))
                 return position;
-            /* The id is in the top bits: one that is behind makes the difference more than any of
-             * these. */
+            /* The id is in the top bits: one that is behind makes the difference more. */
             uint64_t most = ((uint64_t)policy_reach(&policies[policy]) + ALLOWANCE_TICKS)
                             << STATE_ID;
             if (UNLIKELY(state - next >= most))
@@ -110,8 +100,6 @@ static uint32_t next_not_live(const struct decision *decision, uint32_t position
     }
     return length;
 }
-
-/* ---- Find ------------------------------------------------------------------------------------ */
 
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines) {
@@ -127,9 +115,9 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* The pattern of the slots of a line that are others' (others_of), and live by any window: they are
- * ahead of now, by the allowance at most. The pattern compares ids without their last bit, in the
- * high half of a state. So the range begins at the first even id behind that of now. */
+/* The pattern of the slots of a line that are others' (others_of), and live by any window: ahead of
+ * now by the allowance at most. The high half of a state has the id without its last bit. So the
+ * range begins at the first even id behind that of now. */
 static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
                                                tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
@@ -140,14 +128,13 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
 
 /* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
  *
- * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them were
- * seen when the last one was. One bulk check of a line shows its slots to be live, whatever their
- * policies, if they end within the allowance. Slots of longer windows are looked at one by one, by
- * the policy of each (next_not_live): a step of the clock may have left some that count as over
- * although they end later (stint_beyond_clock).
+ * A slot once seen live stays so at this now, whoever's it is (I1): it is as if all were seen when
+ * the last one was. One bulk check of a line shows slots to be live, whatever their policies, that
+ * end within the allowance. Longer ones are looked at one by one, by the policy of each
+ * (next_not_live): a step of the clock may have left some that count as over although they end
+ * later (stint_beyond_clock).
  *
- * The tags found here are only hints. So it does not matter which of them were seen before which
- * bulk check. */
+ * The tags found here are only hints: which was seen before which bulk check does not matter. */
 static struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag,
                                  tick_t now) {
     const struct slot_pattern plain = plainly_live(table, tag, now);
@@ -172,7 +159,7 @@ static struct seen seen_of(const struct search *search, uint64_t tag) {
     return (struct seen){.slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
 }
 
-/* Looks in the sequence, from a line on, for a slot that the key may claim. */
+/* Looks, from a line on, for a slot that the key may claim. */
 static bool find_free(struct decision *decision, uint32_t line, enum when when, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     const uint32_t end = sequence_length(table);
@@ -199,14 +186,12 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
         *seen = seen_of(&search, decision->tag);
         return FOUND;
     }
-    /* An early now may be past the end of windows that the clock is not past; a late now may have
-     * moved. */
+    /* An early now may be past windows that the clock is not past; a late now may have moved. */
     if (find_free(decision, search.line, ON_TIME, seen) ||
         (UNLIKELY(GUARD(FULL_EARLY, tick_of(decision->now) > tick_of(decision->over))) &&
          find_free(decision, search.line, EARLY, seen))) {
-        /* Look again, as far as this slot: it is a while since that search. Another thread's claim
-         * for the key is likely to be in a slot before this one. Two claims of a key would use up a
-         * slot until the next tick. */
+        /* Look again, as far as this slot: another thread's claim for the key is likely to be
+         * before it by now. Two claims of a key would use up a slot until the next tick. */
         search = stint_find_tag(table, decision->hash, decision->tag, 0,
                                 seen->position / LINE_SLOTS + 1);
         if (search.slot == NULL)

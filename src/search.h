@@ -5,9 +5,7 @@
 
 #include "core.h"
 
-/* ---- The sequence of slots that a key may be in ---------------------------------------------- */
-
-/* A line that a key may be in, counted from home. */
+/* A line, counted from home. */
 static inline struct line *sequence_line(const struct table *table, uint64_t hash,
                                          uint32_t number) {
     struct line *line = home_of(table, hash) + number;
@@ -27,7 +25,6 @@ static inline uint32_t sequence_all_match(const struct table *table, uint64_t ha
     return from;
 }
 
-/* Slot number `position` of the sequence. */
 static inline struct slot *sequence_slot(const struct table *table, uint64_t hash,
                                          uint32_t position) {
     return &sequence_line(table, hash, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
@@ -45,18 +42,16 @@ static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) 
 }
 
 /* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
- * a table is young, that ends most searches, nearly always in the first two lines. Later there is
- * no such slot, and looking costs. (slot_search looks in the line at which it stops, too.) */
+ * a table is young, that ends most searches. Later there is no such slot, and looking costs.
+ * (slot_search looks in the line at which it stops, too.) */
 #define UNUSED_LINES 2
 
-/* What a search for a key has shown. */
 struct search {
     struct slot *slot; /* which has the key's tag; NULL: none */
     uint32_t line;     /* its line, counted from home; NULL: how many lines from home on are live */
 };
 
-/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
- * (I5). */
+/* Looks for a tag in the lines from number `from` to before `lines`, as far as it can be (I5). */
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines);
 
@@ -92,7 +87,6 @@ struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag
 /* Whether a key that was found nowhere can have a slot that was never used. */
 bool stint_absent_far(const struct table *table, uint64_t hash);
 
-/* What a look for any tag shows. */
 static ALWAYS_INLINE struct far look_for(const struct table *table, uint64_t hash, uint64_t tag) {
     struct slot *slot = slot_near(table, hash, tag);
     return LIKELY(slot != NULL) ? (struct far){slot, 0} : stint_look_far(table, hash, tag);
@@ -103,21 +97,19 @@ static ALWAYS_INLINE struct slot *slot_of(const struct table *table, uint64_t ha
     return look_for(table, hash, tag).slot;
 }
 
-/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is
- * none. */
+/* The committed slot of a key as it was seen (I3). Returns false if there is none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct seen *seen);
 
 enum found { FOUND, ABSENT, FULL };
 
 /* Looks for the key. FOUND: `seen` is its slot; only the tag was loaded. ABSENT: `seen` is the
- * first slot that it may claim. FULL: it may claim none, and must be looked for again. Sets
- * decision->over. */
+ * first slot that it may claim. FULL: none, and look for it again. Sets decision->over. */
 enum found stint_slot_find(struct decision *decision, struct seen *seen);
 
 /* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
- * none has the tag. It compares the high halves of tags only. A slot whose tag differs in the low
- * half alone gives its line a closer look for nothing. */
+ * none has the tag. It compares the high halves of tags only: a tag that differs in the low half
+ * alone gives a closer look for nothing. */
 static inline struct slot_pattern others_of(const struct table *table, uint64_t tag) {
     const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
 
@@ -139,10 +131,8 @@ static inline bool begins_later(const struct table *table, uint64_t hash, tick_t
     return (tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now; /* M8 */
 }
 
-/* ---- Time ------------------------------------------------------------------------------------ */
-
-/* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
- * late any more after this. (In its own tick none is.) Returns the clock's tick. */
+/* Reads the clock, as something is too far ahead of this decision's now. After this a late thread
+ * is late no more. (In its own tick none is.) Returns the clock's tick. */
 tick_t stint_decision_read_clock(struct decision *decision);
 
 /* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.

@@ -16,20 +16,18 @@ void stint_test_broken(const char *what, const char *file, int line) {
 }
 #endif
 
-/* Whether the policy's id was used again. Then its slots have lost their counts. */
+/* Whether the policy's id was used again: its slots have lost their counts. */
 static bool id_again(const struct stint_limiter *limiter, uint64_t tag) {
     /* M15: it was written before the version by which the loaded state was. */
     return atomic_load_relaxed_32(&limiter->records[tag_policy(&limiter->table, tag)].generation) !=
            0;
 }
 
-/* The adder alone takes its token back. A fetch-add may have met
- *
+/* A fetch-add may have met
  *   - the window that was seen, without room: the token is the key's, and is taken back;
  *   - a claim, as the slot changed meanwhile: the commit drops the token;
  *   - another window. If that is the key's next one, the token is taken back from it. Else it is
  *     another key's, and is left to it until its window ends: the exception of promise B.
- *
  * The swap tells whose it is: it succeeds only if the slot has the key's tag and the end that was
  * added to, so it was the key's when it was added to (I1). That does not hold if an end fell and
  * came again (shard_end_falls), which is asked after the state was loaded (M8). In the window that

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Striped keys, the long way. Read slot.h and stripes.h first. Functions stand in the order in
- * which a request needs them: one stripe, a look at all, tokens of several, a refusal. */
+ * Striped keys, the long way. Read slot.h and stripes.h first. */
 #include "stripes.h"
 
 #include "calls.h"
 
-/* What a request has got from several stripes. */
 struct gathered {
     uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */
     uint64_t total;                         /* tokens taken */
@@ -30,8 +28,6 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     return part;
 }
 
-/* ---- All stripes ----------------------------------------------------------------------------- */
-
 /* Gives back what was taken. A stripe may hold less than was taken from it: another refund took
  * those tokens out of it, and its own are in the other stripes. So the rest is given back there. */
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
@@ -50,9 +46,9 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
     }
 }
 
-/* Moves the whole into the newer window that a part was in: a window has just turned, the clock was
- * stepped back, or this thread is late. The verdict is for `now`, the caller's. It moves to the
- * clock's if that had to be read. */
+/* Moves the whole into the newer window of a part: it has just turned, the clock was stepped back,
+ * or this thread is late. The verdict is for `now`, the caller's, which moves to the clock's if
+ * that had to be read. */
 static void move_on(struct decision *whole, const struct decision *part, uint64_t *now) {
     if (part->now > whole->now)
         *now = whole->now = part->now;
@@ -61,9 +57,9 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of
- * stripes that have no slot, because the table is full. Returns false if a stripe is in a newer
- * window: then whole->now moves into that one. `now` is as for move_on. */
+/* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of those
+ * without a slot, as the table is full. Returns false if a stripe is in a newer window: then
+ * whole->now moves there. `now` is as for move_on. */
 static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint64_t *lost) {
     *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
@@ -82,13 +78,12 @@ static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint
     return true;
 }
 
-/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. A stripe
- * may be in a newer window, because one has just turned or because this thread is late. Then all is
- * given back, whole->now moves into that window, and false is returned. `now` is as for move_on.
+/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. If a
+ * stripe is in a newer one, all is given back, whole->now moves there, and false is returned. `now`
+ * is as for move_on.
  *
- * Nothing is taken in the newer window on the way (PART_SAME_WINDOW). A token that is given back
- * could have refused another request for nothing. So a request for one token never gives one
- * back. */
+ * Nothing is taken in the newer window on the way (PART_SAME_WINDOW): a token that is given back
+ * could have refused another request for nothing. So a request for one token gives none back. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
@@ -137,11 +132,9 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
     return sum_used(&look, &now, &used, &lost) ? used : gathered->had + gathered->total;
 }
 
-/* ---- A refusal ------------------------------------------------------------------------------- */
-
-/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is
- * marked in stripe 0. If the window has turned since, nothing is refused, whole->now moves into the
- * next window, and false is returned. `now` is as for move_on. */
+/* Refuses in the window of whole->now, in which `used` tokens were seen, and marks the first
+ * refusal in stripe 0. If the window has turned since, nothing is refused, whole->now moves on, and
+ * false is returned. `now` is as for move_on. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
 
@@ -161,8 +154,7 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     return true;
 }
 
-/* A stripe has no slot in a full table, and the others have too little: on_full says what is
- * done. */
+/* A stripe has no slot in a full table, and the others have too little: as on_full says. */
 static void untracked(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     struct charge *charge = &whole->charge;
@@ -173,12 +165,9 @@ static void untracked(struct decision *whole) {
     whole->flags = STINT_UNTRACKED;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
-
 /* MOVED: the window has turned. */
 enum looked { TAKE, REFUSE, DECIDED, MOVED };
 
-/* Looks at all stripes, and judges what they have together. */
 static enum looked look_first(struct decision *whole, uint64_t *now) {
     const struct terms *terms = &whole->terms;
     const bool look = is_look(terms);
@@ -203,8 +192,7 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     return REFUSE;
 }
 
-/* Decides in the window of whole->now. If that has turned, whole->now moves into the next one, and
- * false is returned. */
+/* Decides in the window of whole->now. If that has turned, whole->now moves on: false. */
 static bool stripes_round(struct decision *whole, uint64_t *now) {
     const struct terms *terms = &whole->terms;
     /* One token is taken where it is found. A request for more looks first: if it does not fit, it
@@ -254,9 +242,8 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     return true;
 }
 
-/* Each round but the first, the window has turned, or a token has come back: both seldom happen
- * twice. More rounds than these there are only in a table that is written over: the request is
- * refused. */
+/* In each round but the first the window has turned, or a token has come back: both seldom twice.
+ * More rounds there are only in a table that is written over: the request is refused. */
 #define ROUNDS_MOST 100
 
 void stint_decide_by_stripes(struct decision *whole) {

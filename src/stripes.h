@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Striped policies: a key split over several slots, each with its share of the limit.
  *
- * One slot is one cache line, and all cores that decide on one key take turns at it. With n stripes
- * a thread begins at a stripe of its own and goes round all of them before it refuses, so the
- * shares together are the limit, and nothing is refused early. Each stripe is a slot like any
- * other, found by a hash of its own; stripe 0 has the key's, and remembers the first refusal. */
+ * All cores that decide on one key take turns at its slot's cache line. With n stripes a thread
+ * begins at one of its own and goes round all of them before it refuses. So the shares together are
+ * the limit, and nothing is refused early. Each stripe is a slot like any other, found by a hash of
+ * its own; stripe 0 has the key's, and remembers the first refusal. */
 #ifndef STINT_STRIPES_H
 #define STINT_STRIPES_H
 
 #include "fast.h"
 
-/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
- * one. */
+/* The verdict's estimate of what the key has used: in each of its stripes as much as in one. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
     return used * stripes < capacity ? used * stripes : capacity;
 }

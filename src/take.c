@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
- * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
- * compiled for words of policies of which the compiler then knows traits (judge.h, EXACT_PLAIN; and
- * KIND). A key without a slot goes on in decide.c, but one that a plain policy sees for the first
- * time (take_new). */
+ * Here they are taken in the slot of a key that has one (decide_begun): once, but compiled for
+ * words of policies whose traits are then known (judge.h, EXACT_PLAIN; and KIND). A key without a
+ * slot goes on in decide.c, but one that a plain policy sees for the first time (take_new). */
 #include "calls.h"
 #include "claim.h"
 #include "fast.h"
@@ -12,7 +11,7 @@
 
 /* ---- The long way ---------------------------------------------------------------------------- */
 
-/* A request by a lost table, which knows no policies. */
+/* By a lost table, which knows no policies. */
 static bool decide_lost(struct stint_limiter *limiter, const struct stint_request *request,
                         struct stint_verdict *verdict) {
     const uint32_t asked = request->flags & (STINT_PEEK | STINT_CHARGE);
@@ -73,7 +72,6 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
     return STINT_UNKNOWN_POLICY;
 }
 
-/* Ends a decision after which a strike may be counted. */
 static NOINLINE bool decide_struck(const struct decision *decision, struct stint_verdict *verdict) {
     const bool allowed = decision_answer(decision, verdict);
 
@@ -81,7 +79,6 @@ static NOINLINE bool decide_struck(const struct decision *decision, struct stint
     return allowed;
 }
 
-/* Decides in any state of the table. */
 static void decide_anywhere(struct decision *decision) {
     if (traits_striped(decision->terms.traits))
         stint_decide_by_stripes(decision);
@@ -111,7 +108,6 @@ static NOINLINE bool decide_end(struct decision *decision, uint64_t now,
                                        : decision_answer(decision, verdict);
 }
 
-/* Any request, from its beginning. */
 static NOINLINE bool decide_anew(struct stint_limiter *limiter, const struct stint_request *request,
                                  uint64_t now, struct stint_verdict *verdict) {
     struct decision decision;
@@ -129,11 +125,10 @@ static ALWAYS_INLINE bool decide_again(struct stint_limiter *limiter,
                                        const struct stint_request *request, uint64_t now,
                                        struct stint_verdict *verdict) {
     const struct stint_request again = *request;
-
     return decide_anew(limiter, &again, now, verdict);
 }
 
-/* Goes on with a decision that has begun, on a copy, too. The key was found nowhere. */
+/* Goes on with a decision that has begun, on a copy, too: the key was found nowhere. */
 static ALWAYS_INLINE bool decide_nowhere(const struct decision *decision, struct far far,
                                          struct stint_verdict *verdict) {
     struct decision rest = *decision;
@@ -154,8 +149,7 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
     seen.state = atomic_load_acquire(&slot->state); /* M1; what ends the decision confirms it: M2 */
     if (LIKELY(slot_look(decision, &seen) == LOOK_GOOD)) {
         decision_judge(decision, &seen);
-        /* What fits and what is refused go separate ways, so that the compiler knows which it
-         * is. */
+        /* Separate ways, so that the compiler knows whether it fits. */
         if (decision->charge.fits) {
             if (LIKELY(slot_charge(decision, &seen)))
                 return decision_answer(decision, verdict);
@@ -169,7 +163,6 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
     return decide_again(decision->limiter, request, now, verdict);
 }
 
-/* The same in any slot. */
 static ALWAYS_INLINE bool decide_begun(struct decision *decision,
                                        const struct stint_request *request, uint64_t now,
                                        struct stint_verdict *verdict) {
@@ -207,8 +200,7 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
         .limit = (uint32_t)((tokens) >> 32)                                                        \
     }
 
-/* A word of a request that the caller has just stored. It is loaded by itself: a load of several
- * words would wait until their stores are done. */
+/* A word that the caller has just stored: a load of several would wait for their stores. */
 #define APART(word) (*(const volatile uint32_t *)&(word))
 
 /* A caller's request. It stays in registers. */
@@ -226,7 +218,6 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
 #define KIND_BUCKET              EXACT_BUCKET
 #define WORD_OF(word, kind)      (((word) & ~(uint64_t)KIND) | (kind))
 
-/* Any request, by a policy of this word. */
 static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     uint64_t word, struct stint_verdict *verdict) {
@@ -237,8 +228,8 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_again(limiter, request, now, verdict);
 }
 
-/* Tokens by any policy. Exact words have their steps here. (A policy may change after its word was
- * read. Then the request is one of before.) */
+/* Tokens by any policy. Exact words have their steps here. (Where a policy changes after its word
+ * was read, the request is one of before.) */
 static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                  uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, tokens);
@@ -258,8 +249,8 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
     return decide_as(limiter, &request, now, word, verdict);
 }
 
-/* One token that fast.h has left, as the key is in neither of its first two lines. If a slot of
- * these was never used, the key is nowhere. By a plain policy, it claims that. */
+/* One token that fast.h has left, as the key is in neither of its first two lines. If a slot there
+ * was never used, the key is nowhere; by a plain policy it claims that. */
 static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
@@ -297,8 +288,7 @@ static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter, 
     return limiter_now(limiter);
 }
 
-/* A request by an id that it may not name. There is no such policy; or the handle is read-only, and
- * the request may be a look. */
+/* There is no such policy; or the handle is read-only, and the request may be a look. */
 static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     struct stint_verdict *verdict) {
@@ -366,8 +356,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
-    /* All home lines first: each is needed, and together with the next ones they are more misses
-     * than a core keeps under way. */
+    /* All home lines first: with the next ones they are more misses than a core keeps under way. */
     for (size_t i = 0; i < n && i < AHEAD; i++)
         __builtin_prefetch(homes[i] = home_of(table, requests[i].key.hash));
     for (size_t i = 0; i < n && i < AHEAD; i++)
