@@ -191,7 +191,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct seen *
         *charge = (struct charge){0};
         first_refusal = false;
     }
-    const uint64_t next = decision_state(decision) | (first_refusal ? STATE_REFUSED : 0);
+    const uint64_t next =
+        decision_state(decision, &(struct seen){0}) | (first_refusal ? STATE_REFUSED : 0);
     if (claim_commit(decision, claim, next) == STALE)
         return STALE;
     decision->flags = flags | (first_refusal ? STINT_FIRST_REFUSAL : 0);

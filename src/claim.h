@@ -94,7 +94,7 @@ static ALWAYS_INLINE enum progress claim_short(struct decision *decision, uint64
                    : STALE;
     if (!decision->charge.fits)
         return STALE;
-    const uint64_t state = decision_state(decision);
+    const uint64_t state = decision_state(decision, &(struct seen){0});
     return (LIKELY(unused != 0) ? claim_unused(decision, unused, state)
                                 : stint_claim_over(decision, state))
                ? DONE

@@ -8,8 +8,9 @@
  *     5  answer   decision_answer   the statistics, and the verdict
  *
  * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
- * with what was begun; what has changed on the way, and a late caller, begin anew there. group.c
- * takes each step for all parts of a group, before the next one; stripes.c for stripe after stripe.
+ * with what was begun; what has changed on the way, and a late caller, begin anew there.
+ * group_near.h takes each step for all parts of a group, before the next one; stripes.c for stripe
+ * after stripe.
  *
  * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
  * decision.c that takes few numbers, or a copy: a struct decision whose address is given away is in
@@ -21,6 +22,9 @@
 #define STINT_CORE_H
 
 #include "decision.h"
+
+/* A word of a policy of which the compiler knows all traits. */
+#define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
 
 /* ---- 1  Begin -------------------------------------------------------------------------------- */
 
@@ -133,18 +137,21 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
 }
 
 /* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word; a bucket's capacity is read here), and of the request, which suits it.
- * terms.special is set. Returns 0, or STINT_UNKNOWN_POLICY if the policy was changed meanwhile. */
+ * (policy_word; a bucket's capacity is read here), and of the request, which suits it. `possible`:
+ * the key is known to be one that may have an override. terms.special is set. Returns 0, or
+ * STINT_UNKNOWN_POLICY if the policy was changed meanwhile. */
 static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
                                                 struct stint_limiter *limiter, uint32_t policy_id,
                                                 const struct stint_request *request,
-                                                struct moment moment, uint64_t word) {
+                                                struct moment moment, uint64_t word,
+                                                bool possible) {
     const uint32_t traits = (uint32_t)word, flags = request->flags, limit = request->limit;
     const uint64_t hash = request->key.hash;
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
-    if (UNLIKELY((traits & STINT_OVERRIDES) != 0) && companion_possible(&limiter->table, hash))
+    if (UNLIKELY((traits & STINT_OVERRIDES) != 0) &&
+        (possible || companion_possible(&limiter->table, hash)))
         override = override_of(limiter, policy_id, traits, hash, moment.now, moment.end);
     const uint32_t other = UNLIKELY(override != 0) ? override_limit(override) : limit;
     decision->limiter = limiter;
@@ -183,14 +190,14 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
 static ALWAYS_INLINE uint32_t decision_begin_near(struct decision *decision,
                                                   struct stint_limiter *limiter,
                                                   const struct stint_request *request, uint64_t now,
-                                                  uint64_t word) {
+                                                  uint64_t word, bool possible) {
     const uint32_t id = request->policy;
     struct moment moment = {.now = now};
 
     decision->terms.special = 0;
     if (UNLIKELY(!moment_known(limiter, &limiter->policies[id], (uint32_t)word, now, &moment.end)))
         return STINT_UNKNOWN_POLICY;
-    return decision_begin_at(decision, limiter, id, request, moment, word);
+    return decision_begin_at(decision, limiter, id, request, moment, word, possible);
 }
 
 /* ---- 2  Look --------------------------------------------------------------------------------- */
@@ -222,11 +229,11 @@ static ALWAYS_INLINE uint64_t slot_carried(struct decision *decision, uint64_t s
 
 /* Finds the end of the key's own window. Returns whether it is that of the slot, as it was seen. */
 static ALWAYS_INLINE bool window_in(struct decision *decision, uint64_t state) {
-    const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
-    const uint64_t ahead = (uint64_t)(end - now) - 1;
+    const tick_t now = tick_of(decision->now);
+    const uint64_t ahead = (state_id(state) - (uint64_t)now) & ID_MASK;
 
-    if (LIKELY(ahead < (uint64_t)policy_reach(decision->policy))) {
-        decision->end = end;
+    if (LIKELY(ahead - 1 < (uint64_t)policy_reach(decision->policy))) {
+        decision->end = now + (tick_t)ahead;
         return true;
     }
     decision->end = (decision->terms.traits & RULE_BUCKET) != 0 ? now + 1 : window_anew(decision);
@@ -364,15 +371,17 @@ static inline bool leaves_nothing(const struct terms *terms, const struct charge
     return (charge->count == 0 || is_look(terms)) && (charge->fits || !refusal_marked(terms));
 }
 
-/* The state that a decision's count makes, without a mark. A bucket's moves its end. */
-static ALWAYS_INLINE uint64_t decision_state(struct decision *decision) {
+/* The state that a decision's count makes of what was seen, without a mark. A bucket's instant
+ * moves ahead: from where it is, or from now. */
+static ALWAYS_INLINE uint64_t decision_state(const struct decision *decision,
+                                             const struct seen *seen) {
     const uint64_t count = decision->charge.count;
 
-    if ((decision->terms.traits & RULE_BUCKET) != 0) {
-        decision->end = tick_of(decision->now + count) + 1;
-        return bucket_state(decision->now + count, decision->terms.rate);
-    }
-    return state_of(decision->end, count);
+    if ((decision->terms.traits & RULE_BUCKET) == 0)
+        return state_of(decision->end, count);
+    return bucket_moved(seen->count != 0 ? seen->state & ~STATE_REFUSED
+                                         : bucket_state(decision->now, decision->terms.rate),
+                        decision->charge.added);
 }
 
 /* The state to be written after what was seen was judged. Returns false if nothing is.
@@ -387,13 +396,13 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     struct charge *charge = &decision->charge;
     uint64_t refused = seen->refused;
     const bool bucket = (terms->traits & RULE_BUCKET) != 0;
-    if (bucket && UNLIKELY(refused != 0) && charge->count != seen->count &&
+    if (bucket && UNLIKELY(refused != 0) && charge->added != 0 &&
         GUARD(BUCKET_MARK, stint_mark_passed(decision->limiter, decision->policy_id,
                                              bucket_full(decision->end, bucket_ns(seen->state)),
                                              decision->now + charge->count)))
         refused = 0;
     bool first_refusal = !charge->fits && GUARD(FOUND_MARK, refused == 0) && refusal_marked(terms);
-    bool writes = !is_look(terms) && charge->count != seen->count;
+    bool writes = charge->added != 0;
 
     if (UNLIKELY((terms->special & PART_SAME_WINDOW) != 0) && decision->end != decision->only_end) {
         *charge = (struct charge){.count = seen->count, .used = seen->count};
@@ -401,8 +410,10 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     }
     decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
     HOLDS(A, charge->granted == 0 || is_charge(terms) || charge->used <= terms->room);
-    *next = decision_state(decision) | (first_refusal ? STATE_REFUSED : refused);
-    return first_refusal || writes;
+    if (!first_refusal && !writes)
+        return false;
+    *next = decision_state(decision, seen) | (first_refusal ? STATE_REFUSED : refused);
+    return true;
 }
 
 /* Writes what was judged: one swap, if there is anything to write. Returns false if the slot has

@@ -35,14 +35,12 @@ static ALWAYS_INLINE bool hot_window(const struct policy *policy, uint64_t now, 
     return FAST(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* The same, after hot_window has set hot->end, of a key without an override, by a policy that may
+/* The same, after hot_window has set hot->end, of keys without an override, by a policy that may
  * have some. That has a hot capacity, and no hot window. */
-static ALWAYS_INLINE bool hot_without_override(const struct stint_limiter *limiter,
-                                               const struct policy *policy, uint64_t key,
-                                               uint64_t now, const struct hot *hot) {
+static ALWAYS_INLINE bool hot_unless_overridden(const struct policy *policy, uint64_t now,
+                                                const struct hot *hot) {
     return FAST(atomic_load_relaxed(&policy->hot_capacity) != 0) && /* M12 */
-           !hint_foreign(hot->end, atomic_load_relaxed(&policy->window), now) &&
-           !GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key));
+           !hint_foreign(hot->end, atomic_load_relaxed(&policy->window), now);
 }
 
 /* The key's slot in its first two lines; NULL: it has none there. */
@@ -81,7 +79,7 @@ static ALWAYS_INLINE void hot_answer(struct stint_limiter *limiter, uint32_t pol
                   .capacity = hot->capacity,
                   .room = hot->capacity,
                   .unit = 1},
-        .charge = {hot->count, hot->count, hot->count, 1, true},
+        .charge = {hot->count, hot->count, hot->count, 1, true, 1},
     };
     (void)decision_answer(&decision, verdict);
 }

@@ -50,7 +50,8 @@
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge; group.c, part_charge
+ *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge;
+ *                                  group_near.h, part_charge.
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  Both of a bucket: refund.c, bucket_move_back (I1).
@@ -118,14 +119,28 @@ static inline uint64_t state_of(tick_t end, uint64_t rest) {
 /* Of a bucket's state: the number of the rate by which it counts. Below it are the ns. 2^24 stray
  * tokens in one slot would reach it. */
 #define STATE_RATE (UINT64_C(15) << STATE_RATE_SHIFT)
+#define STATE_NS   ((UINT64_C(1) << STATE_RATE_SHIFT) - 1)
 
 /* The state of a bucket that is full at this instant, by this rate (judge.h, bucket_full). */
 static inline uint64_t bucket_state(uint64_t full, uint64_t rate) {
     return state_of(tick_of(full) + 1, full % STINT_TICK_NS | rate);
 }
 
+/* The state of a bucket that is full so many ns later. Nothing of a state that was loaded is
+ * divided: the swap waits for it. Its ns are less than a tick, but for strays. */
+static ALWAYS_INLINE uint64_t bucket_moved(uint64_t state, uint64_t ns) {
+    const uint64_t carry = (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
+
+    if (ns >= STINT_TICK_NS) { /* the branch is predicted: tokens of one policy are alike */
+        const uint64_t ticks = ns / STINT_TICK_NS;
+        state += ticks << STATE_ID;
+        ns -= ticks * STINT_TICK_NS;
+    }
+    return state + ns + ((state & STATE_NS) + ns >= STINT_TICK_NS ? carry : 0);
+}
+
 static inline uint64_t bucket_ns(uint64_t state) {
-    return state & ((UINT64_C(1) << STATE_RATE_SHIFT) - 1);
+    return state & STATE_NS;
 }
 
 static inline bool rate_differs(uint64_t state, uint64_t rate) {

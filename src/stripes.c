@@ -221,7 +221,11 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
             used = used_after_charge(whole, &gathered);
         if (used < gathered.total)
             used = gathered.total;
-        whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
+        whole->charge = (struct charge){.count = used,
+                                        .used = used,
+                                        .total = used,
+                                        .granted = (uint32_t)gathered.total,
+                                        .fits = true};
         /* A stripe without a slot may have lost some of a charge. */
         const bool tracked = GUARD(CHARGE_WHOLE, is_charge(terms)) ? gathered.total == terms->cost
                                                                    : gathered.total != 0;

@@ -31,8 +31,8 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     uint64_t used;
 
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin_near(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET) !=
-                 0))
+        UNLIKELY(decision_begin_near(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET,
+                                     false) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);
@@ -52,7 +52,7 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     }
     used = stripe_estimate(used, capacity, stripes); /* not below the cost, which fits the share */
     part.terms.capacity = capacity;
-    part.charge = (struct charge){used, used, used, cost, true};
+    part.charge = (struct charge){used, used, used, cost, true, cost};
     return decision_answer(&part, verdict);
 }
 

@@ -66,7 +66,7 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
         const struct moment moment =
             moment_of(limiter, policy, (uint32_t)word, request->key.hash, now);
         decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
-        if (LIKELY(decision_begin_at(decision, limiter, id, request, moment, word) == 0))
+        if (LIKELY(decision_begin_at(decision, limiter, id, request, moment, word, false) == 0))
             return 0;
     }
     return STINT_UNKNOWN_POLICY;
@@ -181,7 +181,7 @@ static ALWAYS_INLINE bool decide_seen(struct stint_limiter *limiter,
     struct decision decision;
 
     if (UNLIKELY(!request_suits(request, (uint32_t)word)) ||
-        UNLIKELY(decision_begin_near(&decision, limiter, request, now, word) != 0))
+        UNLIKELY(decision_begin_near(&decision, limiter, request, now, word, false) != 0))
         return decide_again(limiter, request, now, verdict);
     return slot != NULL ? decide_in(&decision, slot, request, now, verdict)
                         : decide_begun(&decision, request, now, verdict);
@@ -212,11 +212,10 @@ static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
     }
 
 /* Words of policies of which the compiler knows traits: all of them, or what their kind tells. */
-#define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
-#define KIND                     ((uint32_t)(TRAIT_EXISTS | TRAITS_STRIPED) | RULE_BUCKET)
-#define KIND_WINDOWS             ((uint32_t)TRAIT_EXISTS)
-#define KIND_BUCKET              EXACT_BUCKET
-#define WORD_OF(word, kind)      (((word) & ~(uint64_t)KIND) | (kind))
+#define KIND                ((uint32_t)(TRAIT_EXISTS | TRAITS_STRIPED) | RULE_BUCKET)
+#define KIND_WINDOWS        ((uint32_t)TRAIT_EXISTS)
+#define KIND_BUCKET         EXACT_BUCKET
+#define WORD_OF(word, kind) (((word) & ~(uint64_t)KIND) | (kind))
 
 static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
@@ -237,16 +236,28 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
 
     if ((uint32_t)word == EXACT_PLAIN)
         return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
-    if ((uint32_t)word == EXACT_BUCKET) /* begin_bucket reads its capacity */
+    if ((uint32_t)word == EXACT_BUCKET && request.limit == 0) /* begin_bucket reads its capacity */
         return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
-    if ((uint32_t)word == EXACT_OVERRIDES)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_OVERRIDES), verdict);
     if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
         const struct stint_request striped = request;
         if (stripe_take(limiter, &striped, now, word, verdict))
             return true;
     }
     return decide_as(limiter, &request, now, word, verdict);
+}
+
+/* One token by a policy that is hot, but that the key may have an override. */
+static NOINLINE bool take_overridden(struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t key, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+    struct decision decision;
+
+    return LIKELY((uint32_t)word == EXACT_OVERRIDES) &&
+                   LIKELY(decision_begin_near(&decision, limiter, &request, now,
+                                              WORD_EXACT(word, EXACT_OVERRIDES), true) == 0)
+               ? decide_begun(&decision, &request, now, verdict)
+               : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
 /* One token that fast.h has left, as the key is in neither of its first two lines. If a slot there
@@ -260,7 +271,7 @@ static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id,
 
     return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
                    LIKELY(decision_begin_near(&decision, limiter, &request, now,
-                                              WORD_EXACT(word, EXACT_PLAIN)) == 0) &&
+                                              WORD_EXACT(word, EXACT_PLAIN), false) == 0) &&
                    LIKELY(claim_short(&decision, unused) == DONE)
                ? decision_answer(&decision, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
@@ -310,9 +321,11 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     const struct stint_request own = OWN(request);
-    return (uint32_t)word == EXACT_PLAIN
-               ? decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict)
-               : decide_as(limiter, &own, now, word, verdict);
+    if ((uint32_t)word == EXACT_PLAIN)
+        return decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
+    if ((uint32_t)word == EXACT_CARRIES)
+        return decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_CARRIES), verdict);
+    return decide_as(limiter, &own, now, word, verdict);
 }
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,
@@ -329,9 +342,14 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
     now = now_fetching(limiter, key.hash, now);
     if (UNLIKELY(policy_id >= limiter->deciding))
         return take_any(limiter, policy_id, key.hash, cost, now, verdict);
-    if (UNLIKELY(cost != 1) || (UNLIKELY(!hot_window(policy, now, &hot)) &&
-                                !hot_without_override(limiter, policy, key.hash, now, &hot)))
+    if (UNLIKELY(cost != 1))
         return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
+    if (UNLIKELY(!hot_window(policy, now, &hot))) {
+        if (!hot_unless_overridden(policy, now, &hot))
+            return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
+        if (GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key.hash)))
+            return take_overridden(limiter, policy_id, key.hash, now, verdict);
+    }
     hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
     if (UNLIKELY(hot.slot == NULL))
         return take_new(limiter, policy_id, key.hash, now, verdict);

@@ -128,6 +128,7 @@ enum trait {
 /* All traits of policies that have nothing else. */
 #define EXACT_PLAIN     ((uint32_t)(TRAIT_EXISTS | TRAIT_PLAIN))
 #define EXACT_BUCKET    ((uint32_t)TRAIT_EXISTS | RULE_BUCKET)
+#define EXACT_CARRIES   ((uint32_t)(TRAIT_EXISTS | TRAIT_CARRIES))
 #define EXACT_OVERRIDES ((uint32_t)(TRAIT_EXISTS | STINT_OVERRIDES))
 
 #define TRAIT_STRIPES  20 /* shift: log2 of the number of stripes, 3 bits */
@@ -316,6 +317,7 @@ struct charge {
     uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits */
     uint32_t granted; /* tokens taken */
     bool fits;
+    uint64_t added; /* to the count; a swap need not wait for what was seen */
 };
 
 /* Tokens that a request takes. */
@@ -370,9 +372,10 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
             taking = judge_odd((uint64_t)terms->traits << 32 | terms->flags, terms->special,
                                terms->cost, used, terms->capacity, terms->room);
     }
-    const uint64_t taken = is_look(terms) ? 0 : taking.tokens;
-    return (struct charge){count + taken * terms->unit, used + taken, used + taking.tokens,
-                           taking.fits ? (uint32_t)taken : 0, taking.fits};
+    const uint64_t taken = is_look(terms) ? 0 : taking.tokens, added = taken * terms->unit;
+    return (struct charge){count + added,        used + taken,
+                           used + taking.tokens, taking.fits ? (uint32_t)taken : 0,
+                           taking.fits,          added};
 }
 
 static inline uint64_t wait_add(uint64_t one, uint64_t other) {

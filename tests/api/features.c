@@ -451,7 +451,8 @@ static const struct feature features[] = {
      "all take + take = no bad + no bad; apply 3/h name=x; "
      "all take by 0 + take by y + take by x = no bad + no bad + no bad; table = bad_requests 5; "
      "take 0 peek by x = until 1h; all take by 0 + take by y + take of b by x = used 1 until 1h "
-     "by x + used 1 until 1m + used 1 until 1h"},
+     "by x + used 1 until 1m + used 1 until 1h; "
+     "all take of b by x + take by x + take by x = no bad + no bad + no bad"},
     {"a part that makes no sense refuses the group, and the others are as in any refusal",
      "In a group it is, too; the look is not.", "9/m; 10/m smooth name=s; 10/m stripes=2 name=t",
      "take 3 = used 3 until 1m; take 8 of b = used 8 until 1m; all take 2 + take charge of d + "
