@@ -229,15 +229,14 @@ void stint_memory_free(struct memory *memory) {
     *memory = (struct memory){.file = -1};
 }
 
-/* Another process that has a lock of the file, as far as the system tells; else 0. */
-static long holder_find(int file) {
+int stint_memory_file_held(int file, const char *does) {
     struct stat ours;
     char line[256], inode[64], *at; /* 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF */
     FILE *locks = fstat(file, &ours) == 0 ? fopen("/proc/locks", "re") : NULL;
-    long found = 0;
+    long found = 0; /* the process, as far as the system tells */
 
     if (locks == NULL)
-        return 0;
+        return stint_failed_held(0, does);
     (void)snprintf(inode, sizeof(inode), " %02x:%02x:%lu ", major(ours.st_dev), minor(ours.st_dev),
                    (unsigned long)ours.st_ino);
     while (found == 0 && fgets(line, sizeof(line), locks) != NULL) {
@@ -251,11 +250,7 @@ static long holder_find(int file) {
             found = process;
     }
     (void)fclose(locks);
-    return found;
-}
-
-int stint_memory_file_held(int file, const char *does) {
-    return stint_failed_held(holder_find(file), does);
+    return stint_failed_held(found, does);
 }
 
 /* Takes a lock. Says what its holder does who has it for too long. */
@@ -270,11 +265,15 @@ static int lock_wait(int file, int lock, const char *does) {
     return 0;
 }
 
-/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
-static int lock_shared(int file) {
-    return lock_wait(file, LOCK_SH,
-                     "has held the lock of the table's file for 10 s: is it stopped, or does it "
-                     "resize a large table?");
+int stint_memory_file_share(struct memory *memory) {
+    if (memory->file < 0)
+        return 0;
+    int error = lock_wait(memory->file, LOCK_SH, /* the exclusive one's holder sets it up */
+                          "has held the lock of the table's file for 10 s: is it stopped, or does "
+                          "it resize a large table?");
+    if (error == 0)
+        memory->alone = false;
+    return error;
 }
 
 static int open_locked(struct memory *memory, const char *path, bool read_only) {
@@ -298,7 +297,7 @@ static int open_locked(struct memory *memory, const char *path, bool read_only) 
     /* Each user of the table holds a shared lock, which the system gives back if it dies. */
     while (flock(file, LOCK_EX | LOCK_NB) != 0)
         if (errno != EINTR)
-            return errno == EWOULDBLOCK ? lock_shared(file) : failed_file(NO_LOCK);
+            return errno == EWOULDBLOCK ? stint_memory_file_share(memory) : failed_file(NO_LOCK);
     memory->alone = true;
     return 0;
 }
@@ -503,13 +502,4 @@ bool stint_memory_file_removed(const struct memory *memory) {
     if (lstat(memory->path, &there) != 0)
         return errno == ENOENT || errno == ENOTDIR; /* else this process may not look there */
     return there.st_dev != ours.st_dev || there.st_ino != ours.st_ino;
-}
-
-int stint_memory_file_share(struct memory *memory) {
-    if (memory->file < 0)
-        return 0;
-    int error = lock_shared(memory->file);
-    if (error == 0)
-        memory->alone = false;
-    return error;
 }

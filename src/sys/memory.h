@@ -17,15 +17,13 @@
 
 /* 1 ms, until a time: the rest of nanosleep has some slack, so many signals would be no end. */
 static inline void set_up_pause(void) {
-    const int64_t second = 1000000000, pause = second / 1000;
+    const int64_t second = 1000000000;
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += pause;
-    if (until.tv_nsec >= second) {
-        until.tv_nsec -= second;
-        until.tv_sec++;
-    }
+    until.tv_nsec += second / 1000;
+    until.tv_sec += until.tv_nsec / second;
+    until.tv_nsec %= second;
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
         ;
 }
