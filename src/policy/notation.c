@@ -540,7 +540,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
                 stint_failed(EINVAL, "the text says what policy.size has no room for: the program "
                                      "was compiled with the stint.h of an earlier version");
     if (error == 0)
-        stint_struct_write(policy, &parsed, sizeof(parsed));
+        stint_struct_copy(policy, &parsed, sizeof(parsed));
     else if (wrong != NULL)
         *wrong = reader.wrong;
     return error;

@@ -636,6 +636,6 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
     const struct stint_policy known = stint_policy_read(limiter, id);
     error = stint_limiter_whole(limiter);
     if (error == 0)
-        stint_struct_write(policy, &known, sizeof(known));
+        stint_struct_copy(policy, &known, sizeof(known));
     return error;
 }

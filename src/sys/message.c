@@ -71,19 +71,17 @@ int stint_struct_read(void *known, size_t known_size, const void *given, size_t 
 
     if (error != 0)
         return error;
-    const size_t size = *(const size_t *)given; /* its first member */
-    memset(known, 0, known_size);
-    memcpy(known, given, size < known_size ? size : known_size);
     memcpy(known, &known_size, sizeof(known_size));
+    stint_struct_copy(known, given, *(const size_t *)given);
     return 0;
 }
 
-void stint_struct_write(void *given, const void *known, size_t known_size) {
-    const size_t size = *(const size_t *)given; /* its first member */
+void stint_struct_copy(void *to, const void *from, size_t from_size) {
+    const size_t size = *(const size_t *)to;
 
-    memset(given, 0, size);
-    memcpy(given, known, size < known_size ? size : known_size);
-    memcpy(given, &size, sizeof(size));
+    memset(to, 0, size);
+    memcpy(to, from, size < from_size ? size : from_size);
+    memcpy(to, &size, sizeof(size));
 }
 
 const char *stint_reason(void) {

@@ -34,7 +34,7 @@ int stint_struct_read(void *known, size_t known_size, const void *given, size_t 
 #define READ_ONLY                                                                                  \
     "the limiter was attached with STINT_READ_ONLY: attach without it, or open the table"
 
-/* Writes a caller's struct that was checked, of its own size: cut, or filled with 0. */
-void stint_struct_write(void *given, const void *known, size_t known_size);
+/* Copies a struct that was checked to one that says its own size: cut, or filled with 0. */
+void stint_struct_copy(void *to, const void *from, size_t from_size);
 
 #endif

@@ -72,7 +72,7 @@ int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
 
     struct stint_stats counts;
     stint_stats_read(limiter, &counts, true);
-    stint_struct_write(stats, &counts, sizeof(counts));
+    stint_struct_copy(stats, &counts, sizeof(counts));
     return 0;
 }
 
@@ -106,6 +106,6 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
     }
     error = stint_limiter_whole(limiter);
     if (error == 0)
-        stint_struct_write(stats, &counts, sizeof(counts));
+        stint_struct_copy(stats, &counts, sizeof(counts));
     return error;
 }
