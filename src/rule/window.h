@@ -62,11 +62,6 @@ static inline tick_t tick_of_end(uint64_t ns) {
            (ns % STINT_TICK_NS == wrapped ? (tick_t)(UINT64_MAX / STINT_TICK_NS) + 1 : 0);
 }
 
-/* A tick less so many, which may be any number: what comes of nonsense is no overflow. */
-static inline tick_t tick_back(tick_t tick, tick_t ticks) {
-    return (tick_t)((uint64_t)tick - (uint64_t)ticks);
-}
-
 /* The end of the window that holds tick `now`, for windows [start + k * length, start + (k+1) *
  * length), k any integer: the division is rounded down, also for times before start. */
 static inline tick_t window_end(tick_t now, tick_t start, tick_t length) {

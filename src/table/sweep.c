@@ -44,7 +44,7 @@ static void slot_sweep(const struct stint_limiter *limiter, struct shard *shard,
         /* After the tag, whose claim raised it (M7). */
         const tick_t watermark = (tick_t)atomic_load_relaxed(&shard->watermark);
         /* Another caller's clock may be behind, and its now late, by the allowance each. */
-        const tick_t past = tick_back(clock, 2 * ALLOWANCE_TICKS);
+        const tick_t past = clock - 2 * ALLOWANCE_TICKS;
         const tick_t over = watermark > past ? watermark : past;
         tick_t end = end_of(state_id(state), clock);
         if (!state_pending(state) && end > over) {
