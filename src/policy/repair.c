@@ -100,13 +100,11 @@ int stint_policies_lock(struct stint_limiter *limiter) {
     if (error != EOWNERDEAD)
         return error;
     error = stint_policies_check(limiter);
-    if (error == 0) {
-        stint_policies_repair(limiter);
-        (void)pthread_mutex_consistent(&limiter->header->lock);
-    } else { /* the lock is of no more use, and says so from now on */
-        error = stint_limiter_unlock(limiter, error);
-    }
-    return error;
+    if (error != 0) /* the lock is of no more use, and says so from now on */
+        return stint_limiter_unlock(limiter, error);
+    stint_policies_repair(limiter);
+    (void)pthread_mutex_consistent(&limiter->header->lock);
+    return 0;
 }
 
 int stint_policies_begin(struct stint_limiter *limiter) {
