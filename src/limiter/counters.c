@@ -56,7 +56,17 @@ static void process_begin(void) {
     process = number << 32 | (uint32_t)getpid();
 }
 
-static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bool alone) {
+/* It looks for lanes of the dead, as a decision may not ask the system. If the table's file was cut
+ * off, a look at the memory would kill each child at its birth, but pread only fails. */
+void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
+    uint64_t there[LANES_MAX], *owners = limiter->header->lane_owners;
+
+    if (limiter->memory.file >= 0) {
+        if (pread(limiter->memory.file, there, sizeof(there),
+                  offsetof(struct header, lane_owners)) != (ssize_t)sizeof(there))
+            return;
+        owners = there;
+    }
     for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
         const uint64_t owner = atomic_load_relaxed(&owners[lane]);
         if (owner != 0 && (alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
@@ -64,18 +74,6 @@ static void lanes_free(struct stint_limiter *limiter, const uint64_t *owners, bo
             (void)atomic_cas_seq(&limiter->header->lane_owners[lane], owner, 0);
     }
     (void)atomic_cas_seq(&limiter->own->left, LANES_NONE, LANES_TO_TRY);
-}
-
-/* Looks for lanes of the dead, as a decision may not ask the system. If the table's file was cut
- * off, a look at the memory would kill each child at its birth, but this call only fails. */
-static void lanes_inherit(struct stint_limiter *limiter) {
-    uint64_t owners[LANES_MAX];
-
-    if (limiter->memory.file < 0)
-        lanes_free(limiter, limiter->header->lane_owners, false);
-    else if (pread(limiter->memory.file, owners, sizeof(owners),
-                   offsetof(struct header, lane_owners)) == (ssize_t)sizeof(owners))
-        lanes_free(limiter, owners, false);
 }
 
 static void child_begin(void) {
@@ -87,7 +85,7 @@ static void child_begin(void) {
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
-        lanes_inherit(limiter);
+        stint_limiter_lanes_reclaim(limiter, false);
 }
 
 static void numbers_begin(void) {
@@ -233,10 +231,6 @@ void stint_limiter_lanes_close(struct stint_limiter *limiter) {
         }
     }
     munmap(limiter->own, sizeof(*limiter->own));
-}
-
-void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
-    lanes_free(limiter, limiter->header->lane_owners, alone);
 }
 
 uint32_t stint_limiter_processes(const struct stint_limiter *limiter) {
