@@ -8,20 +8,21 @@
 #include "rule/judge.h"
 #include "sys/text.h"
 
-#define RANGE      " must be 1 to 2^28 (268,435,456)"
-#define PERCENTAGE "the percentage must be 1% to 100%"
+#define RANGE " must be 1 to 2^28 (268,435,456)"
 
 #define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
 #define FIELD(field, word)       VALUE("policy." #field, word, field)
 #define TOKENS(what)             KIND_NUMBER, 0, STINT_LIMIT_MAX, what RANGE, NULL
+#define PERCENTAGE               KIND_PERCENT, 0, 100, "the percentage must be 1% to 100%", NULL
+#define TIME(what, flag)                                                                           \
+    KIND_TIME, flag, 0, what " must be 10 ms to 366 days", what " must be a multiple of 10 ms"
 #define FLAG(flag, word)                                                                           \
     { {#flag, word}, 0, KIND_FLAG, flag, 0, NULL, NULL }
 
 const struct policy_option stint_policy_options[] = {
     [OPTION_LIMIT] = {FIELD(limit, "the limit"), TOKENS("the number of tokens")},
-    [OPTION_WINDOW] = {VALUE("policy.calendar", "a month or a year", window), KIND_TIME, 0, 0,
-                       "the window must be 10 ms to 366 days",
-                       "the window must be a multiple of 10 ms"},
+    [OPTION_WINDOW] = {VALUE("policy.calendar", "a month or a year", window),
+                       TIME("the window", 0)},
     [OPTION_NAME] = {FIELD(name, "name="), KIND_NAME, 0, 0, NULL, NULL},
     [OPTION_PER_KEY] = FLAG(STINT_START_PER_KEY, "start=per-key"),
     [OPTION_FIRST] = FLAG(STINT_START_FIRST, "start=first"),
@@ -31,20 +32,17 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), TOKENS("the reserve")},
     [OPTION_STRIPES] = {FIELD(stripes, "stripes="), KIND_NUMBER, 0, STRIPES_OF_KEY_MAX,
                         "the stripes must be 1 to 64", NULL},
-    [OPTION_NEAR] = {FIELD(near_limit, "near="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
-    [OPTION_JITTER] = {FIELD(jitter, "jitter="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
+    [OPTION_NEAR] = {FIELD(near_limit, "near="), PERCENTAGE},
+    [OPTION_JITTER] = {FIELD(jitter, "jitter="), PERCENTAGE},
     [OPTION_SMOOTH] = FLAG(STINT_SMOOTH, "smooth"),
     [OPTION_IN_FLIGHT] = FLAG(STINT_IN_FLIGHT, "in-flight"),
     [OPTION_SHADOW] = FLAG(STINT_SHADOW, "shadow"),
     [OPTION_COUNT_REFUSED] = FLAG(STINT_COUNT_REFUSED, "count-refused"),
-    [OPTION_BAN] = {FIELD(ban, "ban="), KIND_TIME, STINT_OVERRIDES, 0,
-                    "the ban must be 10 ms to 366 days", "the ban must be a multiple of 10 ms"},
+    [OPTION_BAN] = {FIELD(ban, "ban="), TIME("the ban", STINT_OVERRIDES)},
     [OPTION_OVERRIDES] = FLAG(STINT_OVERRIDES, "overrides"),
     [OPTION_AFTER] = {FIELD(ban_after, "after="), KIND_NUMBER, 0, STINT_BAN_AFTER_MAX,
                       "the windows must be 1 to 65,535", NULL},
-    [OPTION_WITHIN] = {FIELD(ban_within, "within="), KIND_TIME, 0, 0,
-                       "the time must be 10 ms to 366 days",
-                       "the time must be a multiple of 10 ms"},
+    [OPTION_WITHIN] = {FIELD(ban_within, "within="), TIME("the time", 0)},
     [OPTION_BELOW] = {.names = {"policy.capacity below the limit", "capacity= below the limit"}},
     [OPTION_ABOVE] = {.names = {"policy.capacity above the limit", "capacity= above the limit"}},
     [OPTION_OFFSET] = {.names = {"policy.offset", "the offset of start="}},

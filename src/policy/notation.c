@@ -2,6 +2,7 @@
  * The text notation of policies: stint.h has the grammar, NOTATION of doc/promises.md the rest. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/param.h>
 #include <time.h>
 
 #include "policy/check.h"
@@ -122,14 +123,9 @@ static bool guess_try(struct guess *guess, const char *other) {
         row[i] = i;
     for (size_t j = 1; j <= length; j++)
         for (size_t i = 0, change = 0; i <= guess->length; i++) {
-            const size_t before = row[i], put_in = before + 1;
-            size_t least = put_in;
-            if (i > 0 && row[i - 1] + 1 < least)
-                least = row[i - 1] + 1;
-            if (i > 0 && change < least)
-                least = change;
+            const size_t before = row[i];
+            row[i] = i == 0 ? j : MIN(change, MIN(before, row[i - 1]) + 1);
             change = before + (i < guess->length && lower(guess->word[i]) != other[j - 1]);
-            row[i] = least;
         }
     const size_t distance = same == guess->length && same > 1 ? 0 : row[guess->length];
     if (same == 0 || distance > (guess->length + 1) / 3 || distance >= guess->distance)
