@@ -129,14 +129,6 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
 #define ALIAS_WAKES (UINT32_C(1) << 31)
 static_assert(STINT_POLICIES_MAX < ALIAS_WAKES, "an id + 1 is below the bit");
 
-/* The id that took the place of a policy that is gone. POLICY_NONE: there is none. */
-static inline uint32_t limiter_policy_after(const struct stint_limiter *limiter, uint32_t id) {
-    if (limiter_policy(limiter, id) == NULL) /* its record may be being written, plainly */
-        return POLICY_NONE;
-    /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
-    return ((uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) & ~ALIAS_WAKES) - 1;
-}
-
 /* The id of the policy that decides for this id: itself, or the one in its place; POLICY_NONE. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 

@@ -329,7 +329,7 @@ static void generation_next(struct stint_limiter *limiter, uint32_t id) {
     half_write(&limiter->records[id].generation, limiter->records[id].generation + 1);
 }
 
-/* Counts an id that was free, whose version is written. */
+/* Counts an id, whose version is written, if it was free. */
 static void id_count(struct stint_limiter *limiter, uint32_t id) {
     if (id == limiter_policy_count(limiter))
         word_write(&limiter->header->policy_count, id + 1);
@@ -339,20 +339,18 @@ static void id_count(struct stint_limiter *limiter, uint32_t id) {
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
     const struct ruling none = {.rule.stripes = 1};
     struct policy_record *record = &limiter->records[id];
-    const bool again = limiter_policy(limiter, id) != NULL;
 
-    if (again) {
+    if (limiter_policy(limiter, id) != NULL) {
         generation_next(limiter, id);
-        half_write(&record->companion, of + 1);
     } else {
         INSTANT(INSTANT_SET_UP);
-        *record = (struct policy_record){
-            .flags = RECORD_COMPANION, .companion = of + 1, .generation = record->generation};
+        *record =
+            (struct policy_record){.flags = RECORD_COMPANION, .generation = record->generation};
         windows_write(limiter, id, COMPANION_TICKS, 0, 0);
     }
+    half_write(&record->companion, of + 1);
     rule_write(limiter, id, &none, TRAIT_COMPANION);
-    if (!again)
-        id_count(limiter, id);
+    id_count(limiter, id);
 }
 
 /* Whether a policy's companion is there, its own or about to be (else companion_mend ends it). */
@@ -371,7 +369,9 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
         return false;
     /* M12 */
     const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
-    return stint_limiter_policy_now(limiter, of) == id || limiter_policy_after(limiter, of) == id;
+    return stint_limiter_policy_now(limiter, of) == id ||
+           (limiter_policy(limiter, of) != NULL && /* else its record may be being written */
+            ((uint32_t)atomic_load_relaxed_32(&records[of].alias) & ~ALIAS_WAKES) == id + 1);
 }
 
 /* Whether a companion is one that companion_make makes. */
@@ -525,8 +525,7 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
         else
             generation_next(limiter, id);
         rule_write(limiter, id, &ruling, 0);
-        if (ids->id == POLICY_NONE)
-            id_count(limiter, id);
+        id_count(limiter, id);
     }
     /* Its companion: what it has or takes over, one that is gone, or a new one. */
     uint32_t own = ids->companion;
