@@ -38,14 +38,9 @@ static inline void add_quoted(struct text *text, const char *name) {
 }
 
 static inline void add_number(struct text *text, uint64_t number) {
-    char digits[21]; /* 2^64 has 20 */
-    char *first = &digits[sizeof(digits) - 1];
-
-    *first = '\0';
-    do
-        *--first = (char)('0' + number % 10);
-    while ((number /= 10) != 0);
-    add_text(text, first);
+    if (number >= 10)
+        add_number(text, number / 10);
+    add_letter(text, (char)('0' + number % 10));
 }
 
 /* Ends what is in the buffer with a NUL. Returns the length of the whole text, which is an int. */
