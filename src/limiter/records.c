@@ -26,7 +26,7 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
 
 /* Wakes the policy `next`, which takes the place of one that is gone.
  *
- * A policy is replaced by one store: its end (policy.c, policy_replace). The next one's version is
+ * A policy is replaced by one store: its end (policy.c, rule_write). The next one's version is
  * stored after that, by whoever finds it missing: nobody waits for a thread that was killed.
  *
  * `asleep` is loaded first. Then the alias has the bit, which the call that wakes the policy clears

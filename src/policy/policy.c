@@ -107,32 +107,35 @@ static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t i
     return ruling;
 }
 
-/* Whether a bucket that decides is to be counted anew: its rate changes, or it holds less. */
-static bool rate_changes(const struct policy *policy, const struct ruling *was,
-                         const struct ruling *next) {
-    return (policy_word(policy) & TRAIT_EXISTS) != 0 &&
-           (was->rule.flags & next->rule.flags & RULE_BUCKET) != 0 &&
-           (was->window != next->window || was->rule.limit != next->rule.limit ||
-            was->rule.capacity > next->rule.capacity ||
-            was->rule.max_reserved > next->rule.max_reserved);
-}
-
-/* Notes a bucket's rate before it changes, and when: 0 while it is written. Verdicts of before are
- * known by the generation (rate.c, stint_rate_verdict), as the identity follows the version. */
-static void rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was) {
+/* Whether a bucket that decides is to be counted anew: its rate changes, or it holds less. Notes the
+ * rate before, and when: 0 while it is written. Verdicts of before are known by the generation
+ * (rate.c, stint_rate_verdict), as the identity follows the version. */
+static bool rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was,
+                      const struct ruling *next) {
     struct policy_record *record = &limiter->records[id];
 
+    if ((policy_word(&limiter->policies[id]) & TRAIT_EXISTS) == 0 ||
+        (was->rule.flags & next->rule.flags & RULE_BUCKET) == 0 ||
+        (was->window == next->window && was->rule.limit == next->rule.limit &&
+         was->rule.capacity <= next->rule.capacity &&
+         was->rule.max_reserved <= next->rule.max_reserved))
+        return false;
     word_write(&record->rate_changed, 0);
     word_write(&record->rate_before, (uint64_t)tick_of(was->window) << 32 | was->rule.limit);
     half_write(&record->generation, record->generation + 1);
     word_write(&record->rate_changed, limiter_now(limiter));
     half_write(&record->flags, record->flags | RECORD_TWO_RATES);
+    return true;
 }
 
-/* Writes all of a policy's next version but its number, which it returns. Until that is stored, the
- * hot way is closed: if this process dies, the policy is slower, but decides by one whole rule. */
-static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
-                             const struct ruling *ruling, uint64_t traits) {
+static void policy_end(struct stint_limiter *limiter, uint32_t id);
+
+/* Writes a policy's next version. The store of its number makes the policy known, or changes it, at
+ * once. Until then the hot way is closed: if this process dies, the policy is slower, but decides by
+ * one whole rule. `old` ends before, if there is one in whose place this decides: if this process
+ * dies after that, a request wakes the policy (records.c, policy_wake), or whoever repairs. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct ruling *ruling,
+                       uint64_t traits, uint32_t old) {
     struct policy *policy = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];
     const struct rule *rule = &ruling->rule;
@@ -149,10 +152,7 @@ static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
     identity_write(limiter, id);
     const struct ruling was = ruling_read(limiter, id);
     uint64_t number = record->bucket[(version - 1) % 2][0] >> RATE_NUMBER;
-    if (rate_changes(policy, &was, ruling)) {
-        rate_note(limiter, id, &was);
-        number++; /* modulo 16 */
-    }
+    number += rate_note(limiter, id, &was, ruling); /* modulo 16 */
     word_write(&record->bans[version % 2], ruling->ban.word);
     word_write(&record->ban_within[version % 2], ruling->ban.within);
     word_write(&record->bucket_window[version % 2], bucket ? ruling->window : 0);
@@ -160,15 +160,14 @@ static uint64_t rule_prepare(struct stint_limiter *limiter, uint32_t id,
     word_write(&record->bucket[version % 2][1], bucket ? reciprocal_of(unit) : 0);
     for (uint32_t i = 0; i < RULE_WORDS; i++)
         word_write(&policy->rules[version % 2][i], words[i]);
-    return version;
-}
-
-/* The store of the version makes a new policy known, or changes one that exists, at once. */
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct ruling *ruling,
-                       uint64_t traits) {
-    struct policy *policy = &limiter->policies[id];
-
-    word_write(&policy->version, rule_prepare(limiter, id, ruling, traits));
+    if (old != POLICY_NONE) {
+        half_write(&limiter->records[old].alias, (id + 1) | ALIAS_WAKES);
+        policy_end(limiter, old);
+    }
+    INSTANT(INSTANT_SET_UP);
+    /* M12. It fails if a request was faster. */
+    (void)atomic_cas_seq(&policy->version, version - 1, version);
+    identity_write(limiter, id); /* rate_note */
     policy_heat(policy, traits);
 }
 
@@ -176,7 +175,7 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
  * record names, or refused. Who read the rule before goes on by it, in slots that are nobody's. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     const struct ruling ruling = ruling_read(limiter, id);
-    rule_write(limiter, id, &ruling, 0);
+    rule_write(limiter, id, &ruling, 0, POLICY_NONE);
 }
 
 void stint_policy_free(struct stint_limiter *limiter, uint32_t id) {
@@ -192,10 +191,9 @@ void stint_policy_free(struct stint_limiter *limiter, uint32_t id) {
 
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
     memset(name, 0, STINT_NAME_SIZE);
-    if (policy->name[0] == '\0')
+    memcpy(name, policy->name, strlen(policy->name));
+    if (name[0] == '\0')
         stint_rate_format(policy, name, STINT_NAME_SIZE);
-    else
-        memcpy(name, policy->name, strlen(policy->name));
 }
 
 #define REPLACE_IT ": stint_policies_apply replaces a policy under its name, which then counts anew"
@@ -349,7 +347,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
         windows_write(limiter, id, COMPANION_TICKS, 0, 0);
     }
     half_write(&record->companion, of + 1);
-    rule_write(limiter, id, &none, TRAIT_COMPANION);
+    rule_write(limiter, id, &none, TRAIT_COMPANION, POLICY_NONE);
     id_count(limiter, id);
 }
 
@@ -470,24 +468,6 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
     return 0;
 }
 
-/* Lets a policy that is gone decide, from the end of the old one on. If this process dies after
- * that, a request wakes the policy (records.c, policy_wake), or whoever repairs. */
-static void policy_replace(struct stint_limiter *limiter, uint32_t old, uint32_t id,
-                           const struct ruling *ruling) {
-    struct policy *written = &limiter->policies[id];
-    const uint64_t traits = traits_of(limiter, id, &ruling->rule);
-    const uint64_t version = rule_prepare(limiter, id, ruling, traits);
-
-    if (old != POLICY_NONE) {
-        half_write(&limiter->records[old].alias, (id + 1) | ALIAS_WAKES);
-        policy_end(limiter, old);
-        INSTANT(INSTANT_SET_UP);
-    }
-    (void)atomic_cas_seq(&written->version, version - 1, version); /* M12 */
-    identity_write(limiter, id);                                   /* rate_note */
-    policy_heat(written, traits);
-}
-
 static void policy_begin(struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *policy) {
     struct policy_record *record = &limiter->records[id];
@@ -524,7 +504,7 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
             policy_begin(limiter, id, policy);
         else
             generation_next(limiter, id);
-        rule_write(limiter, id, &ruling, 0);
+        rule_write(limiter, id, &ruling, 0, POLICY_NONE);
         id_count(limiter, id);
     }
     /* Its companion: what it has or takes over, one that is gone, or a new one. */
@@ -536,7 +516,8 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
     half_write(&limiter->records[id].companion, own + 1); /* then the rule. 0: none */
     if (old == POLICY_NONE)                               /* what took its place is gone, too */
         half_write(&limiter->records[id].alias, 0);
-    policy_replace(limiter, id == old ? POLICY_NONE : old, id, &ruling);
+    rule_write(limiter, id, &ruling, traits_of(limiter, id, &ruling.rule),
+               id == old ? POLICY_NONE : old);
     if (companion != POLICY_NONE)
         companion_mend(limiter, companion);
     return id;
@@ -581,10 +562,12 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
              bucket.reciprocal == reciprocal_of(bucket.unit)));
 }
 
-static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
+    if (is_companion(limiter, id))
+        return companion_whole(limiter, id);
     if (!companion_leads(limiter, id, count) || record->name[0] == '\0' ||
         memchr(record->name, '\0', sizeof(record->name)) == NULL ||
         policy->start != policy_start(policy))
@@ -602,11 +585,6 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint3
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given;
-}
-
-bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
-    return is_companion(limiter, id) ? companion_whole(limiter, id)
-                                     : policy_whole(limiter, id, count);
 }
 
 void stint_policy_mend(struct stint_limiter *limiter, uint32_t id) {
