@@ -54,6 +54,7 @@
 #define WORD_CAS(word, expected, desired)                                                          \
     __atomic_compare_exchange_n(word, &(expected), desired, false, __ATOMIC_SEQ_CST,               \
                                 __ATOMIC_SEQ_CST)
+#define RELEASE(word, value, store) __atomic_store_n(word, value, __ATOMIC_RELEASE)
 #else
 #define WORD_LOAD(word)                   ck_pr_load_64(word)
 #define WORD_LOAD_32(word)                ck_pr_load_32(word)
@@ -62,6 +63,7 @@
 #define WORD_FETCH_ADD(word, value)       ck_pr_faa_64(word, value)
 #define WORD_ADD(word, value)             ck_pr_add_64(word, value)
 #define WORD_CAS(word, expected, desired) ck_pr_cas_64(word, expected, desired)
+#define RELEASE(word, value, store)       (ck_pr_fence_release(), store(word, value))
 #endif
 
 static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
@@ -110,12 +112,6 @@ static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
 static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
     WORD_STORE_32(word, value);
 }
-
-#ifdef STINT_THREAD_SANITIZER
-#define RELEASE(word, value, store) __atomic_store_n(word, value, __ATOMIC_RELEASE)
-#else
-#define RELEASE(word, value, store) (ck_pr_fence_release(), store(word, value))
-#endif
 
 /* All that precedes in the program is visible to whoever loads this value with acquire. */
 static inline void atomic_store_release(uint64_t *word, uint64_t value) {
