@@ -103,8 +103,7 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
     tick_t start = policy_start(policy);
     if ((traits & STINT_START_PER_KEY) != 0)
         start += (tick_t)hash_pick(mix(hash, 1), (uint64_t)length);
-    tick_t end = window_end(tick, start, length);
-    return (struct span){end - length, end};
+    return window_span(tick, start, length);
 }
 
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,

@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The policy that decides for an id or by a name; free ids; the first hint of a policy. */
+ * The policy that decides for an id or by a name; free ids. */
 #include <string.h>
 
 #include "limiter/records.h"
 #include "sys/message.h"
-
-static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
-                             tick_t tick) {
-    if (limiter_record(limiter, policy)->calendar != 0)
-        return limiter_calendar_window(limiter, policy, tick);
-    const tick_t length = policy_length(policy);
-    const tick_t end = window_end(tick, policy_start(policy), length);
-    return (struct span){end - length, end};
-}
-
-uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
-                                  const struct policy *policy) {
-    struct span window = window_at(limiter, policy, tick_of(limiter_now(limiter)));
-    if (window.begin < 0)
-        window = window_at(limiter, policy, window.end);
-    else if (window.end > LAST_TICK)
-        window = window_at(limiter, policy, window.begin - 1);
-    return hint_of(window, limiter_record(limiter, policy)->calendar != 0);
-}
 
 /* Wakes the policy `next`, which takes the place of one that is gone.
  *

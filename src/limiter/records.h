@@ -40,10 +40,6 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
     return limiter_policy(limiter, tag_policy(&limiter->table, tag));
 }
 
-/* The hint of a policy by which nobody has decided: the window of the clock's time, or the next one
- * or the one before, where no hint may have that (stint_window_compute). */
-uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
-
 /* The window of a bucket, ns, by this version of its policy: a possible one, as policy_length. */
 static ALWAYS_INLINE uint64_t limiter_bucket_window(const struct stint_limiter *limiter,
                                                     uint32_t id, uint64_t version) {

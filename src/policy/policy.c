@@ -294,6 +294,24 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
     return NULL;
 }
 
+static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                             tick_t tick) {
+    return limiter_record(limiter, policy)->calendar != 0
+               ? limiter_calendar_window(limiter, policy, tick)
+               : window_span(tick, policy_start(policy), policy_length(policy));
+}
+
+/* The hint of a policy by which nobody has decided: the window of the clock's time, or the next one
+ * or the one before, where no hint may have that (stint_window_compute). */
+static uint64_t hint_first(const struct stint_limiter *limiter, const struct policy *policy) {
+    struct span window = window_at(limiter, policy, tick_of(limiter_now(limiter)));
+    if (window.begin < 0)
+        window = window_at(limiter, policy, window.end);
+    else if (window.end > LAST_TICK)
+        window = window_at(limiter, policy, window.begin - 1);
+    return hint_of(window, limiter_record(limiter, policy)->calendar != 0);
+}
+
 static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
                           uint32_t flags) {
     struct policy *policy = &limiter->policies[id];
@@ -306,7 +324,7 @@ static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t len
     INSTANT(INSTANT_SET_UP);
     policy->reciprocal = reciprocal_of(window);
     policy->fade = count_fade(flags, window);
-    word_write(&policy->current_end, stint_limiter_hint_first(limiter, policy));
+    word_write(&policy->current_end, hint_first(limiter, policy));
 }
 
 static bool windows_whole(const struct policy *policy, tick_t length, uint32_t flags) {

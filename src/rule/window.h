@@ -62,20 +62,19 @@ static inline tick_t tick_of_end(uint64_t ns) {
            (ns % STINT_TICK_NS == wrapped ? (tick_t)(UINT64_MAX / STINT_TICK_NS) + 1 : 0);
 }
 
-/* The end of the window that holds tick `now`, for windows [start + k * length, start + (k+1) *
- * length), k any integer: the division is rounded down, also for times before start. */
-static inline tick_t window_end(tick_t now, tick_t start, tick_t length) {
-    tick_t since = now - start;
-    tick_t into = since % length;
-    if (into < 0)
-        into += length;
-    return now - into + length;
-}
-
 /* A window: [begin, end). */
 struct span {
     tick_t begin, end;
 };
+
+/* The window that holds tick `now`, of windows [start + k * length, start + (k+1) * length), k any
+ * integer: the division is rounded down, also for times before start. */
+static inline struct span window_span(tick_t now, tick_t start, tick_t length) {
+    tick_t into = (now - start) % length;
+    if (into < 0)
+        into += length;
+    return (struct span){now - into, now - into + length};
+}
 
 static inline uint64_t id_of(tick_t end) {
     return (uint64_t)end & ID_MASK;
