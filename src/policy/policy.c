@@ -169,6 +169,8 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     (void)atomic_cas_seq(&policy->version, version - 1, version);
     identity_write(limiter, id); /* rate_note */
     policy_heat(policy, traits);
+    if (id == limiter_policy_count(limiter)) /* it was free */
+        word_write(&limiter->header->policy_count, id + 1);
 }
 
 /* Ends a policy: its next rule has no traits. A request by its id is led to the policy that its
@@ -345,12 +347,6 @@ static void generation_next(struct stint_limiter *limiter, uint32_t id) {
     half_write(&limiter->records[id].generation, limiter->records[id].generation + 1);
 }
 
-/* Counts an id, whose version is written, if it was free. */
-static void id_count(struct stint_limiter *limiter, uint32_t id) {
-    if (id == limiter_policy_count(limiter))
-        word_write(&limiter->header->policy_count, id + 1);
-}
-
 /* Makes the companion of a policy, under a free id or one of a companion that is gone. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
     const struct ruling none = {.rule.stripes = 1};
@@ -366,7 +362,6 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     }
     half_write(&record->companion, of + 1);
     rule_write(limiter, id, &none, TRAIT_COMPANION, POLICY_NONE);
-    id_count(limiter, id);
 }
 
 /* Whether a policy's companion is there, its own or about to be (else companion_mend ends it). */
@@ -523,7 +518,6 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
         else
             generation_next(limiter, id);
         rule_write(limiter, id, &ruling, 0, POLICY_NONE);
-        id_count(limiter, id);
     }
     /* Its companion: what it has or takes over, one that is gone, or a new one. */
     uint32_t own = ids->companion;
