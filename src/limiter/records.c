@@ -29,12 +29,10 @@ static void policy_wake(const struct stint_limiter *limiter, uint32_t id, uint32
         (void)atomic_cas_seq(&policy->version, asleep, asleep + 1); /* M12 */
 }
 
-/* More steps than an id leads on while it is looked up: only a damaged table has so many. */
-#define ALIAS_STEPS 64
-
 uint32_t stint_limiter_policy_and_traits(const struct stint_limiter *limiter, uint32_t id,
                                          uint32_t *traits) {
-    for (uint32_t steps = 0; steps < ALIAS_STEPS && id < limiter->max_policies; steps++) {
+    /* In no whole table an id leads on more often while it is looked up. */
+    for (uint32_t steps = 0; steps < 64 && id < limiter->max_policies; steps++) {
         *traits = (uint32_t)policy_word(&limiter->policies[id]);
         if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;

@@ -8,12 +8,10 @@
 #include "rule/judge.h"
 #include "sys/text.h"
 
-#define RANGE " must be 1 to 2^28 (268,435,456)"
-
 #define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
 #define FIELD(field, word)       VALUE("policy." #field, word, field)
-#define TOKENS(what)             KIND_NUMBER, 0, STINT_LIMIT_MAX, what RANGE, NULL
 #define PERCENTAGE               KIND_PERCENT, 0, 100, "the percentage must be 1% to 100%", NULL
+#define TOKENS(what)             KIND_NUMBER, 0, STINT_LIMIT_MAX, what " must be 1 to 2^28 (268,435,456)", NULL
 #define TIME(what, flag)                                                                           \
     KIND_TIME, flag, 0, what " must be 10 ms to 366 days", what " must be a multiple of 10 ms"
 #define FLAG(flag, word)                                                                           \
@@ -188,10 +186,10 @@ static int check_window(const struct stint_policy *policy, enum option wrong[2])
     if (policy->window != 0)
         return stint_failed(EINVAL, "policy.window must be 0 with policy.calendar, which says how "
                                     "long windows are");
-    if (policy->offset < -OFFSET_WEST_MAX || policy->offset > OFFSET_EAST_MAX)
+    if (policy->offset < -720 || policy->offset > 840)
         return refuse(wrong, OPTION_OFFSET, OPTION_OFFSET,
                       "%s must be -720 to 840 minutes (-12:00 to +14:00)");
-    if (month_into(policy->start / (int64_t)STINT_TICK_NS) >= CALENDAR_DAY_MAX * TICKS_IN_DAY)
+    if (month_into(policy->start / (int64_t)STINT_TICK_NS) >= 28 * TICKS_IN_DAY)
         return refuse(wrong, OPTION_START, OPTION_START,
                       "%s must be on one of the days 1 to 28, which every month has");
     return 0;

@@ -372,10 +372,6 @@ static bool read_offset(struct reader *reader, int *minutes) {
     return true;
 }
 
-/* The years that int64_t nanoseconds reach into. */
-#define YEAR_FIRST 1677
-#define YEAR_LAST  2262
-
 /* Reads a full-date or a date-time of RFC 3339. Leap seconds, which have no Unix time, are none. */
 static bool read_start(struct reader *reader, struct stint_policy *policy) {
     const char *text = reader->at;
@@ -385,7 +381,7 @@ static bool read_start(struct reader *reader, struct stint_policy *policy) {
 
     if (!is_digit(*text))
         return refuse_value(reader, text, OPTION_START, text);
-    if (!read_field(reader, '\0', 4, YEAR_FIRST, YEAR_LAST, &year) ||
+    if (!read_field(reader, '\0', 4, 1677, 2262, &year) || /* int64_t ns reach into these */
         !read_field(reader, '-', 2, 1, 12, &month))
         return false;
     const int64_t months = 12 * year + month - 3; /* as window.h counts */

@@ -106,13 +106,6 @@ static inline tick_t end_before(uint64_t id, tick_t now) {
 static_assert(CALENDAR_YEAR_MAX <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS),
               "an id holds the end of a year as of any window");
 
-/* Every month has this day. */
-#define CALENDAR_DAY_MAX 28
-
-/* The most that a clock differs from UTC, in minutes. */
-#define OFFSET_WEST_MAX 720
-#define OFFSET_EAST_MAX 840
-
 /* From 1 March of the year 0 to the epoch. */
 #define EPOCH_DAY 719468
 
@@ -150,7 +143,7 @@ static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
 }
 
 /* The window that holds tick `now`, by a clock that is `offset` minutes ahead of UTC. Months begin
- * on the day, CALENDAR_DAY_MAX at most, and at the time of `start`; years in its month, too. */
+ * on the day, 28 at most, and at the time of `start`; years in its month, too. */
 static inline struct span calendar_window(tick_t now, tick_t start, uint32_t calendar,
                                           int32_t offset) {
     const int64_t months = calendar == STINT_CALENDAR_YEAR ? 12 : 1;
