@@ -209,7 +209,8 @@ static struct terms terms_after(const struct decision *decision, const struct ru
 
     after.special = 0;
     if ((after.traits & RULE_BUCKET) != 0) {
-        if (limiter_bucket(decision->limiter, decision->policy_id, after.traits, &bucket)) {
+        if (limiter_bucket_load(decision->limiter, decision->policy_id, after.traits, true,
+                                &bucket)) {
             bucket_terms(&after, &bucket, own);
             terms_cut(&after, decision->asked.burst);
         }

@@ -59,7 +59,7 @@ bool stint_bucket_rule(const struct stint_limiter *limiter, uint32_t id, struct 
         const uint32_t traits = (uint32_t)policy_word(&limiter->policies[id]);
         if ((traits & RULE_BUCKET) == 0)
             return false;
-        if (limiter_bucket(limiter, id, traits, bucket))
+        if (limiter_bucket_load(limiter, id, traits, true, bucket))
             return true;
     }
 }

@@ -75,11 +75,6 @@ static ALWAYS_INLINE bool limiter_bucket_load(const struct stint_limiter *limite
            LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
 }
 
-static ALWAYS_INLINE bool limiter_bucket(const struct stint_limiter *limiter, uint32_t id,
-                                         uint32_t traits, struct bucket *bucket) {
-    return limiter_bucket_load(limiter, id, traits, true, bucket);
-}
-
 /* What bans keys. */
 struct ban {
     /* Its ticks, and below this bit, after how many windows with refusals. 0: it bans nobody. */

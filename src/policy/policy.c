@@ -569,7 +569,7 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
            policy->window % STINT_TICK_NS == 0 && reach >= bucket_reach(read->window, &right) &&
            reach <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) + 2 &&
            (policy_gone(policy) ||
-            (limiter_bucket(limiter, id, (uint32_t)policy_word(policy), &bucket) &&
+            (limiter_bucket_load(limiter, id, (uint32_t)policy_word(policy), true, &bucket) &&
              bucket.unit == bucket_unit(read->window, bucket.limit) &&
              bucket.reciprocal == reciprocal_of(bucket.unit)));
 }
