@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * What a policy may be: each number by itself, and what goes with what. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -269,21 +268,15 @@ int stint_policy_given(const struct stint_policy *given, struct stint_policy *po
 /* A burst should last so long: two steps of the default clock. */
 #define BURST_LEAST (2 * STINT_TICK_NS)
 
-static __attribute__((format(printf, 2, 3))) void add_note(struct text *text, const char *format,
-                                                           ...) {
-    char note[256];
-    va_list arguments;
-
-    va_start(arguments, format);
-    (void)vsnprintf(note, sizeof(note), format, arguments);
-    va_end(arguments);
-    add_text(text, text->length != 0 ? "; " : "");
-    add_text(text, note);
-}
+/* Adds to a text what printf would write; `note` has room for it. */
+#define add_note(text, ...)                                                                        \
+    (add_text(text, (text)->length != 0 ? "; " : ""),                                              \
+     (void)snprintf(note, sizeof(note), __VA_ARGS__), add_text(text, note))
 
 int stint_policy_note(const struct stint_policy *given, char *buffer, size_t size) {
     struct stint_policy policy;
     struct text text = {.buffer = buffer, .size = size};
+    char note[256];
 
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
