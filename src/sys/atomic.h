@@ -329,28 +329,20 @@ static inline bool atomic_all_match(const uint64_t *line, const struct slot_patt
 }
 #endif
 
-/* Test builds may stop a thread between the loads of a line's words (testing.h). */
+/* Test builds may stop a thread between the loads of a line's words (testing.h): every `step`th. */
 #ifdef STINT_TESTING
-static inline uint32_t atomic_match4_stepped(const uint64_t *line, uint64_t value) {
-    _Alignas(CACHE_LINE) uint64_t seen[8] = {0};
-    if (stint_test_step == NULL)
-        return atomic_match4(line, value);
-    for (uint32_t i = 0; i < 8; i += 2)
-        seen[i] = atomic_load_acquire(&line[i]);
-    return atomic_match4(seen, value);
-}
-#define atomic_match4(line, value) atomic_match4_stepped(line, value)
+struct seen_line {
+    _Alignas(CACHE_LINE) uint64_t words[8];
+};
 
-static inline bool atomic_all_match_stepped(const uint64_t *line,
-                                            const struct slot_pattern *asked) {
-    _Alignas(CACHE_LINE) uint64_t seen[8];
-    if (stint_test_step == NULL)
-        return atomic_all_match(line, asked);
-    for (uint32_t i = 0; i < 8; i++)
-        seen[i] = atomic_load_acquire(&line[i]);
-    return atomic_all_match(seen, asked);
+static inline const uint64_t *line_seen(const uint64_t *line, struct seen_line *seen, size_t step) {
+    for (size_t i = 0; i < 8 && stint_test_step != NULL; i += step)
+        seen->words[i] = atomic_load_acquire(&line[i]);
+    return stint_test_step != NULL ? seen->words : line;
 }
-#define atomic_all_match(line, asked) atomic_all_match_stepped(line, asked)
+#define atomic_match4(line, value) atomic_match4(line_seen(line, &(struct seen_line){0}, 2), value)
+#define atomic_all_match(line, asked)                                                              \
+    atomic_all_match(line_seen(line, &(struct seen_line){0}, 1), asked)
 #endif
 
 #endif
