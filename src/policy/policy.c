@@ -233,17 +233,6 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     return read;
 }
 
-bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
-                       struct stint_policy *policy) {
-    id = stint_limiter_policy_now(limiter, id);
-    if (id == POLICY_NONE)
-        return false;
-    *policy = stint_policy_read(limiter, id);
-    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
-        (void)stint_rate_format(policy, policy->name, sizeof(policy->name));
-    return true;
-}
-
 static uint32_t ban_after(const struct stint_policy *policy) {
     return policy->ban_after == 0 ? 1 : policy->ban_after;
 }

@@ -10,10 +10,6 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id);
 
-/* Reads a policy as clients are told of it: without a name, by its present rate. False: none. */
-bool stint_policy_told(const struct stint_limiter *limiter, uint32_t id,
-                       struct stint_policy *policy);
-
 /* The first field in which a policy differs from one that exists, or NULL. */
 const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
                                     const struct stint_policy *policy);

@@ -4,6 +4,7 @@
  * Their integers have at most 15 digits: UINT64_MAX ns is 18,446,744,074 s. */
 #include <limits.h>
 
+#include "policy/check.h"
 #include "policy/policy.h"
 #include "sys/message.h"
 #include "sys/text.h"
@@ -34,9 +35,18 @@ static int check(const struct stint_limiter *limiter, const struct stint_verdict
     return 0;
 }
 
-/* 0: the table was written over. */
-static uint32_t limit_of(const struct stint_policy *policy) {
-    return policy->limit != 0 ? policy->limit : 1;
+/* Reads a policy as clients are told of it: without a name, by its present rate. False: none. */
+static bool policy_told(const struct stint_limiter *limiter, uint32_t id,
+                        struct stint_policy *policy) {
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return false;
+    *policy = stint_policy_read(limiter, id);
+    if (policy->limit == 0) /* the table was written over */
+        policy->limit = 1;
+    if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
+        (void)stint_rate_format(policy, policy->name, sizeof(policy->name));
+    return true;
 }
 
 /* What a key can hold, of which `remaining` is left: the verdict's capacity, which may be the
@@ -44,7 +54,7 @@ static uint32_t limit_of(const struct stint_policy *policy) {
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     return verdict->capacity != 0 ? verdict->capacity
            : policy->burst != 0   ? policy->burst
-                                  : limit_of(policy);
+                                  : policy->limit;
 }
 
 static void add_parameter(struct text *text, const char *name, uint64_t value) {
@@ -68,8 +78,7 @@ static uint64_t quota_time(const struct stint_policy *policy, const struct stint
     if (policy->burst != 0)
         return tokens * token_time(policy, verdict);
     const bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
-    const uint32_t limit = limit_of(policy);
-    const uint64_t windows = carries ? tokens / limit + (tokens % limit != 0) : 1;
+    const uint64_t windows = carries ? (tokens - 1) / policy->limit + 1 : 1;
     uint64_t time;
     return __builtin_mul_overflow(windows, policy->window, &time) ? UINT64_MAX : time;
 }
@@ -110,7 +119,7 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
     bool refused = false;
 
     for (size_t i = 0; i < n; i++) {
-        if (verdicts[i].allowed || !stint_policy_told(limiter, verdicts[i].policy, &policy) ||
+        if (verdicts[i].allowed || !policy_told(limiter, verdicts[i].policy, &policy) ||
             ((policy.flags & STINT_IN_FLIGHT) != 0 && verdicts[i].retry_after != STINT_NEVER))
             continue;
         refused = true;
@@ -127,7 +136,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     struct stint_policy policy;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]) || !stint_policy_told(limiter, verdicts[i].policy, &policy))
+        if (!is_told(&verdicts[i]) || !policy_told(limiter, verdicts[i].policy, &policy))
             continue;
         add_text(text, before);
         before = ", ";
@@ -179,8 +188,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
             continue;
-        if (!stint_policy_told(limiter, verdicts[i].policy, &its) ||
-            (its.flags & STINT_IN_FLIGHT) != 0)
+        if (!policy_told(limiter, verdicts[i].policy, &its) || (its.flags & STINT_IN_FLIGHT) != 0)
             continue;
         tightest = &verdicts[i];
         policy = its;
