@@ -12,12 +12,12 @@
 
 /* What a family tells, and of what: first the gauges, then the counters. */
 enum family_kind {
+    OF_RULES,    /* a number of each policy that has it */
+    OF_WINDOWS,  /* one in ns, told in seconds */
     OF_TABLE,    /* a member of struct stint_stats */
     OF_BYTES,    /* one in bytes */
     OF_SLOTS,    /* one that needs a look at every slot */
-    OF_RULES,    /* a number of each policy that has it */
-    OF_WINDOWS,  /* one in ns, told in seconds */
-    OF_TOTALS,   /* a member of struct stint_stats */
+    OF_TOTALS,   /* a counter among these members; the others are of each policy */
     OF_OUTCOMES, /* the first three counters of each policy */
     OF_POLICIES, /* a counter of each policy */
     OF_BANNING,  /* a counter of its companion */
@@ -39,7 +39,7 @@ struct family {
 #define SLOTS(member) OF_SLOTS, STATS(member)
 #define TOTAL(member) OF_TOTALS, STATS(member)
 
-static const struct family table_families[] = {
+static const struct family families[] = {
     {"stint_table_memory_bytes", OF_BYTES, STATS(memory), "Memory mapped."},
     {"stint_table_slots", TABLE(slots), "Keys that fit, one for each policy that limits it."},
     {"stint_table_used_slots", SLOTS(used), "Slots that ever held a key."},
@@ -75,9 +75,6 @@ static const struct family table_families[] = {
     {"stint_table_bad_requests", TOTAL(bad_requests),
      "Decisions refused because the request made no sense."},
     {"stint_table_resets", TOTAL(resets), "Keys found and reset."},
-};
-
-static const struct family policy_families[] = {
     {"stint_policy_limit", OF_RULES, OPTION_LIMIT, "Tokens granted per window, or held at once."},
     {"stint_policy_window_seconds", OF_WINDOWS, OPTION_WINDOW,
      "Length of a window, where all are alike."},
@@ -109,10 +106,9 @@ static const char *const outcomes[] = {
 /* Bytes that the labels of all samples may take. */
 #define LABELS_MAX 1000
 
-/* More than a sample takes, with the longest names, labels and numbers. */
-#define SAMPLE_MAX (256 + LABELS_MAX)
-static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(policy_families) + LENGTH(outcomes)) *
-                      SAMPLE_MAX <
+/* A sample takes less than 256 bytes, with the longest names and numbers, and its labels. */
+static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(families) + LENGTH(outcomes)) *
+                      (256 + LABELS_MAX) <
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
 
@@ -259,19 +255,6 @@ static void add_sample(struct metrics *metrics, const struct family *family, con
     add_letter(text, '\n');
 }
 
-static void add_table(struct metrics *metrics, const struct stint_stats *stats, bool scanned) {
-    for (size_t i = 0; i < LENGTH(table_families); i++) {
-        const struct family *family = &table_families[i];
-        const char *member = (const char *)stats + (family->value & ~NARROW);
-        if (family->kind == OF_SLOTS && !scanned)
-            continue;
-        add_family(metrics, family);
-        add_sample(metrics, family, NULL, NULL,
-                   (family->value & NARROW) != 0 ? *(const uint32_t *)(const void *)member
-                                                 : *(const uint64_t *)(const void *)member);
-    }
-}
-
 static void add_policy(struct metrics *metrics, const struct stint_limiter *limiter,
                        const struct family *family, uint32_t id) {
     const char *name = limiter->records[id].name;
@@ -292,13 +275,26 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
     }
 }
 
-static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
-                         uint32_t count) {
-    for (size_t i = 0; i < LENGTH(policy_families); i++) {
-        add_family(metrics, &policy_families[i]);
-        for (uint32_t id = 0; id < count; id++)
+static void add_families(struct metrics *metrics, const struct stint_limiter *limiter,
+                         const struct stint_stats *stats, bool scanned) {
+    const uint32_t count = limiter_policy_count(limiter);
+
+    policies_pick(metrics, limiter, count);
+    for (size_t i = 0; i < LENGTH(families); i++) {
+        const struct family *family = &families[i];
+        const bool table = family->kind >= OF_TABLE && family->kind <= OF_TOTALS;
+        if (family->kind == OF_SLOTS && !scanned)
+            continue;
+        add_family(metrics, family);
+        if (table) {
+            const void *member = (const char *)stats + (family->value & ~NARROW);
+            add_sample(metrics, family, NULL, NULL,
+                       (family->value & NARROW) != 0 ? *(const uint32_t *)member
+                                                     : *(const uint64_t *)member);
+        }
+        for (uint32_t id = 0; !table && id < count; id++)
             if (metrics->told[id])
-                add_policy(metrics, limiter, &policy_families[i], id);
+                add_policy(metrics, limiter, family, id);
     }
 }
 
@@ -312,11 +308,10 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
         return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    int error =
-        given == NULL
-            ? 0
-            : stint_struct_read(&options, sizeof(options), given,
-                                SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
+    int error = 0;
+    if (given != NULL)
+        error = stint_struct_read(&options, sizeof(options), given,
+                                  SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
     if (error == 0 &&
         (options.flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
         error = stint_failed(
@@ -330,10 +325,7 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
         return error;
     const bool scan = (options.flags & STINT_METRICS_NO_SCAN) == 0;
     stint_stats_read(limiter, &stats, scan);
-    add_table(&metrics, &stats, scan);
-    const uint32_t count = limiter_policy_count(limiter);
-    policies_pick(&metrics, limiter, count);
-    add_policies(&metrics, limiter, count);
+    add_families(&metrics, limiter, &stats, scan);
     if ((options.flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);
