@@ -9,8 +9,9 @@
 
 #define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
 #define FIELD(field, word)       VALUE("policy." #field, word, field)
+#define TOKENS(what)             NUMBER(STINT_LIMIT_MAX, what " must be 1 to 2^28 (268,435,456)")
+#define NUMBER(most, range)      KIND_NUMBER, 0, most, range, NULL
 #define PERCENTAGE               KIND_PERCENT, 0, 100, "the percentage must be 1% to 100%", NULL
-#define TOKENS(what)             KIND_NUMBER, 0, STINT_LIMIT_MAX, what " must be 1 to 2^28 (268,435,456)", NULL
 #define TIME(what, flag)                                                                           \
     KIND_TIME, flag, 0, what " must be 10 ms to 366 days", what " must be a multiple of 10 ms"
 #define FLAG(flag, word)                                                                           \
@@ -27,8 +28,8 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_BURST] = {FIELD(burst, "burst="), TOKENS("the burst")},
     [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), TOKENS("the capacity")},
     [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), TOKENS("the reserve")},
-    [OPTION_STRIPES] = {FIELD(stripes, "stripes="), KIND_NUMBER, 0, STRIPES_OF_KEY_MAX,
-                        "the stripes must be 1 to 64", NULL},
+    [OPTION_STRIPES] = {FIELD(stripes, "stripes="),
+                        NUMBER(STRIPES_OF_KEY_MAX, "the stripes must be 1 to 64")},
     [OPTION_NEAR] = {FIELD(near_limit, "near="), PERCENTAGE},
     [OPTION_JITTER] = {FIELD(jitter, "jitter="), PERCENTAGE},
     [OPTION_SMOOTH] = FLAG(STINT_SMOOTH, "smooth"),
@@ -37,8 +38,8 @@ const struct policy_option stint_policy_options[] = {
     [OPTION_COUNT_REFUSED] = FLAG(STINT_COUNT_REFUSED, "count-refused"),
     [OPTION_BAN] = {FIELD(ban, "ban="), TIME("the ban", STINT_OVERRIDES)},
     [OPTION_OVERRIDES] = FLAG(STINT_OVERRIDES, "overrides"),
-    [OPTION_AFTER] = {FIELD(ban_after, "after="), KIND_NUMBER, 0, STINT_BAN_AFTER_MAX,
-                      "the windows must be 1 to 65,535", NULL},
+    [OPTION_AFTER] = {FIELD(ban_after, "after="),
+                      NUMBER(STINT_BAN_AFTER_MAX, "the windows must be 1 to 65,535")},
     [OPTION_WITHIN] = {FIELD(ban_within, "within="), TIME("the time", 0)},
     [OPTION_BELOW] = {.names = {"policy.capacity below the limit", "capacity= below the limit"}},
     [OPTION_ABOVE] = {.names = {"policy.capacity above the limit", "capacity= above the limit"}},
