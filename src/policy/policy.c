@@ -107,8 +107,8 @@ static struct ruling ruling_read(const struct stint_limiter *limiter, uint32_t i
     return ruling;
 }
 
-/* Whether a bucket that decides is to be counted anew: its rate changes, or it holds less. Notes the
- * rate before, and when: 0 while it is written. Verdicts of before are known by the generation
+/* Whether a bucket that decides is to be counted anew: its rate changes, or it holds less. Notes
+ * the rate before, and when: 0 while it is written. Verdicts of before are known by the generation
  * (rate.c, stint_rate_verdict), as the identity follows the version. */
 static bool rate_note(struct stint_limiter *limiter, uint32_t id, const struct ruling *was,
                       const struct ruling *next) {
@@ -130,10 +130,10 @@ static bool rate_note(struct stint_limiter *limiter, uint32_t id, const struct r
 
 static void policy_end(struct stint_limiter *limiter, uint32_t id);
 
-/* Writes a policy's next version. The store of its number makes the policy known, or changes it, at
- * once. Until then the hot way is closed: if this process dies, the policy is slower, but decides by
- * one whole rule. `old` ends before, if there is one in whose place this decides: if this process
- * dies after that, a request wakes the policy (records.c, policy_wake), or whoever repairs. */
+/* Writes a policy's next version, whose number makes it known, or changes it, at once. Until then
+ * the hot way is closed: if this process dies, the policy is slower, but decides by one whole rule.
+ * `old`, in whose place it decides, ends before that; POLICY_NONE: none. If this process dies in
+ * between, a request wakes the policy (records.c, policy_wake), or whoever repairs. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct ruling *ruling,
                        uint64_t traits, uint32_t old) {
     struct policy *policy = &limiter->policies[id];
@@ -370,7 +370,8 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
     /* M12 */
     const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
     return stint_limiter_policy_now(limiter, of) == id ||
-           (limiter_policy(limiter, of) != NULL && /* else its record may be being written */
+           /* M15. Without a version, its record may be being written, plainly. */
+           (limiter_policy(limiter, of) != NULL &&
             ((uint32_t)atomic_load_relaxed_32(&records[of].alias) & ~ALIAS_WAKES) == id + 1);
 }
 
