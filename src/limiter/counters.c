@@ -18,8 +18,7 @@ static_assert(LANES_MAX == 64, "a bit for each number");
 /* This process as an owner of lanes: its id, above it the namespace of that (0: not known). */
 static uint64_t process;
 
-/* The open limiters whose tables are shared. The lock keeps two changes apart. Each is one store: a
- * child after fork finds a whole list, whatever other threads of its parent did. */
+/* Open limiters whose tables are shared. A change is one store, so a child finds a whole list. */
 static struct stint_limiter *sharing;
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t forks; /* between the process that loaded the library and this one */
@@ -56,8 +55,8 @@ static void process_begin(void) {
     process = number << 32 | (uint32_t)getpid();
 }
 
-/* It looks for lanes of the dead, as a decision may not ask the system. If the table's file was cut
- * off, a look at the memory would kill each child at its birth, but pread only fails. */
+/* Decisions may not ask the system for the dead. If the table's file was cut off, a look at the
+ * memory would kill each child at its birth, but pread only fails. */
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
     uint64_t there[LANES_MAX], *owners = limiter->header->lane_owners;
 

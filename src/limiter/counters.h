@@ -40,8 +40,7 @@ enum { RARE_REFUND_LOST, RARE_NOW_MISTAKEN };
 /* A thread's number is 1 to LANES_MAX - 1; 0: none yet; THREAD_NUMBERS - 1: none was free. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
-/* What each thread of this process has, by thread number: above all its lane. If the table is
- * shared, a child after fork finds these pages empty, and takes lanes of its own. */
+/* By thread number. If the table is shared, a child finds these pages empty, and takes its own. */
 struct own_lanes {
     struct {
         _Alignas(CACHE_LINE) uint64_t now; /* ns: the latest by which a bucket has decided */
@@ -98,8 +97,7 @@ uint64_t stint_limiter_latest_now(const struct stint_limiter *limiter, uint64_t 
  * processes share numbers as little as can be. A thread's number stays the same. */
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
-/* Maps the pages of this process's lanes. Returns false if there is no memory. In a private table
- * each thread number has a lane at once; in a shared one threads take theirs. */
+/* Of a private table each thread number has a lane at once. Returns false if there is no memory. */
 bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
 void stint_limiter_lanes_close(struct stint_limiter *limiter);

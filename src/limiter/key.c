@@ -12,8 +12,8 @@
 
 #include "limiter/limiter.h"
 
-/* The part of the secret that joins keys, and hashes ids, starts here. For short keys XXH3 reads
- * the first 72 bytes that it is given: they, pairs and ids are hashed by different bytes. */
+/* The part of the secret that joins keys, and hashes ids, starts here. Of short keys XXH3 reads the
+ * first 72 bytes of a secret: callers' keys, pairs and ids are hashed by different bytes. */
 #define JOIN_SECRET_OFFSET 56
 static_assert(STINT_SECRET_SIZE >= JOIN_SECRET_OFFSET + XXH3_SECRET_SIZE_MIN,
               "the part of the secret that joins keys is long enough for XXH3");
@@ -35,14 +35,12 @@ stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes, s
     return not_global(XXH3_64bits_withSecret(bytes, length, limiter->secret, STINT_SECRET_SIZE));
 }
 
-/* Another part of the secret keeps ids apart from callers' keys of 8 bytes. */
 stint_key stint_key_of_id(const struct stint_limiter *limiter, uint64_t id) {
     return not_global(XXH3_64bits_withSecret(&id, sizeof(id), limiter->secret + JOIN_SECRET_OFFSET,
                                              STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
 }
 
-/* The part is hashed as a key of its own, then both hashes as one key of 16 bytes: no two ways to
- * cut bytes into parts agree. Another part of the secret keeps them apart from callers' keys. */
+/* Both keys' hashes are hashed as 16 bytes: no two ways to cut bytes into parts agree. */
 stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, const void *bytes,
                          size_t length) {
     const uint64_t pair[2] = {key.hash, stint_key_of(limiter, bytes, length).hash};

@@ -44,8 +44,7 @@ struct header {
 #define LATER_TABLE                                                                                \
     "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
 
-/* Changes with anything that two processes must see alike: parts and sizes, tags and states, the
- * protocol, the hash. stint_resize reads the layout before its own, too. */
+/* Changes with what processes must see alike: sizes, tags and states, the protocol, the hash. */
 #define HEADER_LAYOUT 6
 
 /* The set-up lock is not glibc's but, most likely, musl's. */

@@ -64,9 +64,8 @@ static inline uint32_t policy_capacity(const struct stint_policy *policy) {
 /* The value of an option in a policy; not 0 if the policy has the option. */
 uint64_t stint_policy_value(const struct stint_policy *policy, enum option option);
 
-/* Checks a policy. Returns 0, or -EINVAL with a reason.
- *   wrong  NULL; or the policy was read from a text, each number in its range: receives the two
- *          options that the reason names. They may be the same */
+/* Checks a policy: 0, or -EINVAL with a reason. `wrong`: NULL; of a policy from a text, whose
+ * numbers are in their ranges, it receives the two options that the reason names, or one twice. */
 int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */

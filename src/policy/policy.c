@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Policies: added, changed, replaced, removed, read. Set-up takes the table's lock. A decision
- * takes none: it reads a rule, or its traits, by the policy's version (policies.h). */
+ * Policies: added, changed, replaced, removed, read. Set-up takes a lock, decisions none. */
 #include <string.h>
 
 #include "limiter/counters.h"
@@ -292,8 +291,7 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
                : window_span(tick, policy_start(policy), policy_length(policy));
 }
 
-/* The hint of a policy by which nobody has decided: the window of the clock's time, or the next one
- * or the one before, where no hint may have that (stint_window_compute). */
+/* The window of the clock's time, or one beside it if no hint has that (stint_window_compute). */
 static uint64_t hint_first(const struct stint_limiter *limiter, const struct policy *policy) {
     struct span window = window_at(limiter, policy, tick_of(limiter_now(limiter)));
     if (window.begin < 0)

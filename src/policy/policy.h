@@ -40,15 +40,13 @@ uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_pol
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
 
-/* Leads the id of each policy that was replaced straight to the one that decides in its place,
- * under the lock, after stint_policy_make. A death before leaves ids that lead there by others. */
+/* After stint_policy_make: leads each id that was replaced straight to the one that decides. */
 void stint_policies_link(struct stint_limiter *limiter);
 
 /* Frees an id that no slot and no other policy names. */
 void stint_policy_free(struct stint_limiter *limiter, uint32_t id);
 
-/* Takes the table's lock for set-up, which stint_limiter_unlock gives back, and repairs what its
- * last holder left if that died. Returns 0; -EBUSY if it was held for too long; -EPROTO. */
+/* Takes the lock for set-up, and repairs what a holder left that died. 0; -EBUSY; -EPROTO. */
 int stint_policies_lock(struct stint_limiter *limiter);
 
 /* The same for a handle that must be able to write, and takes lanes of dead processes back. */
