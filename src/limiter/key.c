@@ -5,8 +5,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <stint.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

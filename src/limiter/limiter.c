@@ -6,7 +6,6 @@
 
 #include "limiter/limiter.h"
 #include "sys/message.h"
-#include "sys/testing.h"
 
 bool stint_limiter_lost(const struct stint_limiter *limiter) {
     struct mapping *mapping = limiter->memory.mapping;

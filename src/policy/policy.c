@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Policies: added, changed, replaced, removed, read. Set-up takes a lock, decisions none. */
 #include <string.h>
+#include <sys/param.h>
 
-#include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/policy.h"
 
@@ -232,31 +232,27 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     return read;
 }
 
-static uint32_t ban_after(const struct stint_policy *policy) {
-    return policy->ban_after == 0 ? 1 : policy->ban_after;
-}
-
 const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
                                     const struct stint_policy *policy) {
     const struct stint_policy old = stint_policy_read(limiter, id);
     struct rule rule = rule_of(policy), old_rule = rule_of(&old);
 
-    return rule.limit != old_rule.limit                 ? "limit"
-           : policy->window != old.window               ? "window"
-           : policy->calendar != old.calendar           ? "calendar"
-           : policy->offset != old.offset               ? "offset"
-           : policy->start != old.start                 ? "start"
-           : policy->burst != old.burst                 ? "burst"
-           : rule.capacity != old_rule.capacity         ? "capacity"
-           : rule.max_reserved != old_rule.max_reserved ? "max_reserved"
-           : rule.stripes != old_rule.stripes           ? "stripes"
-           : rule.flags != old_rule.flags               ? "flags"
-           : rule.near_limit != old_rule.near_limit     ? "near_limit"
-           : rule.jitter != old_rule.jitter             ? "jitter"
-           : policy->ban != old.ban                     ? "ban"
-           : ban_after(policy) != ban_after(&old)       ? "ban_after"
-           : policy->ban_within != old.ban_within       ? "ban_within"
-                                                        : NULL;
+    return rule.limit != old_rule.limit                           ? "limit"
+           : policy->window != old.window                         ? "window"
+           : policy->calendar != old.calendar                     ? "calendar"
+           : policy->offset != old.offset                         ? "offset"
+           : policy->start != old.start                           ? "start"
+           : policy->burst != old.burst                           ? "burst"
+           : rule.capacity != old_rule.capacity                   ? "capacity"
+           : rule.max_reserved != old_rule.max_reserved           ? "max_reserved"
+           : rule.stripes != old_rule.stripes                     ? "stripes"
+           : rule.flags != old_rule.flags                         ? "flags"
+           : rule.near_limit != old_rule.near_limit               ? "near_limit"
+           : rule.jitter != old_rule.jitter                       ? "jitter"
+           : policy->ban != old.ban                               ? "ban"
+           : MAX(policy->ban_after, 1u) != MAX(old.ban_after, 1u) ? "ban_after"
+           : policy->ban_within != old.ban_within                 ? "ban_within"
+                                                                  : NULL;
 }
 
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
@@ -373,7 +369,6 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
             ((uint32_t)atomic_load_relaxed_32(&records[of].alias) & ~ALIAS_WAKES) == id + 1);
 }
 
-/* Whether a companion is one that companion_make makes. */
 static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
@@ -545,7 +540,6 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
         policy_end(limiter, companion);
 }
 
-/* Whether a bucket, whose policy was read, is one that stint_policy_add can have made. */
 static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *read) {
     const struct policy *policy = &limiter->policies[id];
