@@ -75,7 +75,6 @@ static ALWAYS_INLINE bool limiter_bucket_load(const struct stint_limiter *limite
            LIKELY(atomic_load_relaxed(&policy->version) == version); /* M13 */
 }
 
-/* What bans keys. */
 struct ban {
     /* Its ticks, and below this bit, after how many windows with refusals. 0: it bans nobody. */
 #define BAN_TICKS 16

@@ -118,7 +118,6 @@ static bool has(const struct stint_policy *policy, enum option option) {
                                       : stint_policy_value(policy, option) != 0;
 }
 
-/* Checks the rate of a bucket, and how long it takes to fill. */
 static int check_bucket(const struct stint_policy *policy, enum option wrong[2]) {
     const uint64_t tokens = (uint64_t)policy->burst + policy->max_reserved;
 

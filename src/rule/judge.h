@@ -137,7 +137,6 @@ enum trait {
 /* Policies whose windows are each key's own: a slot's end is that of its key's window. */
 #define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST) | RULE_BUCKET)
 
-/* Stripes of a key at most. */
 #define STRIPES_OF_KEY_MAX 64
 
 static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
@@ -226,7 +225,6 @@ static ALWAYS_INLINE uint64_t bucket_full(tick_t end, uint64_t used) {
     return tick_ns(end - 1) + used;
 }
 
-/* A bucket's count. */
 static ALWAYS_INLINE uint64_t bucket_count(tick_t end, uint64_t used, uint64_t now) {
     const uint64_t count = bucket_full(end, used) - now;
     return (int64_t)count > 0 ? count : 0;

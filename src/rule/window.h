@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Now and a policy -> the window, named by its end. Integers; no atomics, no clock, no state.
  *
- * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
- * before the epoch and before a policy's start are ordinary numbers. Windows and starts are whole
- * ticks, so nothing is rounded: a window that holds a tick holds all of it.
+ * Time is a signed 64-bit number of ticks of 10 ms since the Unix epoch: times before it, or before
+ * a policy's start, are ordinary numbers. Windows and starts are whole ticks: nothing is rounded.
  *
  * In a slot, an end is cut to 33 bits, its id. Ids are compared by difference: an id stands for the
  * end that lies within 2^32 ticks (1.36 years) of a time that is known. */
@@ -49,8 +48,7 @@ static inline tick_t tick_of(uint64_t ns) {
 /* The tick of the last ns, in the year 2554. */
 #define LAST_TICK ((tick_t)(UINT64_MAX / STINT_TICK_NS))
 
-/* The first nanosecond of a tick that is not before the epoch. Ticks past the year 2554 wrap, as ns
- * since the epoch do; differences to a `now` come out right all the same. */
+/* The first ns of a tick since the epoch. Past 2554 it wraps, but differences are right. */
 static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }

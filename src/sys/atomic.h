@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * The atomic operations that stint uses, with the memory order in the name.
  *
- * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit, inline
- * assembly. ThreadSanitizer cannot see through that, and has the compiler's builtins
- * (STINT_THREAD_SANITIZER). Other sanitizers check what users run, but not whether an operation's
- * word is within its memory, which guard pages show (attacks.c).
+ * They are ConcurrencyKit's, inline assembly. ThreadSanitizer cannot see through that, and has the
+ * compiler's builtins. Other sanitizers check what users run, but not whether an operation's word
+ * is within its memory, which guard pages show (attacks.c).
  *
  * The contract, on which ordering.md builds:
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
@@ -70,7 +69,6 @@ static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
     return WORD_LOAD(word);
 }
 
-/* Nothing that follows in the program is done before this load. */
 static inline uint64_t atomic_load_acquire(const uint64_t *word) {
 #ifdef STINT_THREAD_SANITIZER
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -113,7 +111,6 @@ static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
     WORD_STORE_32(word, value);
 }
 
-/* All that precedes in the program is visible to whoever loads this value with acquire. */
 static inline void atomic_store_release(uint64_t *word, uint64_t value) {
     RELEASE(word, value, WORD_STORE);
 }

@@ -50,8 +50,7 @@ struct memory {
     struct mapping *mapping; /* of the file; NULL: none */
 };
 
-/* Maps the memory's file, or private zeroed memory if it has none. `flags` are enum
- * stint_options_flags. What stands from offset `lines` on starts on a huge page if it fills one. */
+/* Maps the file, or zeroed memory. What is from `lines` (bytes) on is huge pages, if it fills one. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Makes the system give the memory now, if `flags` have STINT_PREFAULT; what is in it stays. */
