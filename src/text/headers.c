@@ -18,23 +18,6 @@ static uint64_t seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);
 }
 
-static int check(const struct stint_limiter *limiter, const struct stint_verdict *verdicts,
-                 size_t n, bool buffer_missing) {
-    if (limiter == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    if (buffer_missing)
-        return stint_failed(EINVAL, "buffer is NULL");
-    if (n != 0 && verdicts == NULL)
-        return stint_failed(EINVAL, "verdicts is NULL");
-    if (n > COUNT_MAX)
-        return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
-    for (size_t i = 0; i < n; i++) /* the file was cut off, if a policy is there no more */
-        if (verdicts[i].policy != POLICY_NONE &&
-            stint_limiter_policy_now(limiter, verdicts[i].policy) == POLICY_NONE)
-            return stint_limiter_whole(limiter);
-    return 0;
-}
-
 /* Reads a policy as clients are told of it: without a name, by its present rate. False: none. */
 static bool policy_told(const struct stint_limiter *limiter, uint32_t id,
                         struct stint_policy *policy) {
@@ -49,8 +32,7 @@ static bool policy_told(const struct stint_limiter *limiter, uint32_t id,
     return true;
 }
 
-/* What a key can hold, of which `remaining` is left: the verdict's capacity, which may be the
- * request's own limit. A verdict of a policy that was not there yet has the capacity 0. */
+/* What a key can hold: a request may have its own limit. 0: the policy was not there yet. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     return verdict->capacity != 0 ? verdict->capacity
            : policy->burst != 0   ? policy->burst
@@ -203,14 +185,26 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                   const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
-    int error = check(limiter, verdicts, n, buffer == NULL && size != 0);
+    struct text text = {.buffer = buffer, .size = size};
+    int error = 0;
+
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    if (buffer == NULL && size != 0)
+        return stint_failed(EINVAL, "buffer is NULL");
+    if (n != 0 && verdicts == NULL)
+        return stint_failed(EINVAL, "verdicts is NULL");
+    if (n > COUNT_MAX)
+        return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
+    for (size_t i = 0; i < n && error == 0; i++) /* the file was cut off, if a policy is gone */
+        if (verdicts[i].policy != POLICY_NONE &&
+            stint_limiter_policy_now(limiter, verdicts[i].policy) == POLICY_NONE)
+            error = stint_limiter_whole(limiter);
     if (error != 0)
         return error;
     if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
         return stint_failed(
             EINVAL, "style has a flag that is none of enum stint_headers_style: leave it out");
-
-    struct text text = {.buffer = buffer, .size = size};
     if ((style & STINT_HEADERS_DRAFT) != 0) {
         add_draft(&text, limiter, verdicts, n, true);
         add_draft(&text, limiter, verdicts, n, false);
