@@ -241,8 +241,7 @@ uint32_t stint_limiter_processes(const struct stint_limiter *limiter) {
         owners[found] = atomic_load_relaxed(&limiter->header->lane_owners[lane]);
         while (owners[i] != owners[found])
             i++;
-        if (owners[found] != 0 && i == found)
-            found++;
+        found += owners[found] != 0 && i == found;
     }
     return found;
 }

@@ -27,9 +27,8 @@
  * are never freed, but become another mapping's. A handler reads an entry's start twice. A mapping
  * in which a thread faults is there meanwhile, and no other one has a part of its memory.
  *
- * Threads may be in the middle of any call when zeros take the place of the table, once or more.
- * They find no policy, and slots that were never used. The lock for set-up is free then, and
- * whoever held it gives it back as any other lock (stint_memory_free). */
+ * Threads amid any call then find no policy, and slots that were never used. The lock for set-up is
+ * free, and whoever held it gives it back as any other lock (stint_memory_free). */
 
 #define MAPPING_CLAIMED 1
 

@@ -50,7 +50,7 @@ struct memory {
     struct mapping *mapping; /* of the file; NULL: none */
 };
 
-/* Maps the file, or zeroed memory. What is from `lines` (bytes) on is huge pages, if it fills one. */
+/* Maps the file, or zeroed memory. What is from `lines` on begins a huge page, if it fills one. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Makes the system give the memory now, if `flags` have STINT_PREFAULT; what is in it stays. */
