@@ -369,16 +369,6 @@ static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, ui
             ((uint32_t)atomic_load_relaxed_32(&records[of].alias) & ~ALIAS_WAKES) == id + 1);
 }
 
-static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy *policy = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1; /* M12 */
-
-    return of < limiter->max_policies && of != id && record->name[0] == '\0' &&
-           policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
-           (policy_gone(policy) || policy_word(policy) == TRAIT_COMPANION);
-}
-
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t now = stint_limiter_policy_now(limiter, limiter_companion(limiter, id));
 
@@ -559,9 +549,12 @@ static bool bucket_whole(const struct stint_limiter *limiter, uint32_t id,
 bool stint_policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
+    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1; /* M12 */
 
     if (is_companion(limiter, id))
-        return companion_whole(limiter, id);
+        return of < limiter->max_policies && of != id && record->name[0] == '\0' &&
+               policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
+               (policy_gone(policy) || policy_word(policy) == TRAIT_COMPANION);
     if (!companion_leads(limiter, id, count) || record->name[0] == '\0' ||
         memchr(record->name, '\0', sizeof(record->name)) == NULL ||
         policy->start != policy_start(policy))
