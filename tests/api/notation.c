@@ -326,6 +326,7 @@ TEST(test_reasons) {
         {"10/sec ^cap=20", "'cap' is no option: capacity= was probably meant"},
         {"10/sec ^strt=first", "'strt' is no option: start= was probably meant"},
         {"10/sec ^nme=x", "'nme' is no option: name= was probably meant"},
+        {"10/sec ^ses=2", "'ses' is no option: expected name=, start=, "}, /* not stripes= */
         {"10/sec ^jitter-of=5%", "'jitter-of' is no option: jitter= was probably meant"},
         {"10/sec ^window=5", "'window' is no option: expected name=, start=, burst=, capacity=, "
                              "reserve=, stripes=, near=, jitter=, ban=, after=, within=, shadow, "

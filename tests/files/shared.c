@@ -535,6 +535,18 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     assert_int_equal(lanes_owned(limiter), 0);
     assert_int_equal(get_policy_stats(limiter, minute).allowed, 6 + USERS);
     stint_close(limiter);
+
+    /* In memory that is given, too. */
+    struct stint_options options = shared_options(1000);
+    options.path = NULL;
+    const size_t size = stint_memory_size(&options);
+    assert_int_equal(stint_open_in(&options, shared_memory(size), size, &limiter), 0);
+    minute = add_policy(limiter, "minute", STINT_LIMIT_MAX, DAY, 0, 0);
+    assert_killed(fork_user(limiter, minute));
+    assert_int_equal(lanes_owned(limiter), 1);
+    change_limit(limiter, minute, STINT_LIMIT_MAX - 1);
+    assert_int_equal(lanes_owned(limiter), 0);
+    stint_close(limiter);
 }
 
 /* Processes of one thread begin at different stripes of a key, though no lane is left for any. */
