@@ -62,6 +62,7 @@ static const struct feature features[] = {
     {"override: the flag comes, goes and comes back", SAME, "table 100 admit 3; 5/m name=p",
      "override 1 until 1h = EINVAL; change 5/m overrides; override 1 until 1h; "
      "take 2 = no of 1 until 1m first overridden wait 1h; change 5/m; take 2 = used 2 of 5; "
+     "change 5/m ban=1h; add 5/m ban=1h after=1 name=p; "
      "change 5/m ban=1h after=2; take 2 = no of 1 overridden wait 1h; "
      "add 5/m ban=1h after=2 name=p; add 5/m ban=1h after=3 name=p = EEXIST ban_after; "
      "add 5/m ban=1h after=2 within=2h name=p = EEXIST ban_within; "
