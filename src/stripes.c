@@ -13,9 +13,10 @@ struct gathered {
 };
 
 /* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
-static struct decision stripe_decision(const struct decision *whole, uint64_t now, uint32_t stripe,
-                                       uint64_t cost, uint32_t flags, uint32_t part_flags) {
+static struct decision stripe_decide(const struct decision *whole, uint64_t now, uint32_t stripe,
+                                     uint64_t cost, uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
+    part.only_end = whole->end;
     part.whole_now = now;
     part.hash = stripe_key(whole->hash, stripe);
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
@@ -25,6 +26,7 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     part.terms.room = flags == STINT_CHARGE ? whole->terms.room : part.terms.capacity;
     part.terms.flags = flags;
     part.terms.special = part_flags | PART_SILENT;
+    stint_decide_by_slot(&part);
     return part;
 }
 
@@ -46,41 +48,41 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
     }
 }
 
-/* Moves the whole into the newer window of a part: it has just turned, the clock was stepped back,
- * or this thread is late. The verdict is for `now`, the caller's, which moves to the clock's if
- * that had to be read. */
-static void move_on(struct decision *whole, const struct decision *part, uint64_t *now) {
+/* If a part is in a newer window, moves the whole there: it has just turned, the clock was stepped
+ * back, or this thread is late. The verdict is for `now`, the caller's, which moves to the clock's
+ * if that had to be read. */
+static bool moved_on(struct decision *whole, const struct decision *part, uint64_t *now) {
+    if (part->end == whole->end)
+        return false;
     if (part->now > whole->now)
         *now = whole->now = part->now;
     else
         whole->now = tick_ns(part->end) - whole->policy->window;
     whole->end = window_of(whole);
+    return true;
 }
 
 /* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of those
  * without a slot, as the table is full. Returns false if a stripe is in a newer window: then
- * whole->now moves there. `now` is as for move_on. */
+ * whole->now moves there. `now` is as for moved_on. */
 static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint64_t *lost) {
     *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
-        struct decision part = stripe_decision(whole, *now, i, 0, STINT_PEEK, 0);
-        stint_decide_by_slot(&part);
+        const struct decision part = stripe_decide(whole, *now, i, 0, STINT_PEEK, 0);
         if (UNLIKELY((part.flags & STINT_UNTRACKED) != 0)) {
             *lost += part.terms.capacity;
             continue;
         }
         *used += part.charge.used;
-        if (UNLIKELY(part.end != whole->end)) {
-            move_on(whole, &part, now);
+        if (UNLIKELY(moved_on(whole, &part, now)))
             return false;
-        }
     }
     return true;
 }
 
 /* Takes from the stripes in turn until the cost is met, all in the window of whole->now. If a
  * stripe is in a newer one, all is given back, whole->now moves there, and false is returned. `now`
- * is as for move_on.
+ * is as for moved_on.
  *
  * Nothing is taken in the newer window on the way (PART_SAME_WINDOW): a token that is given back
  * could have refused another request for nothing. So a request for one token gives none back. */
@@ -90,7 +92,6 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
 
-    whole->only_end = whole->end;
     *gathered = (struct gathered){0};
     /* When all shares are filled, what a charge has left goes to stripe 0, in one more round. */
     for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
@@ -101,16 +102,16 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             rest = rest < most ? rest : most;
         }
         const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
-        struct decision part = stripe_decision(whole, *now, stripe, rest, flags, PART_SAME_WINDOW);
-        stint_decide_by_slot(&part);
+        const struct decision part =
+            stripe_decide(whole, *now, stripe, rest, flags, PART_SAME_WINDOW);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
             gathered->had += part.terms.capacity; /* this key cannot be given any of it */
             continue;
         }
-        if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
+        if (GUARD(STRIPES_WINDOW, part.end != whole->end)) {
             give_back(whole, gathered);
-            move_on(whole, &part, now);
+            (void)moved_on(whole, &part, now);
             return false;
         }
         if (gathered->total == 0 && part.charge.granted != 0)
@@ -134,20 +135,16 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
 
 /* Refuses in the window of whole->now, in which `used` tokens were seen, and marks the first
  * refusal in stripe 0. If the window has turned since, nothing is refused, whole->now moves on, and
- * false is returned. `now` is as for move_on. */
+ * false is returned. `now` is as for moved_on. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
 
-    whole->only_end = whole->end;
     whole->flags = 0;
     if (is_decision(terms)) {
-        struct decision part = stripe_decision(whole, *now, 0, terms->cost, terms->flags,
-                                               PART_REFUSED | PART_SAME_WINDOW);
-        stint_decide_by_slot(&part);
-        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
-            move_on(whole, &part, now);
+        const struct decision part = stripe_decide(whole, *now, 0, terms->cost, terms->flags,
+                                                   PART_REFUSED | PART_SAME_WINDOW);
+        if ((part.flags & STINT_UNTRACKED) == 0 && moved_on(whole, &part, now))
             return false;
-        }
         whole->flags = part.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED);
     }
     whole->charge = (struct charge){.count = used, .used = used, .total = used};
@@ -201,16 +198,11 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     struct gathered gathered;
 
     if (look && !is_charge(terms)) {
-        switch (look_first(whole, now)) {
-        case DECIDED:
-            return true;
-        case MOVED:
-            return false;
-        case REFUSE:
+        const enum looked looked = look_first(whole, now);
+        if (looked == REFUSE)
             return refuse(whole, now, whole->charge.used);
-        default:
-            break;
-        }
+        if (looked != TAKE)
+            return looked == DECIDED;
     }
     if (!gather(whole, now, &gathered))
         return false;
@@ -234,16 +226,13 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     }
     if (GUARDED(STRIPES_BACK))
         give_back(whole, &gathered);
-    /* A token may have come back to a stripe that was passed: start again. */
-    if (!look && (gathered.flags & STINT_UNTRACKED) == 0) {
-        const enum looked looked = look_first(whole, now);
-        if (looked == TAKE || looked == MOVED)
-            return false;
+    if ((gathered.flags & STINT_UNTRACKED) != 0) {
+        untracked(whole);
+        return true;
     }
-    if ((gathered.flags & STINT_UNTRACKED) == 0)
-        return refuse(whole, now, gathered.had);
-    untracked(whole);
-    return true;
+    /* A token may have come back to a stripe that was passed: start again. */
+    const enum looked looked = look ? REFUSE : look_first(whole, now);
+    return looked != TAKE && looked != MOVED && refuse(whole, now, gathered.had);
 }
 
 /* In each round but the first the window has turned, or a token has come back: both seldom twice.
