@@ -75,16 +75,20 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 }
 
 /* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
- * verdict took, by no more than is left to its window, and to now at the earliest; without a
- * verdict to now. Of its mark of a refusal it keeps `kept`: STATE_REFUSED, or 0. Returns by how
- * much; 1, if it was full, and loses a mark. The verdict is told by the rate that stands.
+ * verdict took, by no more than is left to its window, and to now at the earliest. Without a
+ * verdict: to now, and its mark of a refusal goes. Returns how many tokens that gave back; without
+ * a verdict 1, if anything changed. The verdict is told by the rate that stands.
+ *
+ * The unit of the verdict may be another than that of now. Counted in ns, A holds all the same:
+ * what is ahead of now is what was taken, less what came back and what was given back, by whatever
+ * units. (stint_override and _clear scale what is ahead: A2.)
  *
  * The slot's end falls (I1; late adds of other keys: shard_end_falls). It stays above the shard's
  * watermark: whoever had the slot before was over by then, so no end of theirs comes back. */
-static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
-                                 uint64_t key, struct stint_verdict *verdict, uint32_t tokens,
-                                 uint64_t kept) {
+static uint32_t bucket_move_back(const struct stint_limiter *limiter, uint32_t policy_id,
+                                 uint64_t key, struct stint_verdict *verdict, uint32_t tokens) {
     struct shard *shard = table_shard_of(&limiter->table, key);
+    const uint64_t kept = verdict != NULL ? STATE_REFUSED : 0;
     struct stint_verdict then = {0};
     struct bucket bucket;
     struct seen seen;
@@ -120,24 +124,12 @@ static uint64_t bucket_move_back(const struct stint_limiter *limiter, uint32_t p
         const uint64_t next = bucket_state(full - back, bucket.rate) | (seen.state & kept);
         if (!slot_swap(seen.slot, seen.tag, seen.state, next))
             continue;
-        if (verdict != NULL)
-            *verdict = then;
-        return back != 0 ? back : 1;
+        if (verdict == NULL)
+            return 1;
+        *verdict = then;
+        return (uint32_t)(back / then.unit + (back % then.unit != 0));
     }
     return 0;
-}
-
-/* Gives a bucket back the time that the tokens took, as far as it has not come back by itself.
- * Their unit may be another than that of now. Counted in ns, A holds all the same: what is ahead of
- * now is what was taken, less what came back and what was given back, by whatever units.
- * (stint_override and _clear scale what is ahead: A2.) */
-static uint32_t bucket_refund(const struct stint_limiter *limiter, uint64_t key,
-                              struct stint_verdict *verdict, uint32_t tokens) {
-    if (verdict->unit == 0) /* no bucket's */
-        return 0;
-    const uint64_t back =
-        bucket_move_back(limiter, verdict->policy, key, verdict, tokens, STATE_REFUSED);
-    return (uint32_t)(back / verdict->unit + (back % verdict->unit != 0));
 }
 
 /* Whether the first stripe of a key, which has what was charged past the shares, has passed the
@@ -163,7 +155,9 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
         return 0;
     const uint32_t traits = (uint32_t)policy_word(&limiter->policies[verdict->policy]);
     if ((traits & RULE_BUCKET) != 0)
-        return bucket_refund(limiter, key, verdict, tokens);
+        return verdict->unit == 0 /* no bucket's */
+                   ? 0
+                   : bucket_move_back(limiter, verdict->policy, key, verdict, tokens);
     /* A policy that is gone has no slot to give back to. */
     const uint32_t stripes = (traits & TRAIT_EXISTS) != 0 ? traits_stripes(traits) : 0;
     uint32_t back = 0;
@@ -292,7 +286,7 @@ bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     bool had = stint_strikes_reset(limiter, policy_id, key.hash);
 
     if (stripes == 0)
-        had |= bucket_move_back(limiter, policy_id, key.hash, NULL, 0, 0) != 0;
+        had |= bucket_move_back(limiter, policy_id, key.hash, NULL, 0) != 0;
     for (uint32_t stripe = 0; stripe < stripes; stripe++)
         had |= slot_reset(limiter, policy_id, stripe_key(key.hash, stripe));
     if (had)
