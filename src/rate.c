@@ -130,21 +130,23 @@ bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket
     return true;
 }
 
-/* Counts a slot of the policy anew if it is one, and counts by the rate before. */
-static void slot_sweep(const struct stint_limiter *limiter, const struct recount *recount,
-                       uint32_t id, uint64_t line, struct slot *slot) {
+/* Counts a slot of the table anew if it is the policy's, and counts by the rate before. */
+static void slot_sweep(const struct recount *recount, uint32_t id, uint64_t number) {
+    const struct stint_limiter *limiter = recount->limiter;
+    const uint64_t line = number / LINE_SLOTS;
     struct shard *shard = &limiter->table.shards[line / limiter->table.shard_lines];
-    struct seen seen = {.slot = slot};
+    struct seen seen = {.slot = &limiter->table.lines[line].slots[number % LINE_SLOTS]};
     uint64_t hash;
 
     for (;;) {
-        seen.tag = atomic_load_acquire(&slot->tag); /* M15 */
+        seen.tag = atomic_load_acquire(&seen.slot->tag); /* M15 */
         if (LIKELY(tag_policy(&limiter->table, seen.tag) != id))
             return;
-        seen.state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
+        seen.state = atomic_load_acquire(&seen.slot->state); /* the swap compares both (I2) */
         if (state_pending(seen.state)) {
             /* Its claimer may have read a rate of before. It claims anew. */
-            if (!GUARDED(RATE_CLAIMS) || slot_cancel(&limiter->table, slot, seen.tag, seen.state))
+            if (!GUARDED(RATE_CLAIMS) ||
+                slot_cancel(&limiter->table, seen.slot, seen.tag, seen.state))
                 return;
             continue;
         }
@@ -159,24 +161,20 @@ static void slot_sweep(const struct stint_limiter *limiter, const struct recount
     }
 }
 
-static void policy_sweep(struct stint_limiter *limiter, uint32_t id) {
-    const struct table *table = &limiter->table;
-    struct policy_record *record = &limiter->records[id];
+void stint_rate_sweep(struct stint_limiter *limiter) {
+    const uint64_t slots = limiter->table.line_count * LINE_SLOTS;
     struct bucket bucket;
 
-    if (GUARDED(RATE_SWEEP) && stint_bucket_rule(limiter, id, &bucket)) {
-        const struct recount recount = recount_of(limiter, id, &bucket, limiter_now(limiter));
-        for (uint64_t line = 0; line < table->line_count; line++)
-            for (uint32_t i = 0; i < LINE_SLOTS; i++)
-                slot_sweep(limiter, &recount, id, line, &table->lines[line].slots[i]);
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        const uint32_t flags = record_flags(limiter, id);
+        if ((flags & RECORD_TWO_RATES) == 0)
+            continue;
+        if (GUARDED(RATE_SWEEP) && stint_bucket_rule(limiter, id, &bucket)) {
+            const struct recount recount = recount_of(limiter, id, &bucket, limiter_now(limiter));
+            for (uint64_t i = 0; i < slots; i++)
+                slot_sweep(&recount, id, i);
+        }
+        /* M14: under the lock. */
+        atomic_store_relaxed_32(&limiter->records[id].flags, flags & ~(uint32_t)RECORD_TWO_RATES);
     }
-    /* M14: under the lock. */
-    atomic_store_relaxed_32(&record->flags,
-                            record_flags(limiter, id) & ~(uint32_t)RECORD_TWO_RATES);
-}
-
-void stint_rate_sweep(struct stint_limiter *limiter) {
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
-        if ((record_flags(limiter, id) & RECORD_TWO_RATES) != 0)
-            policy_sweep(limiter, id);
 }
