@@ -91,37 +91,33 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-static struct slot slot_read(const struct slot *slot) {
-    struct slot read;
-    do {
-        read.tag = atomic_load_acquire(&slot->tag);     /* M1 */
-        read.state = atomic_load_acquire(&slot->state); /* M2 */
-    } while (atomic_load_relaxed(&slot->tag) != read.tag);
-    return read;
-}
-
 /* Moves a slot, if it still counts, as one that is far ahead does: the clock may be behind. */
-static int slot_move(struct move *move, uint64_t line, const struct slot *there) {
+static int slot_move(struct move *move, uint64_t number) {
     const struct table *from = &move->from->table, *to = &move->to->table;
-    const struct slot read = slot_read(there), *slot = &read;
-    uint64_t hash;
+    const uint64_t line = number / LINE_SLOTS;
+    const struct slot *slot = &from->lines[line].slots[number % LINE_SLOTS];
+    uint64_t tag, state, hash;
 
-    if (slot->tag == 0 || slot->tag == table_tombstone(from) || state_pending(slot->state))
+    do {
+        tag = atomic_load_acquire(&slot->tag);     /* M1 */
+        state = atomic_load_acquire(&slot->state); /* M2 */
+    } while (atomic_load_relaxed(&slot->tag) != tag);
+    if (tag == 0 || tag == table_tombstone(from) || state_pending(state))
         return 0;
-    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
-    const bool told = policy != NULL && override_says(policy, slot->state);
+    const struct policy *policy = limiter_tag_policy(move->from, tag);
+    const bool told = policy != NULL && override_says(policy, state);
     const tick_t over = move->now - (told ? ALLOWANCE_TICKS : 0); /* by all clocks */
-    if (policy == NULL || slot_lifted(policy, slot->state) ||
+    if (policy == NULL || slot_lifted(policy, state) ||
         /* Void: 0.4's strikes and bans of shadows. */
-        (told && (slot->state & (STATE_REFUSED | OVERRIDE_ENDLESS / 2)) == OVERRIDE_ENDLESS / 2) ||
-        (slot_end(move->from, policy, slot->state, move->now) <= over &&
-         !slot_carries(policy, slot->state, move->now)))
+        (told && (state & (STATE_REFUSED | OVERRIDE_ENDLESS / 2)) == OVERRIDE_ENDLESS / 2) ||
+        (slot_end(move->from, policy, state, move->now) <= over &&
+         !slot_carries(policy, state, move->now)))
         return 0;
-    if (!table_hash(from, line, slot->tag, &hash))
+    if (!table_hash(from, line, tag, &hash))
         return stint_failed_with(
             EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
             (unsigned long long)line);
-    struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
+    struct slot placed = {table_tag(to, hash, tag_policy(from, tag)), state};
     if ((policy_word(policy) & TRAIT_COMPANION) != 0)
         filter_mark(to, hash, table_shard_of(to, hash)->filter);
     move->live++;
@@ -133,12 +129,10 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *there)
 static int slots_move(struct move *move) {
     const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 
-    for (uint64_t line = 0; line < from->line_count; line++) {
-        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
-            int error = slot_move(move, line, &from->lines[line].slots[i]);
-            if (error != 0)
-                return error;
-        }
+    for (uint64_t i = 0; i < from->line_count * LINE_SLOTS; i++) {
+        int error = slot_move(move, i);
+        if (error != 0)
+            return error;
     }
     if (move->lost != 0)
         return stint_failed_with(ENOSPC,
@@ -146,19 +140,6 @@ static int slots_move(struct move *move) {
                                  "and %llu of them find no slot",
                                  (unsigned long long)move->live, (unsigned long long)move->lost);
     return 0;
-}
-
-static int all_move(struct move *move) {
-    int error = policies_move(move);
-
-    if (error == 0)
-        error = slots_move(move);
-    if (error == 0) {
-        counters_move(move);
-        stint_labels_move(move->from, move->to);
-        watermarks_move(move);
-    }
-    return error;
 }
 
 /* Makes the new table, and puts it in the place of the old one, which has the options `made`. */
@@ -177,7 +158,14 @@ static int resize(const struct stint_options *given, const struct stint_options 
     int error = stint_table_make(&options, &to);
     struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
     if (error == 0)
-        error = all_move(&move);
+        error = policies_move(&move);
+    if (error == 0)
+        error = slots_move(&move);
+    if (error == 0) {
+        counters_move(&move);
+        stint_labels_move(from, to);
+        watermarks_move(&move);
+    }
     if (error == 0) /* or some of what was moved is zeros */
         error = stint_table_whole(from);
     if (error == 0)
