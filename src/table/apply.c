@@ -4,7 +4,7 @@
  *
  *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
- *     3  change_make    one by one, each at once (policy.c), between two sweeps (sweep.c)
+ *     3  all_make       one by one, each at once (policy.c), between two sweeps (sweep.c)
  *     4  change_tell    without the lock */
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,13 +200,6 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 
 /* ---- 3  Doing it ----------------------------------------------------------------------------- */
 
-static void change_make(struct stint_limiter *limiter, struct change *change) {
-    if (change->kind == STINT_POLICY_REMOVED)
-        stint_policy_end(limiter, change->id);
-    else if (change->kind != STINT_POLICY_UNCHANGED)
-        change->id = stint_policy_make(limiter, &change->policy, &change->ids);
-}
-
 static void all_make(struct stint_limiter *limiter, struct changes *changes) {
     bool again = false;
 
@@ -215,8 +208,13 @@ static void all_make(struct stint_limiter *limiter, struct changes *changes) {
     if (again)
         (void)stint_sweep(limiter);
     stint_rate_sweep(limiter); /* if a death left slots of two rates */
-    for (size_t i = 0; i < changes->count; i++)
-        change_make(limiter, &changes->all[i]);
+    for (size_t i = 0; i < changes->count; i++) {
+        struct change *change = &changes->all[i];
+        if (change->kind == STINT_POLICY_REMOVED)
+            stint_policy_end(limiter, change->id);
+        else if (change->kind != STINT_POLICY_UNCHANGED)
+            change->id = stint_policy_make(limiter, &change->policy, &change->ids);
+    }
     stint_policies_link(limiter);
     stint_rate_sweep(limiter);
     (void)stint_sweep(limiter);
