@@ -26,7 +26,7 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
 }
 
 /* What options are checked for. */
-enum use { TO_MAKE, TO_OPEN, TO_ATTACH };
+enum use { TO_MAKE, TO_OPEN, TO_ATTACH, TO_COPY };
 
 static int check(const struct stint_options *options, enum use use) {
     const bool attach = use == TO_ATTACH;
@@ -313,10 +313,7 @@ static void filters_clean(struct stint_limiter *limiter) {
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
         uint64_t *filter = table->shards[shard].filter, needed[FILTER_ANY + FILTER_FAR] = {0};
-        uint64_t any = 0;
-        for (size_t i = 0; i < FILTER_ANY; i++)
-            any |= filter[i];
-        if (any == 0)
+        if (memcmp(filter, needed, sizeof(*filter) * FILTER_ANY) == 0)
             continue;
         struct slot *slot = table->lines[shard * table->shard_lines].slots;
         const struct slot *last = slot + table->shard_lines * LINE_SLOTS;
@@ -424,10 +421,13 @@ static int handle_make(const struct stint_options *options, const struct shape *
     return 0;
 }
 
-/* Gives the handle back; the memory is the caller's. */
-static void handle_free(struct stint_limiter *limiter) {
+void stint_close(struct stint_limiter *limiter) {
+    if (limiter == NULL)
+        return;
+    struct memory memory = limiter->memory;
     stint_limiter_lanes_close(limiter);
     free(limiter);
+    stint_memory_free(&memory);
 }
 
 /* Opens the table that is mapped, whose header is one for these options. On success the memory is
@@ -458,8 +458,9 @@ static int handle_open(int error, const struct stint_options *options, const str
         return 0;
     }
     if (limiter != NULL)
-        handle_free(limiter);
-    stint_memory_free(memory);
+        stint_close(limiter);
+    else
+        stint_memory_free(memory);
     return error;
 }
 
@@ -509,9 +510,15 @@ static int open_file(struct stint_options *options, struct shape *shape, struct 
     }
 }
 
-static int open_there(const struct stint_options *options, struct memory *memory) {
+/* Maps the file that is there, in the way of `use`: all but TO_OPEN take any table. */
+static int open_there(struct stint_options *options, enum use use, struct shape *shape,
+                      struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     int error = stint_memory_file_open(memory, options->path, read_only);
+
+    memory->copy = use == TO_COPY;
+    if (error == 0)
+        return map_file(options, use != TO_OPEN, shape, memory);
     return error == -ENOENT ? stint_failed(ENOENT, "there is no table: stint_open makes one")
                             : error;
 }
@@ -533,9 +540,7 @@ static int open_table(const struct stint_options *given, enum use use,
     } else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0) {
         error = open_file(&options, &shape, &memory);
     } else {
-        error = open_there(&options, &memory);
-        if (error == 0)
-            error = map_file(&options, use == TO_ATTACH, &shape, &memory);
+        error = open_there(&options, use, &shape, &memory);
     }
     if (error == 0 && options.path != NULL)
         stint_memory_file_path(&memory, options.path);
@@ -604,22 +609,11 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
     return handle_open(error, &options, &shape, &memory, opened);
 }
 
-void stint_close(struct stint_limiter *limiter) {
-    if (limiter == NULL)
-        return;
-    struct memory memory = limiter->memory;
-    handle_free(limiter);
-    stint_memory_free(&memory);
-}
-
 int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
     struct memory memory = {.file = -1};
     struct shape shape;
-    int error = open_there(made, &memory);
+    int error = open_there(made, TO_COPY, &shape, &memory);
 
-    memory.copy = true;
-    if (error == 0)
-        error = map_file(made, true, &shape, &memory);
     /* Who has a table of the layout before open is of another version, and goes on by it. */
     if (error == 0 && !memory.alone && shape.header.layout == HEADER_LAYOUT)
         error = stint_memory_file_held(
