@@ -343,9 +343,8 @@ int stint_each(struct stint_limiter *limiter,
         if (seen[1] != 0)
             bloom_add(&telling.labelled, seen[0]);
     }
-    for (uint64_t line = 0; line < table->line_count && !telling.stopped; line++)
-        for (uint32_t i = 0; i < LINE_SLOTS && !telling.stopped; i++)
-            slot_each(&telling, line, &table->lines[line].slots[i]);
+    for (uint64_t i = 0; i < table->line_count * LINE_SLOTS && !telling.stopped; i++)
+        slot_each(&telling, i / LINE_SLOTS, &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS]);
     if (!telling.stopped)
         stripes_tell(&telling);
     free(telling.labelled.bits);
