@@ -24,21 +24,12 @@ struct recount {
     const struct stint_limiter *limiter;
     struct before before;
     const struct bucket *to;
-    uint64_t from, unit; /* ns of a token of a key without an override, in lowest terms */
     uint64_t now;
 };
 
 static struct recount recount_of(const struct stint_limiter *limiter, uint32_t id,
-                                 const struct bucket *to, uint64_t now) {
-    const struct before before = before_of(&limiter->records[id]);
-    uint64_t one = before.unit, other = to->unit;
-
-    while (other != 0) {
-        const uint64_t rest = one % other;
-        one = other;
-        other = rest;
-    }
-    return (struct recount){limiter, before, to, before.unit / one, to->unit / one, now};
+                                 const struct bucket *to) {
+    return (struct recount){limiter, before_of(&limiter->records[id]), to, limiter_now(limiter)};
 }
 
 /* The state of a slot in this shard, of a key with this override (0: none), by the new rate. */
@@ -47,8 +38,8 @@ static uint64_t recounted(const struct recount *recount, const struct shard *sha
     const struct bucket *to = recount->to;
     const struct bucket then = {.unit = recount->before.unit, .window = recount->before.window};
     const uint64_t changed = recount->before.changed, now = recount->now;
-    uint64_t from = recount->from, unit = recount->unit;
-    uint64_t most = ((uint64_t)to->burst + to->max_reserved) * to->unit;
+    uint64_t from = then.unit, unit = to->unit;
+    uint64_t most = ((uint64_t)to->burst + to->max_reserved) * unit;
 
     if (UNLIKELY(override != 0)) {
         from = override_unit(&then, override);
@@ -90,14 +81,14 @@ static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, u
 
 uint64_t stint_rate_means(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                           uint64_t state, const struct bucket *to) {
-    const struct recount recount = recount_of(limiter, id, to, limiter_now(limiter));
+    const struct recount recount = recount_of(limiter, id, to);
     return recounted(&recount, table_shard_of(&limiter->table, hash), state,
                      override_now(limiter, id, hash, recount.now));
 }
 
 void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                        const struct seen *seen, const struct bucket *to) {
-    const struct recount recount = recount_of(limiter, id, to, limiter_now(limiter));
+    const struct recount recount = recount_of(limiter, id, to);
     (void)recount_slot(&recount, table_shard_of(&limiter->table, hash), seen,
                        override_now(limiter, id, hash, recount.now));
 }
@@ -170,7 +161,7 @@ void stint_rate_sweep(struct stint_limiter *limiter) {
         if ((flags & RECORD_TWO_RATES) == 0)
             continue;
         if (GUARDED(RATE_SWEEP) && stint_bucket_rule(limiter, id, &bucket)) {
-            const struct recount recount = recount_of(limiter, id, &bucket, limiter_now(limiter));
+            const struct recount recount = recount_of(limiter, id, &bucket);
             for (uint64_t i = 0; i < slots; i++)
                 slot_sweep(&recount, id, i);
         }
