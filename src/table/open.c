@@ -79,12 +79,7 @@ static int options_given(const struct stint_options *given, enum use use,
 struct shape {
     struct header header; /* what such a table begins with, but for the secret and the lock */
     struct table table;   /* without pointers */
-    size_t policies;      /* offsets, bytes */
-    size_t records;
-    size_t counters;
-    size_t rare;
-    size_t shards;
-    size_t lines;
+    size_t lines;         /* offset, bytes */
 };
 
 static size_t round_up(size_t number, size_t to) {
@@ -117,17 +112,14 @@ static struct shape shape_of(const struct stint_options *options, uint32_t layou
     table->probe_lines =
         table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
-    const size_t lane = (header->max_policies + 1) * sizeof(struct counters);
+    const size_t policies = header->max_policies, lane = (policies + 1) * sizeof(struct counters);
     const size_t most = (size_t)16 << 20; /* bytes of all lanes in layout 5 */
     header->lanes = LANES_MAX;
     if (layout != HEADER_LAYOUT && lane * LANES_MAX > most)
         header->lanes = (uint32_t)(most / lane);
-    shape.policies = sizeof(struct header);
-    shape.records = shape.policies + header->max_policies * sizeof(struct policy);
-    shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
-    shape.rare = shape.counters + header->lanes * lane;
-    shape.shards = shape.rare + header->max_policies * sizeof(struct counters);
-    shape.lines = shape.shards + header->shards * sizeof(struct shard);
+    shape.lines =
+        sizeof(struct header) + header->lanes * lane + header->shards * sizeof(struct shard) +
+        policies * (sizeof(struct policy) + sizeof(struct policy_record) + sizeof(struct counters));
     const size_t notes = round_up(options->max_entries / 1024, 16); /* of overrides, in layout 5 */
     if (layout != HEADER_LAYOUT)
         shape.lines += (notes < 128 ? 128 : notes) * 144;
@@ -366,31 +358,31 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
-/* A section of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
-static void *section_at(char *start, size_t offset) {
-    return start + offset;
-}
-
 static int handle_make(const struct stint_options *options, const struct shape *shape,
                        const struct memory *memory, struct stint_limiter **opened) {
     const struct header *made = &shape->header;
     /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
-    char *start = memory->start;
+    /* The sections are aligned: shape_of rounds, and every struct fills whole lines. */
+    struct header *header = (void *)memory->start;
+    struct policy *policies = (void *)(header + 1);
+    struct policy_record *records = (void *)(policies + made->max_policies);
+    struct counters *counters = (void *)(records + made->max_policies);
+    struct counters *rare = counters + (size_t)made->lanes * (made->max_policies + 1);
 
     if (limiter == NULL)
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     *limiter = (struct stint_limiter){
         .table = shape->table,
-        .header = section_at(start, 0),
-        .policies = section_at(start, shape->policies),
-        .records = section_at(start, shape->records),
-        .counters = section_at(start, shape->counters),
-        .rare = section_at(start, shape->rare),
+        .header = header,
+        .policies = policies,
+        .records = records,
+        .counters = counters,
+        .rare = rare,
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
-        .labels = made->labels == 0 ? NULL : section_at(start, made->labels),
+        .labels = made->labels == 0 ? NULL : (void *)(memory->start + made->labels),
         .label_sets = made->labels_count / LABELS_IN_SET,
         .lanes = made->lanes,
         .clock = options->clock,
@@ -401,9 +393,9 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
-    limiter->table.lines = section_at(start, shape->lines);
-    limiter->table.shards = section_at(start, shape->shards);
-    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
+    limiter->table.lines = (void *)(memory->start + shape->lines);
+    limiter->table.shards = (void *)(rare + made->max_policies);
+    memcpy(limiter->secret, header->secret, STINT_SECRET_SIZE);
     if (memory->mapping != NULL)
         memory->mapping->deciding = &limiter[handles - 1].deciding;
     limiter->forks = stint_limiter_process_lock();
