@@ -6,7 +6,6 @@
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
  *     3  all_make       one by one, each at once (policy.c), between two sweeps (sweep.c)
  *     4  change_tell    without the lock */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +33,7 @@ struct changes {
     size_t lines; /* the first ones are those of the text, in its order */
     size_t count;
     struct change *all;
+    const char *wrong; /* the character of the text about which an error is; NULL: none */
 };
 
 /* ---- 1  The text ----------------------------------------------------------------------------- */
@@ -57,8 +57,8 @@ static void comment_cut(char *line) {
 }
 
 /* Puts the line before the reason of the last call, which is about a character of the text. */
-static int failed_in_line(int error, unsigned line, const char *at, const char **wrong) {
-    *wrong = at;
+static int failed_in_line(struct changes *changes, int error, unsigned line, const char *at) {
+    changes->wrong = at;
     return stint_failed_with(-error, "line %u: %s", line, stint_reason());
 }
 
@@ -68,7 +68,7 @@ static int by_name(const void *one, const void *other) {
     return order != 0 ? order : (*a)->line < (*b)->line ? -1 : 1;
 }
 
-static int names_check(const struct changes *changes, const char **wrong) {
+static int names_check(struct changes *changes) {
     const struct change *twice = NULL, *first = NULL;
     const struct change **sorted = malloc((changes->lines + 1) * sizeof(struct change *));
 
@@ -86,7 +86,7 @@ static int names_check(const struct changes *changes, const char **wrong) {
     free(sorted);
     if (twice == NULL)
         return 0;
-    *wrong = twice->at;
+    changes->wrong = twice->at;
     return stint_failed_with(EINVAL,
                              "line %u: line %u has a policy of the name %s already (one without a "
                              "name is named by its rate)",
@@ -94,7 +94,7 @@ static int names_check(const struct changes *changes, const char **wrong) {
 }
 
 /* Parses each line. `copy` is that of `text`, and is cut into lines. `changes->all` has room. */
-static int lines_parse(struct changes *changes, const char *text, char *copy, const char **wrong) {
+static int lines_parse(struct changes *changes, const char *text, char *copy) {
     unsigned number = 0;
 
     for (char *line = copy, *next; line != NULL; line = next) {
@@ -111,14 +111,13 @@ static int lines_parse(struct changes *changes, const char *text, char *copy, co
         change->policy.size = sizeof(change->policy);
         int error = stint_policy_parse(line, &change->policy, &letter);
         if (error != 0)
-            return failed_in_line(error, number, text + (letter - copy), wrong);
+            return failed_in_line(changes, error, number, text + (letter - copy));
         stint_policy_name_of(&change->policy, change->name);
     }
-    return names_check(changes, wrong);
+    return names_check(changes);
 }
 
-static int lines_read(struct changes *changes, const char *text, uint32_t more,
-                      const char **wrong) {
+static int lines_read(struct changes *changes, const char *text, uint32_t more) {
     const size_t size = strlen(text) + 1;
     size_t room = more + 1;
     char *copy = malloc(size);
@@ -131,7 +130,7 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
     changes->all = calloc(room, sizeof(*changes->all));
     int error = changes->all == NULL
                     ? stint_failed(ENOMEM, "no memory for the policies of the text")
-                    : lines_parse(changes, text, copy, wrong);
+                    : lines_parse(changes, text, copy);
     free(copy);
     changes->count = changes->lines;
     /* A file that was cut to nothing takes no policy away. */
@@ -175,8 +174,7 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
     return 0;
 }
 
-static int changes_plan(const struct stint_limiter *limiter, struct changes *changes, bool prune,
-                        const char **wrong) {
+static int changes_plan(const struct stint_limiter *limiter, struct changes *changes, bool prune) {
     uint32_t room = stint_limiter_free_ids(limiter);
 
     for (size_t i = 0; i < changes->lines; i++) {
@@ -193,7 +191,7 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
             was_read(limiter, change);
         int error = stint_policy_room(limiter, &change->policy, &change->ids, &room);
         if (error != 0)
-            return failed_in_line(error, change->line, change->at, wrong);
+            return failed_in_line(changes, error, change->line, change->at);
     }
     return prune ? removals_plan(limiter, changes) : 0;
 }
@@ -222,14 +220,13 @@ static void all_make(struct stint_limiter *limiter, struct changes *changes) {
 
 /* Plans the changes, and makes them if this is no dry run. A reader's dry run takes no lock: it may
  * tell of a table that is being changed, of which each policy is read whole. */
-static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
-                        const char **wrong) {
+static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags) {
     const bool dry = (flags & STINT_DRY_RUN) != 0, locks = !dry || !limiter->memory.read_only;
     int error = locks ? stint_policies_begin(limiter) : stint_limiter_whole(limiter);
 
     if (error != 0)
         return error;
-    error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0, wrong);
+    error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0);
     if (error == 0 && !dry)
         all_make(limiter, changes);
     return locks ? stint_limiter_unlock(limiter, error) : error;
@@ -273,16 +270,15 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
         return stint_failed(
             EINVAL, "flags has a flag that is none of enum stint_apply_flags: leave it out");
     struct changes changes = {0};
-    const char *at = NULL;
+    const uint32_t more = (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0;
 
-    int error =
-        lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0, &at);
+    int error = lines_read(&changes, text, more);
     if (error == 0)
-        error = changes_make(limiter, &changes, flags, &at);
+        error = changes_make(limiter, &changes, flags);
     for (size_t i = 0; error == 0 && told != NULL && i < changes.count; i++)
         change_tell(&changes.all[i], told, context);
     if (error != 0 && wrong != NULL)
-        *wrong = at;
+        *wrong = changes.wrong;
     free(changes.all);
     return error;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rate.h"
 #include "search.h"
