@@ -41,7 +41,7 @@ uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t polic
 }
 
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
-                         uint64_t now, struct override_told *told) {
+                         uint64_t now, struct stint_entry *entry) {
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t end = end_of(state_id(state), tick_of(now));
 
@@ -56,12 +56,12 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
         return false;
     const bool holds = stint_override_holds(limiter, id, state, now);
     const bool set = (state & STATE_REFUSED) != 0;
-    *told = (struct override_told){
-        .policy_id = id,
-        .limit = holds ? override_limit(state) : 0,
-        .strikes = set || holds ? 0 : (uint32_t)state_used(state),
-        .set = set,
-        .until = tick_ns(end),
-    };
-    return holds || told->strikes != 0;
+    entry->policy = id;
+    entry->limit = holds ? override_limit(state) : 0;
+    entry->used = holds ? 0 : state_used(state);
+    entry->end = tick_ns(end);
+    entry->flags = !holds ? STINT_ENTRY_STRIKES
+                   : set  ? STINT_ENTRY_OVERRIDE
+                          : STINT_ENTRY_OVERRIDE | STINT_ENTRY_BAN;
+    return holds || (!set && entry->used != 0);
 }

@@ -71,18 +71,10 @@ static inline bool override_says(const struct policy *policy, uint64_t state) {
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
                           uint64_t now);
 
-struct override_told {
-    uint32_t policy_id; /* whose key it is */
-    uint32_t limit;     /* 0: refused everything; STINT_LIMIT_MAX: never refused */
-    uint32_t strikes;   /* of one that sets no limit (yet) */
-    bool set;           /* it was set by hand */
-    uint64_t until;     /* ns */
-};
-
-/* Reads a slot that was seen with this tag and state. Returns false if it is no companion's, or
- * holds neither a limit nor strikes at `now`. */
+/* Reads a slot that was seen with this tag and state: all of an entry but `key` and `since`.
+ * Returns false if it is no companion's, or holds neither a limit nor strikes at `now`. */
 bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
-                         uint64_t now, struct override_told *told);
+                         uint64_t now, struct stint_entry *entry);
 
 /* The state of the override that is in force, by a policy, of a key that may have one; 0: none. */
 uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,

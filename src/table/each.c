@@ -165,22 +165,16 @@ static void stripe_keep(struct telling *telling, const struct stint_entry *entry
 
 static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
                           struct stint_entry *entry) {
-    struct override_told told;
-
-    if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
-        (told.strikes != 0 && !telling->one))
+    if (!stint_override_told(telling->limiter, tag, state, telling->now, entry))
         return;
-    entry->policy = told.policy_id;
-    entry->limit = told.limit;
-    entry->used = told.strikes;
-    entry->end = told.until;
-    entry->flags = told.strikes != 0 ? STINT_ENTRY_STRIKES : STINT_ENTRY_OVERRIDE;
-    if (!told.set) { /* the library has written it */
+    const bool strikes = entry->flags == STINT_ENTRY_STRIKES;
+    if (strikes && !telling->one)
+        return;
+    if (entry->flags != STINT_ENTRY_OVERRIDE) { /* the library has written it */
         const struct ban ban = limiter_ban(telling->limiter, entry->policy);
-        const bool within = told.strikes != 0 && ban.within != 0;
+        const bool within = strikes && ban.within != 0;
         const uint64_t lasts = within ? ban.within : tick_ns((tick_t)(ban.word >> BAN_TICKS));
         entry->since = entry->end > lasts ? entry->end - lasts : 1;
-        entry->flags |= told.strikes != 0 ? 0 : STINT_ENTRY_BAN;
     }
     entry_tell(telling, entry);
 }

@@ -85,10 +85,10 @@ static bool key_banned(const struct stint_limiter *limiter, uint64_t key) {
         const struct slot *slot = sequence_slot(table, key, i);
         const uint64_t tag = atomic_load_acquire(&slot->tag);     /* M1 */
         const uint64_t state = atomic_load_acquire(&slot->state); /* M1: a hint for labels */
-        struct override_told told;
+        struct stint_entry told;
         if (tag != 0 && tag == table_tag(table, key, tag_policy(table, tag)) &&
-            stint_override_told(limiter, tag, state, now, &told) && told.strikes == 0 &&
-            told.limit == 0)
+            stint_override_told(limiter, tag, state, now, &told) &&
+            told.flags != STINT_ENTRY_STRIKES && told.limit == 0)
             return true;
     }
     return false;

@@ -13,14 +13,15 @@ static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats)
     for (; slot < end; slot++) {
         uint64_t tag = atomic_load_acquire(&slot->tag);
         uint64_t state = atomic_load_relaxed(&slot->state);
-        struct override_told told;
+        struct stint_entry told;
         stats->used += tag != 0;
         stats->live += stint_slot_live(limiter, tag, state, now);
-        if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
+        if (!stint_override_told(limiter, tag, state, clock, &told))
             continue;
-        stats->overrides += told.set;
-        stats->barred += told.set && told.limit == 0;
-        stats->banned += !told.set;
+        const bool set = told.flags == STINT_ENTRY_OVERRIDE;
+        stats->overrides += set;
+        stats->barred += set && told.limit == 0;
+        stats->banned += (told.flags & STINT_ENTRY_BAN) != 0;
     }
     for (uint64_t shard = 0; shard < stats->shards; shard++) {
         const uint64_t reach = atomic_load_acquire(&table->shards[shard].reach); /* I6 */
