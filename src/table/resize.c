@@ -3,8 +3,7 @@
  * in a file without a name, and published whole. */
 #include <string.h>
 
-#include "override.h"
-#include "slot.h"
+#include "search.h"
 #include "sys/message.h"
 #include "table/parts.h"
 
@@ -58,35 +57,29 @@ static void watermarks_move(const struct move *move) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
 
-    for (uint64_t shard = 0; shard < to_end; shard++)
-        to->shards[shard].watermark = (uint64_t)move->now;
-    for (uint64_t old = 0; old < from_end; old++) {
-        uint64_t first = old * to_end / from_end, last = ((old + 1) * to_end - 1) / from_end;
-        for (uint64_t shard = first; shard <= last; shard++)
-            atomic_raise(&to->shards[shard].watermark, from->shards[old].watermark); /* M7 */
+    for (uint64_t shard = 0; shard < to_end; shard++) {
+        uint64_t *watermark = &to->shards[shard].watermark;
+        *watermark = (uint64_t)move->now;
+        for (uint64_t old = shard * from_end / to_end; old * to_end < (shard + 1) * from_end; old++)
+            atomic_raise(watermark, from->shards[old].watermark); /* M7 */
     }
 }
 
 /* Puts a key in the first never-used slot of its lines. Returns false if there is none. */
 static bool slot_place(const struct table *table, uint64_t hash, const struct slot *placed) {
-    struct shard *shard = table_shard_of(table, hash);
-    struct line *line = home_of(table, hash);
-
-    for (uint32_t i = 0; i < table->probe_lines; i++, line = table_next(table, hash, line)) {
-        for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-            struct slot *slot = &line->slots[j];
-            if (slot->tag == placed->tag) { /* I3 does not hold across a step of the clock */
-                if ((int64_t)(placed->state - slot->state) > 0)
-                    slot->state = placed->state; /* of the later window, or the larger count */
-                return true;
-            }
-            if (slot->tag != 0)
-                continue;
-            *slot = *placed;
-            reach_raise(table, hash, i); /* I6 */
-            atomic_raise(&shard->reach, i);
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
+        struct slot *slot = sequence_slot(table, hash, i);
+        if (slot->tag == placed->tag) { /* I3 does not hold across a step of the clock */
+            if ((int64_t)(placed->state - slot->state) > 0)
+                slot->state = placed->state; /* of the later window, or the larger count */
             return true;
         }
+        if (slot->tag != 0)
+            continue;
+        *slot = *placed;
+        reach_raise(table, hash, i / LINE_SLOTS); /* I6 */
+        atomic_raise(&table_shard_of(table, hash)->reach, i / LINE_SLOTS);
+        return true;
     }
     return false;
 }
