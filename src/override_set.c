@@ -13,7 +13,6 @@
  * Companions are searched as any policy, but replace nobody and are not replaced (claim.c). A key's
  * bits in the filter are set before its claim. They stay until a process opens the table alone
  * (open.c) and the key has no slot. */
-
 #include "calls.h"
 #include "claim.h"
 #include "rate.h"

@@ -69,9 +69,11 @@ static int check(const struct stint_options *options, enum use use) {
     return 0;
 }
 
-static int options_given(const struct stint_options *given, enum use use,
-                         struct stint_options *options) {
-    int error = stint_options_read(given, options);
+static int call_check(struct stint_limiter **opened, const struct stint_options *given,
+                      enum use use, struct stint_options *options) {
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    const int error = stint_options_read(given, options);
     return error != 0 ? error : check(options, use);
 }
 
@@ -445,11 +447,9 @@ static int handle_open(int error, const struct stint_options *options, const str
                                   : table_attach(limiter, memory->alone || memory->copy);
     if (limiter != NULL && stint_limiter_lost(limiter))
         error = stint_limiter_whole(limiter);
-    if (error == 0) {
+    if (error == 0)
         *opened = limiter;
-        return 0;
-    }
-    if (limiter != NULL)
+    else if (limiter != NULL)
         stint_close(limiter);
     else
         stint_memory_free(memory);
@@ -521,9 +521,7 @@ static int open_table(const struct stint_options *given, enum use use,
     struct memory memory = {.file = -1, .alone = true};
     struct stint_limiter *limiter = NULL;
 
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = options_given(given, use, &options);
+    int error = call_check(opened, given, use, &options);
     if (error != 0)
         return error;
     struct shape shape = shape_of(&options, HEADER_LAYOUT);
@@ -558,7 +556,7 @@ int stint_attach(const struct stint_options *given, struct stint_limiter **opene
 size_t stint_memory_size(const struct stint_options *given) {
     struct stint_options options;
 
-    return options_given(given, TO_MAKE, &options) != 0
+    return stint_options_read(given, &options) != 0 || check(&options, TO_MAKE) != 0
                ? 0
                : shape_of(&options, HEADER_LAYOUT).header.size;
 }
@@ -567,9 +565,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
                   struct stint_limiter **opened) {
     struct stint_options options;
 
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = options_given(given, TO_MAKE, &options);
+    int error = call_check(opened, given, TO_MAKE, &options);
     if (error != 0)
         return error;
     if (options.path != NULL)
