@@ -18,15 +18,13 @@
 
 /* What becomes of one policy. */
 struct change {
-    const char *at; /* its line in the caller's text; NULL: it has none, and is removed */
-    unsigned line;  /* number */
-    enum stint_change_kind kind;
-    struct policy_ids ids;      /* as they are planned */
-    uint32_t id;                /* when all is done; POLICY_NONE: not known yet */
+    const char *at;           /* its line in the caller's text; NULL: it has none, and is removed */
+    unsigned line;            /* number */
+    struct stint_change told; /* kind, id and decided; the rest when it is told */
+    struct policy_ids ids;    /* as they are planned */
     char name[STINT_NAME_SIZE]; /* by which it is found */
     struct stint_policy policy; /* as it is to be */
     struct stint_policy was;
-    uint64_t decided; /* how often by what was there */
 };
 
 struct changes {
@@ -148,9 +146,9 @@ static void was_read(const struct stint_limiter *limiter, struct change *change)
     change->was = stint_policy_read(limiter, id);
     if ((record_flags(limiter, id) & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
-    change->decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
-                      stint_limiter_counted(limiter, id, COUNT_REFUSED) +
-                      stint_limiter_counted(limiter, id, COUNT_SHADOWED);
+    change->told.decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
+                           stint_limiter_counted(limiter, id, COUNT_REFUSED) +
+                           stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
 /* Adds a removal for each policy that no line is about. `changes->all` has room. */
@@ -166,7 +164,7 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
         if (named[id] || !limiter_decides_by(limiter, id))
             continue;
         struct change *change = &changes->all[changes->count++];
-        *change = (struct change){.kind = STINT_POLICY_REMOVED, .ids.old = id, .id = id};
+        *change = (struct change){.told = {.kind = STINT_POLICY_REMOVED, .id = id}, .ids.old = id};
         memcpy(change->name, limiter->records[id].name, sizeof(change->name) - 1);
         was_read(limiter, change);
     }
@@ -181,12 +179,12 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
         struct change *change = &changes->all[i];
         const uint32_t old = stint_limiter_find(limiter, change->name);
         change->ids = stint_policy_ids(limiter, &change->policy, old);
-        change->id = change->ids.id;
-        change->kind = old == POLICY_NONE  ? STINT_POLICY_ADDED
-                       : change->id != old ? STINT_POLICY_REPLACED
-                       : stint_policy_difference(limiter, old, &change->policy) != NULL
-                           ? STINT_POLICY_CHANGED
-                           : STINT_POLICY_UNCHANGED;
+        change->told.id = change->ids.id;
+        change->told.kind = old == POLICY_NONE       ? STINT_POLICY_ADDED
+                            : change->told.id != old ? STINT_POLICY_REPLACED
+                            : stint_policy_difference(limiter, old, &change->policy) != NULL
+                                ? STINT_POLICY_CHANGED
+                                : STINT_POLICY_UNCHANGED;
         if (old != POLICY_NONE)
             was_read(limiter, change);
         int error = stint_policy_room(limiter, &change->policy, &change->ids, &room);
@@ -208,10 +206,10 @@ static void all_make(struct stint_limiter *limiter, struct changes *changes) {
     stint_rate_sweep(limiter); /* if a death left slots of two rates */
     for (size_t i = 0; i < changes->count; i++) {
         struct change *change = &changes->all[i];
-        if (change->kind == STINT_POLICY_REMOVED)
-            stint_policy_end(limiter, change->id);
-        else if (change->kind != STINT_POLICY_UNCHANGED)
-            change->id = stint_policy_make(limiter, &change->policy, &change->ids);
+        if (change->told.kind == STINT_POLICY_REMOVED)
+            stint_policy_end(limiter, change->told.id);
+        else if (change->told.kind != STINT_POLICY_UNCHANGED)
+            change->told.id = stint_policy_make(limiter, &change->policy, &change->ids);
     }
     stint_policies_link(limiter);
     stint_rate_sweep(limiter);
@@ -241,15 +239,11 @@ static void change_tell(const struct change *change,
                         void (*told)(void *context, const struct stint_change *change),
                         void *context) {
     char text[TEXT_SIZE] = "", was[TEXT_SIZE] = "";
-    struct stint_change tells = {
-        .size = sizeof(tells),
-        .kind = change->kind,
-        .id = change->id,
-        .name = change->name,
-        .decided = change->decided,
-    };
+    struct stint_change tells = change->told;
 
-    if (change->kind != STINT_POLICY_REMOVED) {
+    tells.size = sizeof(tells);
+    tells.name = change->name;
+    if (change->told.kind != STINT_POLICY_REMOVED) {
         (void)stint_policy_format(&change->policy, text, sizeof(text));
         tells.text = text;
     }
@@ -292,35 +286,40 @@ static int may_add(const struct stint_limiter *limiter, const struct stint_polic
 
     stint_policy_name_of(policy, name);
     *id = stint_limiter_find(limiter, name);
-    if (*id == POLICY_NONE)
-        return 0;
-    const char *what = stint_policy_difference(limiter, *id, policy);
-    if (what == NULL)
-        return 0;
-    return stint_failed_with(EEXIST,
-                             "a policy named %s exists with another %s: if that is to be "
-                             "changed, stint_policy_change or stint_policies_apply does it",
-                             name, what);
+    const char *what = *id != POLICY_NONE ? stint_policy_difference(limiter, *id, policy) : NULL;
+    return what == NULL
+               ? 0
+               : stint_failed_with(EEXIST,
+                                   "a policy named %s exists with another %s: if that is to be "
+                                   "changed, stint_policy_change or stint_policies_apply does it",
+                                   name, what);
 }
 
-/* Whether the policy of an id, which becomes that of now, may be changed to this. */
 static int may_change(const struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t *id) {
-    *id = stint_limiter_policy_now(limiter, *id);
-    if (*id == POLICY_NONE)
-        return stint_limiter_no_policy(limiter);
-    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
+                      uint32_t id) {
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
         return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    const char *stays = stint_policy_stays(limiter, *id, policy);
+    const char *stays = stint_policy_stays(limiter, id, policy);
     return stays == NULL ? 0 : stint_failed(EINVAL, stays);
 }
 
-enum call { TO_ADD, TO_CHANGE, TO_CHECK };
+enum call { TO_ADD, TO_CHANGE, TO_CHECK, TO_REMOVE };
 
-/* Adds a policy, or changes that of an id, or only looks whether it could. Under the lock. */
-static int make(struct stint_limiter *limiter, const struct stint_policy *policy, enum call call,
-                uint32_t *id) {
-    int error = call == TO_ADD ? may_add(limiter, policy, id) : may_change(limiter, policy, id);
+/* Adds a policy, changes or removes that of an id, or only looks whether it could be changed. Under
+ * the lock. */
+static int one_make(struct stint_limiter *limiter, const struct stint_policy *policy,
+                    enum call call, uint32_t *id) {
+    if (call != TO_ADD) {
+        *id = stint_limiter_policy_now(limiter, *id);
+        if (*id == POLICY_NONE)
+            return stint_limiter_no_policy(limiter);
+    }
+    if (call == TO_REMOVE) {
+        stint_policy_end(limiter, *id);
+        (void)stint_sweep(limiter);
+        return 0;
+    }
+    int error = call == TO_ADD ? may_add(limiter, policy, id) : may_change(limiter, policy, *id);
     if (error != 0 || (call == TO_ADD && *id != POLICY_NONE))
         return error;
     const struct policy_ids ids = stint_policy_ids(limiter, policy, *id);
@@ -336,22 +335,22 @@ static int make(struct stint_limiter *limiter, const struct stint_policy *policy
     return 0;
 }
 
-static int make_given(struct stint_limiter *limiter, const struct stint_policy *given,
-                      enum call call, uint32_t *id) {
+static int one_given(struct stint_limiter *limiter, const struct stint_policy *given,
+                     enum call call, uint32_t *id) {
     struct stint_policy policy;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_given(given, &policy);
+    int error = call == TO_REMOVE ? 0 : stint_policy_given(given, &policy);
     if (error == 0)
         error = stint_policies_begin(limiter);
-    return error != 0 ? error : stint_limiter_unlock(limiter, make(limiter, &policy, call, id));
+    return error != 0 ? error : stint_limiter_unlock(limiter, one_make(limiter, &policy, call, id));
 }
 
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
                      uint32_t *id) {
     uint32_t added;
-    int error = make_given(limiter, policy, TO_ADD, &added);
+    int error = one_given(limiter, policy, TO_ADD, &added);
 
     if (error == 0 && id != NULL)
         *id = added;
@@ -360,24 +359,14 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
-    return make_given(limiter, policy, TO_CHANGE, &id);
+    return one_given(limiter, policy, TO_CHANGE, &id);
 }
 
 int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                               const struct stint_policy *policy) {
-    return make_given(limiter, policy, TO_CHECK, &id);
+    return one_given(limiter, policy, TO_CHECK, &id);
 }
 
 int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
-    if (limiter == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policies_begin(limiter);
-    if (error != 0)
-        return error;
-    id = stint_limiter_policy_now(limiter, id);
-    if (id == POLICY_NONE)
-        return stint_limiter_unlock(limiter, stint_limiter_no_policy(limiter));
-    stint_policy_end(limiter, id);
-    (void)stint_sweep(limiter);
-    return stint_limiter_unlock(limiter, 0);
+    return one_given(limiter, NULL, TO_REMOVE, &id);
 }
