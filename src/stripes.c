@@ -124,15 +124,6 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     return true;
 }
 
-/* What all stripes have used after a charge. If the window turned meanwhile, it is what the charge
- * saw: the charge stays in its window, and a refund by its verdict is for that window. */
-static uint64_t used_after_charge(const struct decision *whole, const struct gathered *gathered) {
-    struct decision look = *whole;
-    uint64_t now = whole->now, used, lost;
-
-    return sum_used(&look, &now, &used, &lost) ? used : gathered->had + gathered->total;
-}
-
 /* Refuses in the window of whole->now, in which `used` tokens were seen, and marks the first
  * refusal in stripe 0. If the window has turned since, nothing is refused, whole->now moves on, and
  * false is returned. `now` is as for moved_on. */
@@ -207,10 +198,14 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     if (!gather(whole, now, &gathered))
         return false;
     if (gathered.total == terms->cost || is_charge(terms)) {
-        uint64_t used =
-            stripe_estimate(gathered.used, terms->capacity, traits_stripes(terms->traits));
-        if (is_charge(terms))
-            used = used_after_charge(whole, &gathered);
+        /* After a charge: the sum. If the window has turned, it is what the charge saw, which stays in
+         * its window; a refund by its verdict is for that one. */
+        struct decision after = *whole;
+        uint64_t then = whole->now, used, lost;
+        if (!is_charge(terms))
+            used = stripe_estimate(gathered.used, terms->capacity, traits_stripes(terms->traits));
+        else if (!sum_used(&after, &then, &used, &lost))
+            used = gathered.had + gathered.total;
         if (used < gathered.total)
             used = gathered.total;
         whole->charge = (struct charge){.count = used,
