@@ -11,7 +11,8 @@ struct before {
     uint64_t unit;
 };
 
-static struct before before_of(const struct policy_record *record) {
+static struct before before_of(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
     const uint64_t changed = atomic_load_acquire(&record->rate_changed); /* M14 */
     const uint64_t rate = atomic_load_relaxed(&record->rate_before);     /* M14 */
     const uint64_t window = tick_ns((tick_t)(rate >> 32));
@@ -26,11 +27,6 @@ struct recount {
     const struct bucket *to;
     uint64_t now;
 };
-
-static struct recount recount_of(const struct stint_limiter *limiter, uint32_t id,
-                                 const struct bucket *to) {
-    return (struct recount){limiter, before_of(&limiter->records[id]), to, limiter_now(limiter)};
-}
 
 /* The state of a slot in this shard, of a key with this override (0: none), by the new rate. */
 static uint64_t recounted(const struct recount *recount, const struct shard *shard, uint64_t state,
@@ -81,14 +77,14 @@ static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, u
 
 uint64_t stint_rate_means(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                           uint64_t state, const struct bucket *to) {
-    const struct recount recount = recount_of(limiter, id, to);
+    const struct recount recount = {limiter, before_of(limiter, id), to, limiter_now(limiter)};
     return recounted(&recount, table_shard_of(&limiter->table, hash), state,
                      override_now(limiter, id, hash, recount.now));
 }
 
 void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                        const struct seen *seen, const struct bucket *to) {
-    const struct recount recount = recount_of(limiter, id, to);
+    const struct recount recount = {limiter, before_of(limiter, id), to, limiter_now(limiter)};
     (void)recount_slot(&recount, table_shard_of(&limiter->table, hash), seen,
                        override_now(limiter, id, hash, recount.now));
 }
@@ -101,7 +97,7 @@ bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket
     if (verdict->generation == generation)
         return true;
     atomic_fence_acquire(); /* M14: the generation, then the rate before it */
-    const struct before before = before_of(record);
+    const struct before before = before_of(limiter, verdict->policy);
     atomic_fence_acquire(); /* M14: it may be being written */
     if (verdict->generation + 1 != generation || before.changed == 0 ||
         atomic_load_relaxed(&record->rate_changed) != before.changed) /* M14 */
@@ -161,7 +157,8 @@ void stint_rate_sweep(struct stint_limiter *limiter) {
         if ((flags & RECORD_TWO_RATES) == 0)
             continue;
         if (GUARDED(RATE_SWEEP) && stint_bucket_rule(limiter, id, &bucket)) {
-            const struct recount recount = recount_of(limiter, id, &bucket);
+            const struct recount recount = {limiter, before_of(limiter, id), &bucket,
+                                            limiter_now(limiter)};
             for (uint64_t i = 0; i < slots; i++)
                 slot_sweep(&recount, id, i);
         }

@@ -198,8 +198,8 @@ static bool stripes_round(struct decision *whole, uint64_t *now) {
     if (!gather(whole, now, &gathered))
         return false;
     if (gathered.total == terms->cost || is_charge(terms)) {
-        /* After a charge: the sum. If the window has turned, it is what the charge saw, which stays in
-         * its window; a refund by its verdict is for that one. */
+        /* After a charge: the sum. If the window has turned, it is what the charge saw, as it stays
+         * in its window: a refund by its verdict is for that one. */
         struct decision after = *whole;
         uint64_t then = whole->now, used, lost;
         if (!is_charge(terms))

@@ -166,14 +166,6 @@ void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct 
     }
 }
 
-uint64_t stint_labels_used(const struct stint_limiter *limiter) {
-    uint64_t used = 0;
-
-    for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++)
-        used += atomic_load_relaxed(&limiter->labels[i].refused) != 0; /* a count for readers */
-    return used;
-}
-
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
     const uint32_t now = (uint32_t)(limiter_now(from) / 1000000000);
 

@@ -53,8 +53,6 @@ struct label_read {
 /* Reads what is known of a key: all 0 if that is nothing. */
 void stint_label_read(const struct stint_limiter *limiter, uint64_t key, struct label_read *read);
 
-uint64_t stint_labels_used(const struct stint_limiter *limiter);
-
 /* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */
 void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to);
 

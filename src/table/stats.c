@@ -27,7 +27,8 @@ static void slots_scan(struct stint_limiter *limiter, struct stint_stats *stats)
         const uint64_t reach = atomic_load_acquire(&table->shards[shard].reach); /* I6 */
         stats->reach = reach > stats->reach ? (uint32_t)reach : stats->reach;
     }
-    stats->used_labels = stint_labels_used(limiter);
+    for (uint64_t i = 0; i < stats->labels; i++)
+        stats->used_labels += atomic_load_relaxed(&limiter->labels[i].refused) != 0;
 }
 
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
