@@ -37,9 +37,6 @@
 static inline uint64_t ns_scaled(uint64_t ns, uint64_t from, uint64_t to) {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t by = from != 0 ? from : 1; /* 0: the table was written over */
-    uint64_t product;
-    if (LIKELY(!__builtin_mul_overflow(ns, to, &product)))
-        return product / by + (product % by != 0);
     const wide much = ((wide)ns * to + by - 1) / by;
     return much < UINT64_MAX / 2 ? (uint64_t)much : UINT64_MAX / 2;
 }
