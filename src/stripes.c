@@ -163,7 +163,6 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
 
     if (!sum_used(whole, now, &used, &lost))
         return MOVED;
-    whole->flags = 0;
     whole->charge = judge(terms, used + lost, used + lost);
     if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
         lost = 0;

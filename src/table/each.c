@@ -377,12 +377,11 @@ int stint_each_of(struct stint_limiter *limiter, stint_key key,
                               .key = key.hash,
                               .callback = callback,
                               .context = context};
-    const uint32_t reach = sequence_reach(table, key.hash),
-                   policies = limiter_policy_count(limiter);
+    const uint32_t slots = sequence_reach(table, key.hash) * LINE_SLOTS;
 
-    for (uint32_t i = 0; i < reach * LINE_SLOTS && !telling.stopped; i++)
+    for (uint32_t i = 0; i < slots && !telling.stopped; i++)
         slot_each(&telling, 0, sequence_slot(table, key.hash, i));
-    for (uint32_t id = 0; id < policies && !telling.stopped; id++)
+    for (uint32_t id = 0; id < limiter_policy_count(limiter) && !telling.stopped; id++)
         stripes_of(&telling, id);
     struct stint_entry labelled = {.key = key, .policy = POLICY_NONE, .flags = STINT_ENTRY_LABEL};
     struct label_read label;

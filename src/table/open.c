@@ -313,11 +313,10 @@ static void filters_clean(struct stint_limiter *limiter) {
         const struct slot *last = slot + table->shard_lines * LINE_SLOTS;
         for (; slot < last; slot++) {
             /* Nobody else writes: I6, and M15. */
-            uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
+            const uint64_t tag = atomic_load_acquire(&slot->tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
-            if (policy == NULL || (policy_word(policy) & TRAIT_COMPANION) == 0)
-                continue;
-            filter_mark(table, hash, needed);
+            if (policy != NULL && (policy_word(policy) & TRAIT_COMPANION) != 0)
+                filter_mark(table, tag_hash(table, tag), needed);
         }
         for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
             atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */
