@@ -12,8 +12,7 @@
  *     refused 1   used < 2^28            the limit
  *                 2^28 <= used < BARRED  never refused
  *                 BARRED <= used         refused everything
- *     refused 0   used < 2^28            refused in so many windows: strikes, no override. 0: it
- *                                        was lifted
+ *     refused 0   used < 2^28            strikes: windows with refusals; 0: it was lifted
  *                 2^28 <= used           banned
  *
  * So a stray token in it adds at most one to a limit, or to strikes. */
@@ -46,9 +45,8 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
 /* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
  * nobody may count on it yet.
  *
- * As in slot_look (core.h): tag, state, tag again. The state may still be that of an occupant in
- * between. So it is loaded once more, and must be the same as a whole: overrides of two keys often
- * have one end (I1), and an override that is cleared lets its slot go before that end. */
+ * As in slot_look (core.h): tag, state, tag again, state again. That must be the same as a whole:
+ * overrides of two keys often have one end (I1), and one that is lifted lets its slot go before. */
 static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
     for (;;) {
         uint64_t state = atomic_load_acquire(&slot->state); /* M1 */

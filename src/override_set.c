@@ -3,12 +3,9 @@
  * found, shared and kept in a file as every slot, and is over at its end. But a caller sets that
  * end, and it counts nothing. Only this file writes it; decisions read it (override.h).
  *
- *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
- *     lifted               stint_override_clear, stint_strikes_reset
- *
- * Both may lower the end of a slot, to the next tick of the clock at the least. So it never falls
- * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
- * the table may be called full once too often.
+ * Who sets or lifts one may lower the end of its slot, to the next tick of the clock at the least.
+ * So it never falls to the end of a window that is over (I1). A slot that a search has seen live
+ * may be free then: the table may be called full once too often.
  *
  * Companions are searched as any policy, but replace nobody and are not replaced (claim.c). A key's
  * bits in the filter are set before its claim. They stay until a process opens the table alone
@@ -69,15 +66,13 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
 
     if (wish->rest != 0)
         return state_of(until, wish->rest);
-    if (state != 0) {
-        if (stint_override_holds(limiter, ruled.policy, state, by))
-            return 0; /* banned, or set by hand: no strikes */
-        /* Strikes, unless their span is over, or void as that of a ban would be (H). A ban that is
-         * over, or void, is none. */
-        if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->span + ALLOWANCE_TICKS &&
-            !GUARD(STRIKE_BAN, override_banned(state)))
-            count = state_used(state); /* strikes of the same span */
-    }
+    if (stint_override_holds(limiter, ruled.policy, state, by))
+        return 0; /* banned, or set by hand: no strikes */
+    /* Strikes, unless their span is over, or void as that of a ban would be (H). A ban that is
+     * over, or void, is none. */
+    if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->span + ALLOWANCE_TICKS &&
+        !GUARD(STRIKE_BAN, override_banned(state)))
+        count = state_used(state); /* strikes of the same span */
     if (count + 1 >= wish->after)
         return state_of(until, OVERRIDE_ENDLESS);
     const tick_t span = wish->span > next ? wish->span : next;
@@ -171,8 +166,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
  * Returns whether it was.
  *
  * The slot ends with the next tick, and not before (I1). Until then it stays the key's, for its
- * next override. (A key whose override is set and lifted by turns would fill its lines with
- * tombstones, which are not free before that tick either.) */
+ * next override: a tombstone would be free no earlier. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                             bool all, struct change *change) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -200,8 +194,7 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
 /* The ns of a token by a state of the companion's slot. */
 static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
                         const struct bucket *bucket, uint64_t state) {
-    const bool holds =
-        state != 0 && stint_override_holds(limiter, ruled.policy, state, limiter_now(limiter));
+    const bool holds = stint_override_holds(limiter, ruled.policy, state, limiter_now(limiter));
     return override_unit(bucket, holds ? state : 0);
 }
 
@@ -301,12 +294,9 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
     if (until <= now || until - now > STINT_WINDOW_MAX)
         return stint_failed(EINVAL,
                             "until must be after now, by the limiter's clock, by 366 days at most");
-    const uint64_t count = limit == 0                 ? OVERRIDE_BARRED
-                           : limit == STINT_LIMIT_MAX ? OVERRIDE_ENDLESS
-                                                      : limit;
     const struct wish wish = {
         .end = tick_of(until) + (until % STINT_TICK_NS != 0),
-        .rest = STATE_REFUSED | count,
+        .rest = STATE_REFUSED | (limit == 0 ? OVERRIDE_BARRED : limit), /* 2^28: never refused */
         .now = now,
     };
     struct change change;
@@ -328,9 +318,7 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
-    const uint64_t state = companion_possible(&limiter->table, key.hash)
-                               ? stint_override_find(limiter, ruled.policy, key.hash, now)
-                               : 0;
+    const uint64_t state = stint_override_find(limiter, ruled.policy, key.hash, now);
     if (state == 0)
         return stint_failed(ENOENT, "the key has no override");
     if (limit != NULL)

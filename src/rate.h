@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Buckets whose rate changes. Read slot.h first.
  *
- * A bucket's slot has an instant, and the tokens that it stands for depend on the rate. So each
- * slot says by which rate it counts: its state has the low bits of the rate's number (STATE_RATE).
- * A policy's rate gets the next number when its unit or its window changes, or when its bucket
- * holds less. The record keeps the rate before it, and the instant of the change. A slot of the
- * rate before is counted anew, as at that instant:
+ * The tokens that a bucket's instant stands for depend on the rate. So each slot says by which it
+ * counts: its state has the low bits of the rate's number (STATE_RATE). A rate gets the next number
+ * when its unit or its window changes, or when the bucket holds less. The record keeps the rate
+ * before it, and the instant of its end. A slot of it is counted anew, as at that instant:
  *
  *     full = changed + (full - changed) * unit / unit before, and no more than the bucket holds
  *
@@ -24,8 +23,7 @@
  *
  * The record's words about the rate before are written before the version. Until then no slot needs
  * them, as all were swept. Whoever has read them confirms the state that he read them for: if that
- * is still there, no later change has written them. (When a slot of the rate before is over:
- * slot_end.)
+ * is still there, no later change has written them. (When such a slot is over: slot_end.)
  *
  * A death leaves slots of two rates, which count as before. The next change sweeps. */
 #ifndef STINT_RATE_H

@@ -17,13 +17,12 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
 }
 
 /* Gives back `back` tokens in a slot of the key that was seen with this state, if that is of their
- * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
- * changed since.
+ * window (two counts: or of the next one), and no more than its count has. `back` receives how
+ * many. Returns false if the slot has changed since.
  *
- * A refund is a swap of the count of the window whose end the verdict tells. With two counts that
- * may be the previous one: in flight, too, tokens that are held since the window before come off
- * its count. A refund takes no more than is there. The verdict of a key without a slot has no
- * window (0), and gives nothing back: by now the key may have a slot, with tokens of others. */
+ * In flight, too, tokens that are held since the window before come off the previous count. The
+ * verdict of a key without a slot has no window (0), and gives nothing back: by now the key may
+ * have a slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
@@ -75,13 +74,13 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 }
 
 /* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
- * verdict took, by no more than is left to its window, and to now at the earliest. Without a
- * verdict: to now, and its mark of a refusal goes. Returns how many tokens that gave back; without
- * a verdict 1, if anything changed. The verdict is told by the rate that stands.
+ * verdict took, by no more than is left to its window, and to now at the earliest. Returns how many
+ * tokens that gives back. The verdict is told by the rate that stands. Without one: to now, and the
+ * mark of a refusal goes; 1, if anything changed.
  *
- * The unit of the verdict may be another than that of now. Counted in ns, A holds all the same:
- * what is ahead of now is what was taken, less what came back and what was given back, by whatever
- * units. (stint_override and _clear scale what is ahead: A2.)
+ * Tokens may have had other units. Counted in ns, A holds all the same: what is ahead of now is
+ * what was taken, less what came back and what was given back. (stint_override and _clear scale
+ * what is ahead: A2.)
  *
  * The slot's end falls (I1; late adds of other keys: shard_end_falls). It stays above the shard's
  * watermark: whoever had the slot before was over by then, so no end of theirs comes back. */

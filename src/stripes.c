@@ -49,8 +49,8 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
 }
 
 /* If a part is in a newer window, moves the whole there: it has just turned, the clock was stepped
- * back, or this thread is late. The verdict is for `now`, the caller's, which moves to the clock's
- * if that had to be read. */
+ * back, or this thread is late. Then the round begins anew. The verdict is for `now`, the caller's,
+ * which moves to the clock's if that had to be read. */
 static bool moved_on(struct decision *whole, const struct decision *part, uint64_t *now) {
     if (part->end == whole->end)
         return false;
@@ -63,8 +63,7 @@ static bool moved_on(struct decision *whole, const struct decision *part, uint64
 }
 
 /* Sums what all stripes have used in the window of whole->now. `lost` receives the shares of those
- * without a slot, as the table is full. Returns false if a stripe is in a newer window: then
- * whole->now moves there. `now` is as for moved_on. */
+ * without a slot, as the table is full. Returns false if it has moved on. */
 static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint64_t *lost) {
     *used = *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
@@ -80,9 +79,8 @@ static bool sum_used(struct decision *whole, uint64_t *now, uint64_t *used, uint
     return true;
 }
 
-/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. If a
- * stripe is in a newer one, all is given back, whole->now moves there, and false is returned. `now`
- * is as for moved_on.
+/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. Returns
+ * false if it has moved on: then all is given back.
  *
  * Nothing is taken in the newer window on the way (PART_SAME_WINDOW): a token that is given back
  * could have refused another request for nothing. So a request for one token gives none back. */
@@ -125,8 +123,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
 }
 
 /* Refuses in the window of whole->now, in which `used` tokens were seen, and marks the first
- * refusal in stripe 0. If the window has turned since, nothing is refused, whole->now moves on, and
- * false is returned. `now` is as for moved_on. */
+ * refusal in stripe 0. Returns false if it has moved on: then nothing is refused. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
 
@@ -163,23 +160,21 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
 
     if (!sum_used(whole, now, &used, &lost))
         return MOVED;
-    whole->charge = judge(terms, used + lost, used + lost);
-    if (lost != 0 && terms->cost == 0) { /* leaves nothing behind, slot or no slot */
+    if (terms->cost == 0) /* leaves nothing behind, slot or no slot */
         lost = 0;
-        whole->charge = judge(terms, used, used);
-    } else if (lost != 0 && (!whole->charge.fits || (look && lost == terms->capacity))) {
+    whole->charge = judge(terms, used + lost, used + lost);
+    if (lost != 0 && (!whole->charge.fits || (look && lost == terms->capacity)))
         return untracked(whole), DECIDED;
-    }
-    if (look && whole->charge.fits) { /* what is lost is nobody's */
+    if (!whole->charge.fits)
+        return REFUSE;
+    if (look) { /* what is lost is nobody's */
         whole->charge.used -= lost;
         whole->charge.total -= lost;
     }
-    if (whole->charge.fits)
-        return look || terms->cost == 0 ? DECIDED : TAKE;
-    return REFUSE;
+    return look || terms->cost == 0 ? DECIDED : TAKE;
 }
 
-/* Decides in the window of whole->now. If that has turned, whole->now moves on: false. */
+/* Decides in the window of whole->now. Returns false if that has moved on, or a token came back. */
 static bool stripes_round(struct decision *whole, uint64_t *now) {
     const struct terms *terms = &whole->terms;
     /* One token is taken where it is found. A request for more looks first: if it does not fit, it

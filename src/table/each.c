@@ -257,11 +257,9 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
     struct label_read label;
 
     *key = first->hash;
-    if (first->zero)
-        return true;
     /* Refusals are marked in stripe 0. */
-    if (first == last &&
-        ((first->flags & STINT_ENTRY_REFUSED) != 0 || label_of(telling, *key, &label)))
+    if (first->zero || (first == last && ((first->flags & STINT_ENTRY_REFUSED) != 0 ||
+                                          label_of(telling, *key, &label))))
         return true;
     /* The first is stripe 1, or as much later as there is room behind the last. */
     const uint64_t span = last->index - first->index;

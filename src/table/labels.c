@@ -2,9 +2,9 @@
  * Names of keys. A key's hash picks a set of four labels, and its label is one of them.
  *
  * One double-width CAS changes key and count together, so a count is that of the key beside it. The
- * bytes follow, and then a seal of them, their length and the key. Nobody waits for a writer: if
- * two write over each other, or one dies half-way, the seal is not that of the bytes, and readers
- * show nothing. So no torn text is shown, and the loads and stores need no order.
+ * bytes follow, and then a seal of them, their length and the key. If two write over each other, or
+ * one dies half-way, the seal is not that of the bytes, and readers show nothing. So nobody waits
+ * for a writer, and the loads and stores need no order.
  *
  * In a full set the key that was refused in the fewest windows, which halve each day, makes room;
  * one that is banned only if all are. */

@@ -71,7 +71,6 @@ int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
                                    sizeof(*stats), "stats");
     if (error != 0)
         return error;
-
     struct stint_stats counts;
     stint_stats_read(limiter, &counts, true);
     stint_struct_copy(stats, &counts, sizeof(counts));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The slots of policies that were removed or replaced. Read slot.h first.
- *
- * Nobody asks for these keys again, but their windows may last for months. Each such slot becomes a
- * tombstone, which is free at once, by the clocks of all callers:
+ * The slots of policies that are gone. Read slot.h first. Nobody asks for these keys again, but
+ * their windows may last for months. Each such slot becomes a tombstone, which is free at once, by
+ * the clocks of all callers:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
@@ -23,9 +22,9 @@
  *
  * The id of a policy that is gone may be used again (policy.c, stint_policy_make). Then no slot of
  * before may be left, and no sweep may be under way: it would take a slot of now for one of before
- * that had the same tag and state. So whoever sweeps has the table's lock, or the table alone.
- * Whoever uses an id again sweeps first. If the sweep's process dies, the slots that it leaves last
- * as long as their windows, or until somebody sweeps again. */
+ * that had the same tag and state. So whoever sweeps has the table's lock, or the table alone. And
+ * whoever uses an id again sweeps first. What a death leaves lasts as long as its windows, or until
+ * the next sweep. */
 #include "table/parts.h"
 
 #include "slot.h"
