@@ -42,8 +42,7 @@ static inline uint64_t override_unit(const struct bucket *bucket, uint64_t state
     return LIKELY(unit != 0) ? unit : 1; /* 0: the table was written over */
 }
 
-/* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
- * nobody may count on it yet.
+/* The state of a companion's slot that was seen with this tag; 0: it is another's, or pending.
  *
  * As in slot_look (core.h): tag, state, tag again, state again. That must be the same as a whole:
  * overrides of two keys often have one end (I1), and one that is lifted lets its slot go before. */

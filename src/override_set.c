@@ -17,9 +17,7 @@
 
 struct wish {
     tick_t end;
-    /* The rest of the state. 0: it is a strike, and `end` that of a ban. That is rounded down:
-     * nobody waits for longer than `ban`. */
-    uint64_t rest;
+    uint64_t rest;  /* of the state; 0: it is a strike, and `end` that of a ban, rounded down */
     tick_t span;    /* ends with that tick, of the first strike: rounded up */
     uint64_t now;   /* of the strike */
     uint64_t after; /* strikes that are a ban */
@@ -68,8 +66,7 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
         return state_of(until, wish->rest);
     if (stint_override_holds(limiter, ruled.policy, state, by))
         return 0; /* banned, or set by hand: no strikes */
-    /* Strikes, unless their span is over, or void as that of a ban would be (H). A ban that is
-     * over, or void, is none. */
+    /* Strikes, unless their span is over, or void as that of a ban would be (H); or a ban is. */
     if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->span + ALLOWANCE_TICKS &&
         !GUARD(STRIKE_BAN, override_banned(state)))
         count = state_used(state); /* strikes of the same span */
@@ -162,8 +159,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
     }
 }
 
-/* Lifts a key's override or ban that is in force; unless `all`, only one that the library wrote.
- * Returns whether it was.
+/* Lifts a key's override or ban; unless `all`, only the library's. Returns whether it was in force.
  *
  * The slot ends with the next tick, and not before (I1). Until then it stays the key's, for its
  * next override: a tombstone would be free no earlier. */
@@ -205,8 +201,7 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * `to`. A holds, with the longer time that the bucket lasts and the shorter of the two. If that is
  * `from`, the instant moves ahead, which grants nothing. If it is `to`, each token that is used has
  * `to` ns at least:
- *   - What was used before, read before the override was written, was taken at `from` ns a token.
- *     It is scaled.
+ *   - What was used before (bucket_before) was taken at `from` ns a token. It is scaled.
  *   - What was taken since is ahead of that, and keeps its time: some of it has `to` ns a token.
  *   - What came back since is taken off what was used before. So is what was given back since, if
  *     less was taken meanwhile; else the time that was given back is scaled, too (A2).
@@ -221,7 +216,6 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  * (policy.c, bucket_reach). The end may fall, as in refund.c, bucket_move_back (I1). */
 static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                         const struct change *change) {
-    struct shard *shard = table_shard_of(&limiter->table, key);
     struct bucket bucket;
     struct seen seen;
     uint64_t next;
@@ -253,7 +247,7 @@ static void bucket_keep(const struct stint_limiter *limiter, struct ruled ruled,
         if (next == full || count == 0)
             return;
         if (GUARDED(BUCKET_FALLS))
-            shard_end_falls(shard, end, tick_of(next) + 1);
+            shard_end_falls(table_shard_of(&limiter->table, key), end, tick_of(next) + 1);
         next =
             bucket_state(next, bucket.rate) |
             (stint_mark_passed(limiter, ruled.policy, full, next) ? 0 : seen.state & STATE_REFUSED);

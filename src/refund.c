@@ -20,9 +20,8 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
  * window (two counts: or of the next one), and no more than its count has. `back` receives how
  * many. Returns false if the slot has changed since.
  *
- * In flight, too, tokens that are held since the window before come off the previous count. The
- * verdict of a key without a slot has no window (0), and gives nothing back: by now the key may
- * have a slot, with tokens of others. */
+ * In flight, too, tokens that are held since the window before come off the previous count. A
+ * verdict without a slot has no window (0), and gives none back: a later slot's are others'. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
@@ -79,8 +78,7 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
  * mark of a refusal goes; 1, if anything changed.
  *
  * Tokens may have had other units. Counted in ns, A holds all the same: what is ahead of now is
- * what was taken, less what came back and what was given back. (stint_override and _clear scale
- * what is ahead: A2.)
+ * what was taken, less what came back and what was given back. (Overrides scale it: A2.)
  *
  * The slot's end falls (I1; late adds of other keys: shard_end_falls). It stays above the shard's
  * watermark: whoever had the slot before was over by then, so no end of theirs comes back. */

@@ -141,12 +141,9 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
 
 /* A stripe has no slot in a full table, and the others have too little: as on_full says. */
 static void untracked(struct decision *whole) {
-    const struct terms *terms = &whole->terms;
-    struct charge *charge = &whole->charge;
-
-    *charge = judge(terms, 0, 0);
-    if (whole->limiter->on_full == STINT_FULL_REFUSE || !charge->fits)
-        *charge = (struct charge){.fits = false};
+    whole->charge = judge(&whole->terms, 0, 0);
+    if (whole->limiter->on_full == STINT_FULL_REFUSE || !whole->charge.fits)
+        whole->charge = (struct charge){.fits = false};
     whole->flags = STINT_UNTRACKED;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The calls that add, change, replace and remove policies: all of a table from one text, or one.
- * Read stint_policies_apply in stint.h first.
+ * Adds, changes, replaces and removes policies: all from one text (stint_policies_apply), or one.
  *
  *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
@@ -305,8 +304,7 @@ static int may_change(const struct stint_limiter *limiter, const struct stint_po
 
 enum call { TO_ADD, TO_CHANGE, TO_CHECK, TO_REMOVE };
 
-/* Adds a policy, changes or removes that of an id, or only looks whether it could be changed. Under
- * the lock. */
+/* Adds a policy, changes or removes that of an id, or looks if it could change. Under the lock. */
 static int one_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                     enum call call, uint32_t *id) {
     if (call != TO_ADD) {

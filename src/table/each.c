@@ -165,14 +165,12 @@ static void stripe_keep(struct telling *telling, const struct stint_entry *entry
 
 static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
                           struct stint_entry *entry) {
-    if (!stint_override_told(telling->limiter, tag, state, telling->now, entry))
-        return;
-    const bool strikes = entry->flags == STINT_ENTRY_STRIKES;
-    if (strikes && !telling->one)
+    if (!stint_override_told(telling->limiter, tag, state, telling->now, entry) ||
+        (entry->flags == STINT_ENTRY_STRIKES && !telling->one))
         return;
     if (entry->flags != STINT_ENTRY_OVERRIDE) { /* the library has written it */
         const struct ban ban = limiter_ban(telling->limiter, entry->policy);
-        const bool within = strikes && ban.within != 0;
+        const bool within = entry->flags == STINT_ENTRY_STRIKES && ban.within != 0;
         const uint64_t lasts = within ? ban.within : tick_ns((tick_t)(ban.word >> BAN_TICKS));
         entry->since = entry->end > lasts ? entry->end - lasts : 1;
     }
@@ -182,12 +180,11 @@ static void override_each(struct telling *telling, uint64_t tag, uint64_t state,
 static void slot_each(struct telling *telling, uint64_t line, struct slot *slot) {
     const struct stint_limiter *limiter = telling->limiter;
     const struct table *table = &limiter->table;
-    uint64_t tag, state, hash;
+    uint64_t tag, state, hash = telling->key;
 
     if (!slot_read(slot, &tag, &state) ||
         !stint_slot_live(limiter, tag, state, tick_of(telling->now)))
         return;
-    hash = telling->key;
     if (telling->one ? tag != table_tag(table, hash, tag_policy(table, tag))
                      : !table_hash(table, line, tag, &hash))
         return;

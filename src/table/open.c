@@ -524,13 +524,12 @@ static int open_table(const struct stint_options *given, enum use use,
     if (error != 0)
         return error;
     struct shape shape = shape_of(&options, HEADER_LAYOUT);
-    if (options.path == NULL) {
+    if (options.path == NULL)
         error = make(&options, &shape, &memory);
-    } else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0) {
+    else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0)
         error = open_file(&options, &shape, &memory);
-    } else {
+    else
         error = open_there(&options, use, &shape, &memory);
-    }
     if (error == 0 && options.path != NULL)
         stint_memory_file_path(&memory, options.path);
     error = handle_open(error, &options, &shape, &memory, &limiter);

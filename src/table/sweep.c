@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slots of policies that are gone. Read slot.h first. Nobody asks for these keys again, but
- * their windows may last for months. Each such slot becomes a tombstone, which is free at once, by
- * the clocks of all callers:
+ * their windows may last for months. So each becomes a tombstone, free at once by all clocks:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
@@ -23,8 +22,7 @@
  * The id of a policy that is gone may be used again (policy.c, stint_policy_make). Then no slot of
  * before may be left, and no sweep may be under way: it would take a slot of now for one of before
  * that had the same tag and state. So whoever sweeps has the table's lock, or the table alone. And
- * whoever uses an id again sweeps first. What a death leaves lasts as long as its windows, or until
- * the next sweep. */
+ * whoever uses an id again sweeps first. What a death leaves stays until it is over, or swept. */
 #include "table/parts.h"
 
 #include "slot.h"
