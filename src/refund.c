@@ -20,8 +20,9 @@ static ALWAYS_INLINE uint64_t verdict_identity(const struct stint_verdict *verdi
  * window (two counts: or of the next one), and no more than its count has. `back` receives how
  * many. Returns false if the slot has changed since.
  *
- * In flight, too, tokens that are held since the window before come off the previous count. A
- * verdict without a slot has no window (0), and gives none back: a later slot's are others'. */
+ * In flight, too, tokens that are held since the window before come off the previous count. The
+ * verdict of a key without a slot has no window (0), and gives nothing back: by now the key may
+ * have a slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;

@@ -365,22 +365,12 @@ static int handle_make(const struct stint_options *options, const struct shape *
     /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
-    /* The sections are aligned: shape_of rounds, and every struct fills whole lines. */
-    struct header *header = (void *)memory->start;
-    struct policy *policies = (void *)(header + 1);
-    struct policy_record *records = (void *)(policies + made->max_policies);
-    struct counters *counters = (void *)(records + made->max_policies);
-    struct counters *rare = counters + (size_t)made->lanes * (made->max_policies + 1);
 
     if (limiter == NULL)
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     *limiter = (struct stint_limiter){
         .table = shape->table,
-        .header = header,
-        .policies = policies,
-        .records = records,
-        .counters = counters,
-        .rare = rare,
+        .header = (void *)memory->start,
         .deciding = made->max_policies,
         .max_policies = made->max_policies,
         .labels = made->labels == 0 ? NULL : (void *)(memory->start + made->labels),
@@ -394,9 +384,14 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
+    /* The sections are aligned: shape_of rounds, and every struct fills whole lines. */
+    limiter->policies = (void *)(limiter->header + 1);
+    limiter->records = (void *)(limiter->policies + made->max_policies);
+    limiter->counters = (void *)(limiter->records + made->max_policies);
+    limiter->rare = limiter->counters + (size_t)made->lanes * (made->max_policies + 1);
+    limiter->table.shards = (void *)(limiter->rare + made->max_policies);
     limiter->table.lines = (void *)(memory->start + shape->lines);
-    limiter->table.shards = (void *)(rare + made->max_policies);
-    memcpy(limiter->secret, header->secret, STINT_SECRET_SIZE);
+    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     if (memory->mapping != NULL)
         memory->mapping->deciding = &limiter[handles - 1].deciding;
     limiter->forks = stint_limiter_process_lock();
