@@ -359,15 +359,15 @@ static int table_look(struct stint_limiter *limiter) {
     }
 }
 
-static int handle_make(const struct stint_options *options, const struct shape *shape,
-                       const struct memory *memory, struct stint_limiter **opened) {
+static struct stint_limiter *handle_make(const struct stint_options *options,
+                                         const struct shape *shape, const struct memory *memory) {
     const struct header *made = &shape->header;
     /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
 
     if (limiter == NULL)
-        return stint_failed(ENOMEM, "no memory for the limiter's handle");
+        return NULL;
     *limiter = (struct stint_limiter){
         .table = shape->table,
         .header = (void *)memory->start,
@@ -398,15 +398,14 @@ static int handle_make(const struct stint_options *options, const struct shape *
     stint_limiter_process_unlock();
     if (!stint_limiter_lanes_open(limiter)) {
         free(limiter);
-        return stint_failed(ENOMEM, "no memory for the limiter's handle");
+        return NULL;
     }
     if (memory->read_only) {
         limiter[1] = limiter[0];
         limiter->reader = &limiter[1];
         limiter->deciding = 0;
     }
-    *opened = limiter;
-    return 0;
+    return limiter;
 }
 
 void stint_close(struct stint_limiter *limiter) {
@@ -422,11 +421,13 @@ void stint_close(struct stint_limiter *limiter) {
  * the limiter's. After an error, of the caller's too, it is given back. */
 static int handle_open(int error, const struct stint_options *options, const struct shape *shape,
                        struct memory *memory, struct stint_limiter **opened) {
-    struct stint_limiter *limiter = NULL;
+    struct stint_limiter *limiter = error == 0 ? handle_make(options, shape, memory) : NULL;
 
-    if (error == 0)
-        error = handle_make(options, shape, memory, &limiter);
-    if (error == 0 && memory->copy && clock_behind(limiter))
+    if (limiter == NULL) {
+        stint_memory_free(memory);
+        return error != 0 ? error : stint_failed(ENOMEM, "no memory for the limiter's handle");
+    }
+    if (memory->copy && clock_behind(limiter))
         /* before table_attach believes it */
         error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
                                      "and then resize; or if it is right, open the table once and "
@@ -439,14 +440,12 @@ static int handle_open(int error, const struct stint_options *options, const str
     if (error == 0)
         error = memory->read_only ? table_look(limiter)
                                   : table_attach(limiter, memory->alone || memory->copy);
-    if (limiter != NULL && stint_limiter_lost(limiter))
+    if (stint_limiter_lost(limiter))
         error = stint_limiter_whole(limiter);
     if (error == 0)
         *opened = limiter;
-    else if (limiter != NULL)
-        stint_close(limiter);
     else
-        stint_memory_free(memory);
+        stint_close(limiter);
     return error;
 }
 
