@@ -2,9 +2,9 @@
  * Buckets whose rate changes. Read slot.h first.
  *
  * The tokens that a bucket's instant stands for depend on the rate. So each slot says by which it
- * counts: its state has the low bits of the rate's number (STATE_RATE). A rate gets the next number
- * when its unit or its window changes, or when the bucket holds less. The record keeps the rate
- * before it, and the instant of its end. A slot of it is counted anew, as at that instant:
+ * counts: its state has the low bits of the rate's number (STATE_RATE). That is the next one when
+ * unit or window change, or when the bucket holds less. The record keeps the rate before, and the
+ * instant of the change. A slot of the rate before is counted anew, as at that instant:
  *
  *     full = changed + (full - changed) * unit / unit before, and no more than the bucket holds
  *

@@ -75,8 +75,8 @@ static uint64_t time_of(const struct stint_verdict *verdict, uint32_t tokens) {
 
 /* Moves back the instant at which a key's bucket is full: by the time that so many tokens of a
  * verdict took, by no more than is left to its window, and to now at the earliest. Returns how many
- * tokens that gives back. The verdict is told by the rate that stands. Without one: to now, and the
- * mark of a refusal goes; 1, if anything changed.
+ * tokens that gives back. The verdict is told by the rate that stands. Without a verdict, it moves
+ * to now, a mark of a refusal goes, and 1 is returned if anything changed.
  *
  * Tokens may have had other units. Counted in ns, A holds all the same: what is ahead of now is
  * what was taken, less what came back and what was given back. (Overrides scale it: A2.)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slots of policies that are gone. Read slot.h first. Nobody asks for these keys again, but
- * their windows may last for months. So each becomes a tombstone, free at once by all clocks:
+ * their windows may last for months. So each slot becomes a tombstone, free at once by all clocks:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
