@@ -50,11 +50,13 @@ static ALWAYS_INLINE void hot_near(const struct stint_limiter *limiter, uint32_t
     hot->slot = slot_near_home(&limiter->table, key, home, hot->tag);
 }
 
-/* What else is read of the policy, and whether the slot shows room for the token. */
-static ALWAYS_INLINE bool hot_room(const struct policy *policy, struct hot *hot) {
+/* What else is read of the policy, and whether the slot shows room for the token. `limit`: the
+ * request's own; 0: none. */
+static ALWAYS_INLINE bool hot_room(const struct policy *policy, uint64_t limit, struct hot *hot) {
     uint64_t state;
 
-    hot->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    hot->capacity = limit != 0 ? own_capacity(EXACT_PLAIN, limit)
+                               : atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     hot->identity = policy_identity(policy);
     return slot_room(hot->slot, hot->tag, hot->end, hot->capacity, &state);
 }

@@ -39,7 +39,7 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
         return false;
     hot->tag = table_tag(&limiter->table, request->key.hash, id);
     hot->slot = slot_of(&limiter->table, request->key.hash, hot->tag);
-    return LIKELY(hot->slot != NULL) && hot_room(policy, hot);
+    return LIKELY(hot->slot != NULL) && hot_room(policy, 0, hot);
 }
 
 static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
@@ -191,9 +191,9 @@ static ALWAYS_INLINE bool group_few(struct stint_limiter *limiter,
     if (!part_near(limiter, &requests[0], now, &one) ||
         !part_near(limiter, &requests[1], now, &two) || UNLIKELY(one.hot.slot == two.hot.slot))
         return false;
-    if (n > 2 && (!part_near(limiter, &requests[2], now, &three) ||
-                  UNLIKELY(one.hot.slot == three.hot.slot) ||
-                  UNLIKELY(two.hot.slot == three.hot.slot)))
+    if (n > 2 &&
+        (!part_near(limiter, &requests[2], now, &three) ||
+         UNLIKELY(one.hot.slot == three.hot.slot) || UNLIKELY(two.hot.slot == three.hot.slot)))
         return false;
     if (UNLIKELY(!part_charge(limiter, &one)))
         return false;

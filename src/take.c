@@ -308,19 +308,42 @@ static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
     return decide_anew(limiter->reader, request, now, verdict);
 }
 
+/* One token, by a limit of the request's own. */
+static NOINLINE bool take_limited(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                  uint64_t limit, uint64_t now, struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    struct hot hot;
+
+    if (LIKELY(hot_window(policy, now, &hot))) {
+        hot_near(limiter, policy_id, key, home_of(&limiter->table, key), &hot);
+        if (LIKELY(hot.slot != NULL) && hot_room(policy, limit, &hot) && hot_add(limiter, &hot)) {
+            hot_answer(limiter, policy_id, now, &hot, verdict);
+            return true;
+        }
+    }
+    return take_tokens(limiter, policy_id, key, limit << 32 | 1, now, verdict);
+}
+
 bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(request->policy >= limiter->deciding))
         return decide_unknown(limiter, request, now, verdict);
     if (LIKELY((request->flags | request_rest(request)) == 0)) {
-        const uint64_t limit = APART(request->limit);
-        return take_tokens(limiter, request->policy, request->key.hash, limit << 32 | request->cost,
-                           now, verdict);
+        const uint64_t limit = APART(request->limit), key = request->key.hash;
+        return limit != 0 && APART(request->cost) == 1
+                   ? take_limited(limiter, request->policy, key, limit, now, verdict)
+                   : take_tokens(limiter, request->policy, key, limit << 32 | request->cost, now,
+                                 verdict);
     }
     if (UNLIKELY(!request_good(request)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     const struct stint_request own = OWN(request);
+    if ((uint32_t)word == EXACT_PLAIN && own.flags == STINT_PEEK && (own.limit | own.burst) == 0) {
+        const struct stint_request look = {
+            .key = own.key, .policy = own.policy, .cost = own.cost, .flags = STINT_PEEK};
+        return decide_near(limiter, &look, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
+    }
     if ((uint32_t)word == EXACT_PLAIN)
         return decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     if ((uint32_t)word == EXACT_CARRIES)
@@ -353,7 +376,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
     hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
     if (UNLIKELY(hot.slot == NULL))
         return take_new(limiter, policy_id, key.hash, now, verdict);
-    if (!hot_room(policy, &hot) || !hot_add(limiter, &hot))
+    if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot))
         return take_seen(limiter, policy_id, key.hash, now, hot.slot, verdict);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
@@ -400,7 +423,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             allowed += take_new(limiter, policy_id, request->key.hash, now, verdict);
             continue;
         }
-        if (!hot_room(policy, &hot) || !hot_add(limiter, &hot)) {
+        if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot)) {
             allowed += take_seen(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
             continue;
         }
