@@ -622,7 +622,8 @@ static const struct feature features[] = {
 
     {"bucket: one serves a page with 21 and a login with 6",
      "how much of a bucket, and of what STINT_RESERVE takes ahead, may be used after this request",
-     "10/m burst=21",
+     "10/m burst=21; 5/m name=w",
+     "take by w = used 1 until 1m; take peek burst 6 by w = no bad; "
      "take 6 burst 6 = used 6 of 6 until 36s; take burst 6 = no first wait 6s; "
      "take 15 = used 21 of 21 until 126s; take burst 30 = no first wait 6s; "
      "96s: take 2 burst 6 = no used 5 of 6 wait 6s"},
