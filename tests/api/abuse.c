@@ -135,10 +135,6 @@ TEST_IN_DIRECTORY(test_file_size_limit) {
 /* ---- Small stacks ---------------------------------------------------------------------------- */
 
 #ifndef STINT_SANITIZERS /* which take more stack themselves */
-static bool ignore_entry(void *context, const struct stint_entry *entry) {
-    return context == NULL && entry != NULL;
-}
-
 static void ignore_change(void *context, const struct stint_change *change) {
     (void)context;
     (void)change;
@@ -181,8 +177,8 @@ static void *set_up_all(void *argument) {
     (void)decide_all_ways(limiter);
     const bool good = stint_override(limiter, 0, 1, 7, test_time + SECOND) == 0 &&
                       stint_label(limiter, 1, "k", 1) == 0 &&
-                      stint_each(limiter, ignore_entry, NULL) == 0 &&
-                      stint_each_of(limiter, 1, ignore_entry, NULL) == 0 &&
+                      stint_each(limiter, entry_ignore, NULL) == 0 &&
+                      stint_each_of(limiter, 1, entry_ignore, NULL) == 0 &&
                       stint_stats_get(limiter, &stats) == 0 &&
                       stint_metrics(limiter, NULL, text, sizeof text) > 0 &&
                       stint_policies_apply(limiter, "5/h name=a overrides\n", STINT_PRUNE, NULL,

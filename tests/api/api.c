@@ -455,10 +455,6 @@ static void assert_with_null(const char *call, int64_t got, int64_t wanted) {
         assert_reason("NULL");
 }
 
-static bool callback_true(void *context, const struct stint_entry *entry) {
-    return context == NULL && entry != NULL;
-}
-
 TEST(test_null_opening) {
     struct stint_options options = good_options();
     struct stint_limiter *limiter;
@@ -561,12 +557,12 @@ TEST(test_null_watching) {
     WITH_NULL(-EINVAL, stint_stats_get(limiter, NULL));
     WITH_NULL(-EINVAL, stint_policy_stats_get(NULL, id, &policy_stats));
     WITH_NULL(-EINVAL, stint_policy_stats_get(limiter, id, NULL));
-    WITH_NULL(-EINVAL, stint_each(NULL, callback_true, NULL));
+    WITH_NULL(-EINVAL, stint_each(NULL, entry_ignore, NULL));
     WITH_NULL(-EINVAL, stint_each(limiter, NULL, NULL));
-    WITH_NULL(0, stint_each(limiter, callback_true, NULL));
-    WITH_NULL(-EINVAL, stint_each_of(NULL, key, callback_true, NULL));
+    WITH_NULL(0, stint_each(limiter, entry_ignore, NULL));
+    WITH_NULL(-EINVAL, stint_each_of(NULL, key, entry_ignore, NULL));
     WITH_NULL(-EINVAL, stint_each_of(limiter, key, NULL, NULL));
-    WITH_NULL(0, stint_each_of(limiter, key, callback_true, NULL));
+    WITH_NULL(0, stint_each_of(limiter, key, entry_ignore, NULL));
     WITH_NULL(-EINVAL, stint_label(NULL, key, "name", 4));
     WITH_NULL(-EINVAL, stint_label(limiter, key, NULL, 4));
     WITH_NULL(-ENOENT, stint_label(limiter, key, "name", 4));

@@ -77,12 +77,6 @@ static void cut(enum cut how) {
 
 /* ---- What a lost limiter says ---------------------------------------------------------------- */
 
-static bool entry_ignore(void *context, const struct stint_entry *entry) {
-    (void)context;
-    (void)entry;
-    return true;
-}
-
 static void assert_let_through(struct stint_verdict verdict, uint32_t granted) {
     const struct stint_verdict expected = {
         .allowed = true, .flags = STINT_UNTRACKED, .granted = granted, .policy = UINT32_MAX};

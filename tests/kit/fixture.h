@@ -141,6 +141,11 @@ struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t windo
 
 stint_key number_key(const struct stint_limiter *limiter, uint64_t number);
 
+/* For stint_each, with no context. */
+static inline bool entry_ignore(void *context, const struct stint_entry *entry) {
+    return context == NULL && entry != NULL;
+}
+
 /* No two of them are one. It sorts them. */
 void assert_all_differ(stint_key *keys, size_t count);
 
