@@ -143,13 +143,6 @@ static uint64_t now_draw(struct actor *actor) {
     return now;
 }
 
-static void take_remember(struct actor *actor, const struct asked *asked,
-                          const struct stint_verdict *verdict) {
-    if (verdict->granted == 0 || actor->reads)
-        return;
-    actor->taken[actor->taken_count++ % TAKEN_MAX] = (struct taken){*asked, *verdict, *verdict};
-}
-
 static void decided(struct actor *actor, const struct asked *asked,
                     const struct stint_verdict *verdicts, unsigned count, bool whole) {
     /* A part of a group is looked at, decided and given back. */
@@ -166,7 +159,9 @@ static void decided(struct actor *actor, const struct asked *asked,
     if (actor->function != F_GROUPS && (whole || count == 1))
         waits_check(actor, asked, verdicts, count);
     for (unsigned i = 0; i < count; i++)
-        take_remember(actor, &asked[i], &verdicts[i]);
+        if (verdicts[i].granted != 0 && !actor->reads)
+            actor->taken[actor->taken_count++ % TAKEN_MAX] =
+                (struct taken){asked[i], verdicts[i], verdicts[i]};
 }
 
 static void call_one(struct actor *actor) {

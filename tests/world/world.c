@@ -59,18 +59,14 @@ void wrong(const char *format, ...) {
     _exit(1);
 }
 
-static void hash_text(const char *text) {
-    for (; *text != '\0'; text++)
-        world->hash = (world->hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-}
-
 void trace(const struct actor *actor, const char *format, ...) {
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    hash_text(line);
+    for (const char *at = line; *at != '\0'; at++)
+        world->hash = (world->hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
     if (world->verbose)
         fprintf(stderr, "%u: %s\n", actor->number, line);
 }
@@ -563,13 +559,6 @@ static void all_begin(struct random *random, bool alone) {
     self = &world->actors[0];
 }
 
-/* Perhaps nobody had the table open since the round before. */
-static void round_end(struct random *random) {
-    world->reopened = false;
-    all_begin(random, world->place != IN_PRIVATE && random_below(random, 4) == 0);
-    quiet_check(&world->actors[0]);
-}
-
 /* Nobody decides for 1 to 2,700 days. */
 static void days_pass(struct random *random) {
     static const uint64_t most[] = {3, 40, 400, 2700};
@@ -601,7 +590,9 @@ static void world_run(uint64_t seed) {
     const unsigned rounds = 1 + (unsigned)random_below(&random, ROUNDS_MAX);
     for (unsigned i = 0; i < rounds; i++) {
         round_run(&random);
-        round_end(&random);
+        world->reopened = false;
+        all_begin(&random, world->place != IN_PRIVATE && random_below(&random, 4) == 0);
+        quiet_check(&world->actors[0]);
         if (world->idles && random_below(&random, 2) == 0)
             days_pass(&random);
     }
@@ -659,11 +650,6 @@ static double seconds_used(void) {
            (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The worlds of two days are not the same: none has a million. */
-static uint64_t seed_of_day(void) {
-    return (uint64_t)time(NULL) / 86400 * 1000000;
-}
-
 static int run_all(double seconds, bool is_short, uint64_t first) {
     uint64_t seed = environment_number("STINT_TEST_SEED", first), count = 0;
     printf("STINT_TEST_SEED=%" PRIu64 "\n", seed);
@@ -688,7 +674,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--short") == 0) {
             is_short = true;
         } else if (strcmp(argv[i], "--day") == 0) {
-            first = seed_of_day();
+            first = (uint64_t)time(NULL) / 86400 * 1000000; /* no day has a million worlds */
         } else if (strcmp(argv[i], "--seconds") == 0) {
             seconds = strtod(value, NULL);
             i++;
