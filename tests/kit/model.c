@@ -129,11 +129,6 @@ static uint64_t ban_within(const struct stint_policy *policy) {
     return policy->ban_within ? policy->ban_within : policy->ban;
 }
 
-/* The time in which a bucket's instant may pass windows at once. */
-static uint64_t bucket_time(const struct stint_policy *policy) {
-    return is_bucket(policy) ? tick_at(policy->burst * token_time(policy)) : 0;
-}
-
 /* A time that is a multiple of 10 ms, up to 366 days. */
 static bool valid_time(uint64_t time) {
     return time >= STINT_WINDOW_MIN && time <= STINT_WINDOW_MAX && time % STINT_TICK_NS == 0;
@@ -166,9 +161,11 @@ bool model_valid(const struct stint_policy *policy) {
         (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX ||
         !valid_times(policy) || !valid_ban(policy))
         return false;
-    /* "within ban_within of the first ... ban_within must be longer than ban_after - 2 windows" */
+    /* "within ban_within of the first ... ban_within must be longer than ban_after - 2 windows". A
+     * bucket's instant may pass those of a whole burst at once. */
+    const uint64_t at_once = is_bucket(policy) ? tick_at(policy->burst * token_time(policy)) : 0;
     if (policy->ban && policy->ban_after &&
-        ban_within(policy) + bucket_time(policy) <= shortest_between(policy, policy->ban_after - 1))
+        ban_within(policy) + at_once <= shortest_between(policy, policy->ban_after - 1))
         return false;
     if (is_bucket(policy) && !valid_bucket(policy))
         return false;
@@ -511,12 +508,6 @@ static uint64_t room_in(const struct model_by *by, const struct stint_request *r
                     STINT_LIMIT_MAX);
 }
 
-static uint32_t ruling_flags(const struct model_by *by) {
-    if (!by->ruling)
-        return 0;
-    return STINT_OVERRIDDEN | (by->ruling->banned ? STINT_BANNED : 0);
-}
-
 /* "ceil(previous * time left in this window / window)
  * + current". To a late caller all of the window is left. */
 uint64_t model_sum(const struct stint_policy *policy, const struct model_key *key, uint64_t now) {
@@ -683,22 +674,13 @@ static uint32_t estimate_off(const struct model_by *by, const struct stint_reque
 /* What a verdict says whatever becomes of the request. */
 static struct model_answer answer_by(const struct model_by *by,
                                      const struct stint_request *request) {
+    const uint32_t banned = by->ruling && by->ruling->banned ? STINT_BANNED : 0;
     return (struct model_answer){
         .near_limit = by->near_limit,
-        .verdict = {.flags = ruling_flags(by),
+        .verdict = {.flags = by->ruling ? STINT_OVERRIDDEN | banned : 0,
                     .capacity = model_capacity(by, request),
                     .policy = request->policy,
                     .unit = is_bucket(by->policy) ? token_by(by, request) : 0}};
-}
-
-/* "2^28 never refuses, and takes nothing." */
-static struct model_answer let_through(struct model_answer *answer, const struct model_key *key,
-                                       uint64_t sum, uint64_t now) {
-    answer->verdict.allowed = true;
-    answer->verdict.window = key->window;
-    answer->verdict.reset_after = key->window - now;
-    tell_used(answer, sum);
-    return *answer;
 }
 
 struct model_answer model_decide(const struct model_by *by, const struct stint_request *request,
@@ -711,8 +693,13 @@ struct model_answer model_decide(const struct model_by *by, const struct stint_r
     uint64_t sum = sum_by(by, request, key, now);
     const uint64_t holds = holds_more(by, request, key, now);
     const struct model_key before = *key;
-    if (is_endless(by))
-        return let_through(&answer, key, sum, now);
+    if (is_endless(by)) { /* "2^28 never refuses, and takes nothing." */
+        v->allowed = true;
+        v->window = key->window;
+        v->reset_after = key->window - now;
+        tell_used(&answer, sum);
+        return answer;
+    }
     uint32_t cost = request->cost;
     bool fits = charge || (sum + cost <= room && !is_barred(by));
     if (charge) /* "A charge is never refused." "What is more is cut off." */

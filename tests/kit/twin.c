@@ -129,12 +129,6 @@ static bool is_decided(const struct stint_request *request, uint32_t key, uint64
     return m.on_full != STINT_FULL_REPLACE || least_used(s.pair) != NULL;
 }
 
-static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
-    model_count(&m.counts[request->policy], request, v);
-    m.replaced += !merely_looks(request) && (v->flags & STINT_REPLACED);
-    m.untracked += !merely_looks(request) && !makes_charge(request) && (v->flags & STINT_UNTRACKED);
-}
-
 /* ---- Comparing ----------------------------------------------------------------------------- */
 
 /* What a request may get, and what it makes of the key. */
@@ -241,7 +235,11 @@ static void compare(const struct stint_request *request, uint32_t key,
         tell_wrong(request, &before, &expected.answer, got, what);
     assert_true(allowed);
     follow(&s, &expected);
-    count_verdict(request, got);
+    model_count(&m.counts[request->policy], request, got);
+    if (!merely_looks(request)) {
+        m.replaced += (got->flags & STINT_REPLACED) != 0;
+        m.untracked += !makes_charge(request) && (got->flags & STINT_UNTRACKED) != 0;
+    }
 }
 
 static bool once_in(uint64_t n) {
@@ -834,13 +832,6 @@ void twin_closed(void (*meanwhile)(void)) {
         fail_msg("%s", stint_reason());
 }
 
-/* No policy is left, and no slot in use. */
-static void remove_all(void) {
-    for (uint32_t p = 0; p < STINT_POLICIES_MAX && get_stats(m.limiter).policies > 0; p++)
-        (void)stint_policy_remove(m.limiter, p);
-    assert_int_equal(get_stats(m.limiter).live, 0);
-}
-
 void end_round(void) {
     struct stint_stats stats = get_stats(m.limiter);
     assert_int_equal(stats.untracked, m.untracked);
@@ -872,7 +863,9 @@ void end_round(void) {
         assert_int_equal(counts.refunds_lost, m.counts[p].refunds_lost);
         assert_int_equal(counts.mistaken_nows, m.counts[p].mistaken_nows);
     }
-    remove_all();
+    for (uint32_t p = 0; p < STINT_POLICIES_MAX && get_stats(m.limiter).policies > 0; p++)
+        (void)stint_policy_remove(m.limiter, p);
+    assert_int_equal(get_stats(m.limiter).live, 0);
     stint_close(m.limiter);
 }
 
