@@ -401,19 +401,10 @@ TEST(test_same_tags_in_a_batch) {
     stint_close(limiter);
 }
 
-enum { MADE = 4 };
-
-/* Keys of all sorts. */
-static void make_keys(const struct stint_limiter *limiter, size_t length, stint_key keys[MADE]) {
+TEST(test_secrets) {
+    enum { MADE = 4 };
     static const unsigned char bytes[300];
     const struct sockaddr_in address = {.sin_family = AF_INET};
-    keys[0] = stint_key_of(limiter, bytes, length);
-    keys[1] = stint_key_join(limiter, 7, bytes, length);
-    keys[2] = stint_key_of_id(limiter, length);
-    keys[3] = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
-}
-
-TEST(test_secrets) {
     unsigned char secret[STINT_SECRET_SIZE];
     struct stint_options options = good_options();
     struct stint_limiter *limiters[5];
@@ -429,8 +420,12 @@ TEST(test_secrets) {
     limiters[3] = open_with(&options);
     limiters[4] = open_with(&options);
     for (size_t length = 0; length <= 300; length++) {
-        for (unsigned i = 0; i < 5; i++)
-            make_keys(limiters[i], length, keys[i]);
+        for (unsigned i = 0; i < 5; i++) {
+            keys[i][0] = stint_key_of(limiters[i], bytes, length);
+            keys[i][1] = stint_key_join(limiters[i], 7, bytes, length);
+            keys[i][2] = stint_key_of_id(limiters[i], length);
+            keys[i][3] = stint_key_address(limiters[i], (const struct sockaddr *)&address, 24, 0);
+        }
         for (unsigned made = 0; made < MADE; made++) {
             assert_true(stint_key_equal(keys[0][made], keys[1][made]));
             for (unsigned i = 2; i < 5; i++)

@@ -501,13 +501,6 @@ static const char *const swapped[] = {"link", "outside",   "pipe", "text",
                                       "cut",  "directory", "other"};
 enum { SWAPPED = sizeof swapped / sizeof swapped[0] };
 
-static void swap_on(struct random *random) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;)
-        (void)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD,
-                      file_beside(swapped[random_below(random, SWAPPED)]), 2 /* RENAME_EXCHANGE */);
-}
-
 static unsigned open_files(void) {
     unsigned count = 0;
     for (int file = 0; file < 256; file++)
@@ -542,11 +535,13 @@ TEST_IN_DIRECTORY(test_swapped_while_opened) {
     assert_int_equal(stat(file_beside("victim"), &about), 0);
 
     const unsigned files = open_files();
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    struct random swaps = {random_next(&random)};
+    pid_t child = forked();
     if (child == 0)
-        swap_on(&(struct random){random_next(&random)});
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (child == 0)
+        (void)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD,
+                      file_beside(swapped[random_below(&swaps, SWAPPED)]), 2 /* RENAME_EXCHANGE */);
     for (uint64_t round = 0; round < test_rounds(2000); round++) {
         struct stint_limiter *limiter = NULL;
         int error = open_some_way((enum way)random_below(&random, WAYS), &limiter);
