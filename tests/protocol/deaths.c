@@ -130,11 +130,6 @@ static void remove_plain(const struct scene *scene) {
     (void)stint_policy_remove(scene->limiter, scene->plain);
 }
 
-static void find(const struct scene *scene) {
-    if (policy_found(scene->limiter, "striped") < 0 || policy_found(scene->limiter, "none") >= 0)
-        _exit(4);
-}
-
 static void override_and_clear(const struct scene *scene) {
     if (stint_override(scene->limiter, scene->ruled, scene->key, LIMIT, test_time + HOUR) != 0 ||
         stint_override_clear(scene->limiter, scene->ruled, scene->key) != 0)
@@ -300,7 +295,8 @@ static void set_up_on(const struct scene *scene, unsigned who) {
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
         if (granted_after(scene, policies[i], scene->key) > 3 * LIMIT)
             _exit(7);
-    find(scene);
+    if (policy_found(scene->limiter, "striped") < 0 || policy_found(scene->limiter, "none") >= 0)
+        _exit(4);
     if (who == 1 && (fork_plan.way & (PRIVATE | WAITS)) == WAITS)
         return;
     add_mine(scene, who);
@@ -491,8 +487,7 @@ TEST(test_stop_in_making) {
         test_time = T0;
         memset(memory, 0, size);
         steps_left = step;
-        pid_t child = fork();
-        assert_true(child >= 0);
+        const pid_t child = forked();
         if (child == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
             stint_test_step = stop_at_step;

@@ -324,12 +324,10 @@ TEST(test_numbers_of_threads) {
         assert_true(all_differ(stint_thread_number));
 #ifndef STINT_THREAD_SANITIZER /* no threads after fork */
     /* A child's one thread keeps its number, and new ones get others. */
-    int status = -1;
-    pid_t child = fork();
+    const pid_t child = forked();
     if (child == 0)
         _exit(all_differ(stint_thread_number) ? 0 : 1);
-    assert_true(child > 0 && waitpid(child, &status, 0) == child);
-    assert_int_equal(status, 0);
+    assert_good(child);
 #endif
     stint_close(counted);
 }
