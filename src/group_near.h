@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * A group in which each part takes what it asks for, from a slot that its key has: the steps of
- * core.h, taken together (group_few, group_near). If a part cannot be charged after all, the tokens
- * before it are given back. */
+ * A group in which each part takes what it asks for, from a slot that its key has, or one that it
+ * claims near its home: the steps of core.h, taken together (group_few, group_near). If a part
+ * cannot be charged after all, the tokens before it are given back. */
 #ifndef STINT_GROUP_NEAR_H
 #define STINT_GROUP_NEAR_H
 
 #include "calls.h"
+#include "claim.h"
 #include "fast.h"
 
 static ALWAYS_INLINE struct stint_verdict *verdict_at(struct stint_verdict *verdicts, size_t i) {
@@ -38,8 +39,31 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
         !hot_window(policy, now, hot))
         return false;
     hot->tag = table_tag(&limiter->table, request->key.hash, id);
-    hot->slot = slot_of(&limiter->table, request->key.hash, hot->tag);
-    return LIKELY(hot->slot != NULL) && hot_room(policy, 0, hot);
+    const struct far far = look_for(&limiter->table, request->key.hash, hot->tag);
+    hot->slot = far.slot;
+    if (LIKELY(far.slot != NULL))
+        return hot_room(policy, 0, hot);
+    hot->identity = policy_identity(policy);
+    hot->capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
+    hot->count = 1;
+    return far.unused != 0 && hot->capacity != 0 && (uint32_t)policy_word(policy) == EXACT_PLAIN;
+}
+
+/* Claims a slot for such a token of a new key, if that is simple. Returns the end of its window; 0:
+ * it is not. */
+static NOINLINE tick_t part_claim(struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now) {
+    const struct stint_request own = {.key = request->key, .policy = request->policy, .cost = 1};
+    const uint64_t word = policy_word(&limiter->policies[own.policy]);
+    const uint64_t unused = unused_near(&limiter->table, own.key.hash);
+    struct decision decision;
+
+    return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
+                   LIKELY(decision_begin_near(&decision, limiter, &own, now,
+                                              WORD_EXACT(word, EXACT_PLAIN), false) == 0) &&
+                   LIKELY(claim_short(&decision, unused) == DONE)
+               ? decision.end
+               : 0;
 }
 
 static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
@@ -148,9 +172,15 @@ static NOINLINE bool parts_give_back(const struct stint_limiter *limiter,
 }
 
 /* Charges a part. Returns false if its slot has changed since it was looked at. */
-static ALWAYS_INLINE bool part_charge(const struct stint_limiter *limiter, struct part *part) {
-    return part->swaps ? slot_swap(part->hot.slot, part->hot.tag, part->state, part->next)
-                       : hot_add(limiter, &part->hot);
+static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct part *part) {
+    if (part->swaps)
+        return slot_swap(part->hot.slot, part->hot.tag, part->state, part->next);
+    if (LIKELY(part->hot.slot != NULL))
+        return hot_add(limiter, &part->hot);
+    part->hot.end = part_claim(limiter, request, now);
+    return part->hot.end != 0;
 }
 
 static ALWAYS_INLINE void part_answer(struct stint_limiter *limiter,
@@ -189,16 +219,15 @@ static ALWAYS_INLINE bool group_few(struct stint_limiter *limiter,
     struct part one, two, three = {.swaps = false};
 
     if (!part_near(limiter, &requests[0], now, &one) ||
-        !part_near(limiter, &requests[1], now, &two) || UNLIKELY(one.hot.slot == two.hot.slot))
+        !part_near(limiter, &requests[1], now, &two) || UNLIKELY(one.hot.tag == two.hot.tag))
         return false;
-    if (n > 2 &&
-        (!part_near(limiter, &requests[2], now, &three) ||
-         UNLIKELY(one.hot.slot == three.hot.slot) || UNLIKELY(two.hot.slot == three.hot.slot)))
+    if (n > 2 && (!part_near(limiter, &requests[2], now, &three) ||
+                  UNLIKELY(one.hot.tag == three.hot.tag) || UNLIKELY(two.hot.tag == three.hot.tag)))
         return false;
-    if (UNLIKELY(!part_charge(limiter, &one)))
+    if (UNLIKELY(!part_charge(limiter, &requests[0], now, &one)))
         return false;
-    const bool both = LIKELY(part_charge(limiter, &two));
-    if (UNLIKELY(!both) || (n > 2 && UNLIKELY(!part_charge(limiter, &three)))) {
+    const bool both = LIKELY(part_charge(limiter, &requests[1], now, &two));
+    if (UNLIKELY(!both) || (n > 2 && UNLIKELY(!part_charge(limiter, &requests[2], now, &three)))) {
         const struct part charged[2] = {one, two}; /* so that these need not be in memory */
         return parts_give_back(limiter, requests, charged, both ? 2 : 1);
     }
@@ -217,11 +246,11 @@ static NOINLINE bool group_near(struct stint_limiter *limiter, const struct stin
         if (!part_near(limiter, &requests[i], now, &parts[i]))
             return false;
         for (size_t j = 0; j < i; j++)
-            if (UNLIKELY(parts[j].hot.slot == parts[i].hot.slot))
+            if (UNLIKELY(parts[j].hot.tag == parts[i].hot.tag))
                 return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (UNLIKELY(!part_charge(limiter, &parts[i])))
+        if (UNLIKELY(!part_charge(limiter, &requests[i], now, &parts[i])))
             return parts_give_back(limiter, requests, parts, i);
     for (size_t i = 0; i < n; i++)
         part_answer(limiter, &requests[i], now, &parts[i], verdict_at(verdicts, i));

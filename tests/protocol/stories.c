@@ -433,6 +433,8 @@ const struct story stories[] = {
     {WITHOUT(PARTS_BACK), {"group of three keeps what it took", .stops = 1,
      .before = "take long other; take two other; take two key",
      .a = "all long other + two other + two key", .b = "take two key"}},
+    {WITHOUT(PARTS_BACK), {"group keeps what it claimed", .stops = 1,
+     .before = "take two other", .a = "all two key + two other", .b = "take two other"}},
     {WITHOUT(PARTS_BACK), {"group keeps what it swapped", .stops = 1,
      .before = "take two other; take two key", .a = "all two other long + two key long",
      .b = "take two key"}},
