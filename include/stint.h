@@ -404,7 +404,7 @@ struct stint_verdict {
  *   now   STINT_NOW, or ns since the epoch by the limiter's own clock (stint_now), within 60 s. One
  *         that is more than two minutes off is decided at the clock's time (STINT_MISTAKEN_NOW)
  * Returns verdict.allowed.
- * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
+ * Cost: one cache line of the table. One token by most policies is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
 STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                           uint32_t cost, uint64_t now, struct stint_verdict *verdict)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * What callers call to decide on one request, and on a batch. Read core.h first: it has the steps.
  *
- * Here they are taken in the slot of a key that has one (decide_begun): once, but compiled for
- * words of policies whose traits are then known (judge.h, EXACT_PLAIN; and KIND). A key without a
- * slot goes on in decide.c, but one that a plain policy sees for the first time (take_new). */
+ * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
+ * compiled several times: each time for policies of which the compiler knows traits (judge.h,
+ * EXACT_PLAIN; below, KIND). A key without a slot goes on in decide.c, but for one that is new to a
+ * plain policy (take_new). */
 #include "calls.h"
 #include "claim.h"
 #include "fast.h"
@@ -246,7 +247,7 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
     return decide_as(limiter, &request, now, word, verdict);
 }
 
-/* One token by a policy that is hot, but that the key may have an override. */
+/* One token by a policy that would be hot without its overrides, of a key that may have one. */
 static NOINLINE bool take_overridden(struct stint_limiter *limiter, uint32_t policy_id,
                                      uint64_t key, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));

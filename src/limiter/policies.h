@@ -33,7 +33,7 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t rate_changed; /* ns: when a bucket's rate changed last (rate.h); 0: it did not */
     uint64_t bans[2];      /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t reserved;     /* 0; a table of layout 5 may have what 0.3 wrote */
+    uint64_t reserved;     /* 0: free; what 0.3 wrote is cleared (open.c) */
     uint32_t flags;        /* enum record_flags */
     uint32_t alias;        /* once it is gone: the id of the policy in its place + 1; 0: none */
     uint32_t companion;    /* the id of its companion + 1; 0: none. Of a companion: whose it is */

@@ -414,7 +414,8 @@ static inline uint64_t wait_two(const struct terms *terms, uint64_t count, uint6
     return left + wait_share(current, terms->capacity - terms->cost, window, fade);
 }
 
-/* retry_after, without jitter, of what was judged so, `left` ns before the end of its window. */
+/* retry_after, without jitter, of what was judged so, `left` ns before the end of its window. By
+ * other terms it may be asked only if the request does not fit by them. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t window, uint64_t left) {
     if (is_charge(terms))
