@@ -70,7 +70,7 @@ static bool recount_slot(const struct recount *recount, struct shard *shard,
 static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                              uint64_t now) {
     return (policy_word(&limiter->policies[id]) & STINT_OVERRIDES) != 0 &&
-                   companion_possible(&limiter->table, hash)
+                   filter_has(&limiter->table, hash)
                ? stint_override_find(limiter, id, hash, now)
                : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What is done to a key beside deciding: tokens given back, its count reset, its line fetched. */
 #include "calls.h"
+#include "feature/stripe.h"
 #include "rate.h"
 
 struct giving {

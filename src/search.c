@@ -32,10 +32,6 @@ struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag
         stint_find_tag(table, hash, tag, UNUSED_LINES, sequence_reach(table, hash)).slot, 0};
 }
 
-bool stint_absent_far(const struct table *table, uint64_t hash) {
-    return stint_find_tag(table, hash, 0, UNUSED_LINES, table->probe_lines).slot != NULL;
-}
-
 /* A caller's now may be early, and another process' clock behind, by the allowance each. So a slot
  * is over by decision->over, the earlier of now and the clock; in a table that would be full then,
  * by an early now, too. An override, a ban or a strike is over when it is so by all clocks. */

@@ -84,9 +84,6 @@ struct far {
 /* The same of a tag that is in neither of the first two lines (slot_near). */
 struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag);
 
-/* Whether a key that was found nowhere can have a slot that was never used. */
-bool stint_absent_far(const struct table *table, uint64_t hash);
-
 static ALWAYS_INLINE struct far look_for(const struct table *table, uint64_t hash, uint64_t tag) {
     struct slot *slot = slot_near(table, hash, tag);
     return LIKELY(slot != NULL) ? (struct far){slot, 0} : stint_look_far(table, hash, tag);

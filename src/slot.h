@@ -2,7 +2,7 @@
  * The slot protocol: what a slot's two words say, how it changes hands, and the primitives that
  * look and charge. Below it stand the table's shape, the clock of windows, and the counters.
  *
- *     word 0   tag     64: whose slot it is (table.h)
+ *     word 0   tag     64: whose slot it is (lines.h)
  *     word 1   state   id 33 | pending 1 | refused 1 | used 29        (bit 63 ... bit 0)
  *
  *   id       the end of the slot's window in ticks, 33 bits of it (window.h)

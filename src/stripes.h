@@ -9,6 +9,7 @@
 #define STINT_STRIPES_H
 
 #include "fast.h"
+#include "feature/stripe.h"
 
 /* The verdict's estimate of what the key has used: in each of its stripes as much as in one. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {

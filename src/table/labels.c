@@ -77,8 +77,7 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
 
 static bool key_banned(const struct stint_limiter *limiter, uint64_t key) {
     const struct table *table = &limiter->table;
-    const uint32_t slots =
-        companion_possible(table, key) ? sequence_reach(table, key) * LINE_SLOTS : 0;
+    const uint32_t slots = filter_has(table, key) ? sequence_reach(table, key) * LINE_SLOTS : 0;
     const uint64_t now = limiter_now(limiter);
 
     for (uint32_t i = 0; i < slots; i++) {
