@@ -3,7 +3,7 @@
  * neither, until nothing has changed on the way. Read core.h and slot.h first. */
 #include "calls.h"
 #include "claim.h"
-#include "rate.h"
+#include "feature/rate.h"
 
 /* The key has no slot. It may claim that at `seen`, or (pending) has a claim there. */
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending);

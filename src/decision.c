@@ -151,32 +151,6 @@ uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t l
     return two_counts_total(count, left, policy->fade, policy->reciprocal);
 }
 
-static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t policy_id) {
-    const uint64_t version = atomic_load_acquire(&limiter->policies[policy_id].version); /* M15 */
-    return limiter_bucket_window(limiter, policy_id, version);
-}
-
-bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
-                       uint64_t to) {
-    if (from == to)
-        return false;
-    return mark_passed(from, to, bucket_window(limiter, policy_id));
-}
-
-uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
-    const uint64_t *watermark = &table_shard_of(&limiter->table, hash)->watermark;
-    const uint64_t times[3] = {limiter_now(limiter),
-                               /* M8: of the claim whose slot was seen. */
-                               tick_ns((tick_t)atomic_load_relaxed(watermark)),
-                               stint_limiter_latest_now(limiter, now)};
-    uint64_t late = 0;
-
-    for (uint32_t i = 0; i < 3; i++)
-        if (GUARD(BUCKET_AGAIN, times[i] > now + late && times[i] - now <= ALLOWANCE_NS))
-            late = times[i] - now;
-    return now + late;
-}
-
 /* ---- Answer ---------------------------------------------------------------------------------- */
 
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
@@ -192,7 +166,7 @@ void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id,
 /* The length of the window that is waited for, ns. */
 static uint64_t window_waited(const struct decision *decision) {
     if ((decision->terms.traits & RULE_BUCKET) != 0)
-        return bucket_window(decision->limiter, decision->policy_id);
+        return stint_bucket_window(decision->limiter, decision->policy_id);
     if ((decision->terms.traits & TRAIT_CALENDAR) == 0)
         return decision->policy->window;
     const struct span window =

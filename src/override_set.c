@@ -12,7 +12,7 @@
  * (open.c) and the key has no slot. */
 #include "calls.h"
 #include "claim.h"
-#include "rate.h"
+#include "feature/rate.h"
 #include "sys/message.h"
 
 struct wish {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What is done to a key beside deciding: tokens given back, its count reset, its line fetched. */
 #include "calls.h"
+#include "feature/rate.h"
 #include "feature/stripe.h"
-#include "rate.h"
 
 struct giving {
     const struct policy *policy;

@@ -40,7 +40,7 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     if (UNLIKELY(seen.slot == NULL))
         return false;
     if (FAST(cost == 1) && slot_room(seen.slot, part.tag, part.end, share, &seen.state)) {
-        if (UNLIKELY(!slot_add(limiter, seen.slot, part.tag, part.end, share, &used)))
+        if (UNLIKELY(!token_add(limiter, seen.slot, part.tag, part.end, share, &used)))
             return false;
     } else {
         seen.state = atomic_load_acquire(&seen.slot->state); /* M1; the swap confirms it: M2 */

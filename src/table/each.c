@@ -2,8 +2,8 @@
  * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
 #include <stdlib.h>
 
+#include "feature/rate.h"
 #include "feature/stripe.h"
-#include "rate.h"
 #include "search.h"
 #include "sys/message.h"
 #include "table/parts.h"

@@ -4,10 +4,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "feature/override.h"
 #include "limiter/counters.h"
-#include "override.h"
 #include "policy/policy.h"
-#include "slot.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

@@ -25,7 +25,7 @@
  * whoever uses an id again sweeps first. What a death leaves stays until it is over, or swept. */
 #include "table/parts.h"
 
-#include "slot.h"
+#include "map/slot.h"
 
 /* Makes a slot free if its policy is gone; of a companion only if `overrides` are swept, too. */
 static void slot_sweep(const struct stint_limiter *limiter, struct shard *shard, struct slot *slot,

@@ -142,7 +142,7 @@ ATOMIC = re.compile(r"\batomic_\w+\((?!word|line)")
 
 
 class Protocol(unittest.TestCase):
-    """The table of src/slot.h and the orders of src/ordering.md are those of the code."""
+    """The table of src/map/slot.h and the orders of src/ordering.md are those of the code."""
 
     def setUp(self):
         self.texts = files(*commands.LIBRARY)

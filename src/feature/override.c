@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The look for a key's override (override.h). */
-#include "override.h"
+#include "feature/override.h"
 
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
                           uint64_t now) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Buckets whose rate changes: slots are counted anew. Read rate.h first. */
-#include "rate.h"
+#include "feature/rate.h"
 
-#include "override.h"
+#include "feature/override.h"
 
 /* The rate before the one that stands. */
 struct before {

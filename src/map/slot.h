@@ -98,8 +98,7 @@
 #ifndef STINT_SLOT_H
 #define STINT_SLOT_H
 
-#include "limiter/counters.h"
-#include "limiter/records.h"
+#include "map/lines.h"
 #include "sys/testing.h"
 
 #define USED_BITS     29
@@ -114,37 +113,6 @@ static_assert(2 * (uint64_t)STINT_LIMIT_MAX - 1 <= USED_MASK,
 
 static inline uint64_t state_of(tick_t end, uint64_t rest) {
     return id_of(end) << STATE_ID | rest;
-}
-
-/* Of a bucket's state: the number of the rate by which it counts. Below it are the ns. 2^24 stray
- * tokens in one slot would reach it. */
-#define STATE_RATE (UINT64_C(15) << STATE_RATE_SHIFT)
-#define STATE_NS   ((UINT64_C(1) << STATE_RATE_SHIFT) - 1)
-
-/* The state of a bucket that is full at this instant, by this rate (judge.h, bucket_full). */
-static inline uint64_t bucket_state(uint64_t full, uint64_t rate) {
-    return state_of(tick_of(full) + 1, full % STINT_TICK_NS | rate);
-}
-
-/* The state of a bucket that is full so many ns later. Nothing of a state that was loaded is
- * divided: the swap waits for it. Its ns are less than a tick, but for strays. */
-static ALWAYS_INLINE uint64_t bucket_moved(uint64_t state, uint64_t ns) {
-    const uint64_t carry = (UINT64_C(1) << STATE_ID) - STINT_TICK_NS;
-
-    if (ns >= STINT_TICK_NS) { /* the branch is predicted: tokens of one policy are alike */
-        const uint64_t ticks = ns / STINT_TICK_NS;
-        state += ticks << STATE_ID;
-        ns -= ticks * STINT_TICK_NS;
-    }
-    return state + ns + ((state & STATE_NS) + ns >= STINT_TICK_NS ? carry : 0);
-}
-
-static inline uint64_t bucket_ns(uint64_t state) {
-    return state & STATE_NS;
-}
-
-static inline bool rate_differs(uint64_t state, uint64_t rate) {
-    return ((state ^ rate) & STATE_RATE) != 0;
 }
 
 static inline uint64_t state_id(uint64_t state) {
@@ -185,23 +153,21 @@ static ALWAYS_INLINE bool slot_room(const struct slot *slot, uint64_t tag, tick_
            LIKELY(!GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag)));
 }
 
-/* Takes back the token that a fetch-add counted without room, or in another window than the one
- * that ends at `end`. `added` is what it returned. */
-NOINLINE void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot,
-                                   uint64_t tag, tick_t end, uint64_t added);
-
 /* Adds one token after slot_room. `used` receives the count with it. Returns false if there was no
- * room: then nothing was taken. */
-static ALWAYS_INLINE bool slot_add(const struct stint_limiter *limiter, struct slot *slot,
-                                   uint64_t tag, tick_t end, uint64_t capacity, uint64_t *used) {
+ * room: the token is to be taken back. */
+static ALWAYS_INLINE bool slot_add(struct slot *slot, tick_t end, uint64_t capacity,
+                                   uint64_t *used) {
     INSTANT(INSTANT_LOADED);
-    const uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2 */
-    *used = added - state_of(end, 0) + 1;
-    if (LIKELY(!GUARD(TAKE_ADDED, *used - 1 >= capacity)))
-        return true;
-    stint_slot_take_back(limiter, slot, tag, end, added);
-    return false;
+    *used = atomic_fetch_add_seq(&slot->state, 1) - state_of(end, 0) + 1; /* M2 */
+    return LIKELY(!GUARD(TAKE_ADDED, *used - 1 >= capacity));
 }
+
+/* Takes back the token that slot_add counted without room, or in another window than the one that
+ * ends at `end`. `used` is what it told. `again` is not 0 if the number that the tag has was used
+ * again, for another policy (its slots have lost their counts). False: the token is another key's,
+ * or of another window, and is left there. */
+bool stint_slot_take_back(const struct table *table, struct slot *slot, uint64_t tag, tick_t end,
+                          uint64_t used, const uint32_t *again);
 
 /* Changes the state of a key's slot, if tag and state are what they were. By I1 the state alone
  * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
@@ -234,47 +200,5 @@ struct seen {
     uint32_t position; /* in the sequence of the key's slots */
     bool stepped;      /* it counts as over only because the clock was stepped back */
 };
-
-/* The tick at which a slot is over, at the latest. A bucket that counts by the rate before may be
- * full later than it says, by the time in which the longest one fills. */
-static inline tick_t slot_end(const struct stint_limiter *limiter, const struct policy *policy,
-                              uint64_t state, tick_t now) {
-    const tick_t end = end_of(state_id(state), now);
-
-    if (policy == NULL || LIKELY((policy_word(policy) & RULE_BUCKET) == 0))
-        return end;
-    const struct policy_record *record = limiter_record(limiter, policy);
-    const uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
-    const uint64_t rate = atomic_load_relaxed(&record->bucket[version % 2][0]) >> RATE_NUMBER;
-    const tick_t latest =
-        tick_of(atomic_load_relaxed(&record->rate_changed)) + policy_reach(policy); /* M12 */
-    return UNLIKELY(rate_differs(state, rate << STATE_RATE_SHIFT)) && latest > end ? latest : end;
-}
-
-/* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
-static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
-    if (policy == NULL || LIKELY((policy_word(policy) & TRAIT_CARRIES) == 0))
-        return false;
-    struct rule rule = policy_rule(policy);
-    const tick_t over = now - end_before(state_id(state), now);
-    return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
-}
-
-/* Whether a slot with this state is a companion's, and its override was lifted. */
-static inline bool slot_lifted(const struct policy *policy, uint64_t state) {
-    return (state & (STATE_REFUSED | USED_MASK)) == 0 &&
-           (policy_word(policy) & TRAIT_COMPANION) != 0;
-}
-
-/* The whole rule of a policy. Returns false if it is no bucket, or gone. */
-bool stint_bucket_rule(const struct stint_limiter *limiter, uint32_t id, struct bucket *bucket);
-
-/* Tokens that a bucket's slot with this state holds at `now`. */
-uint64_t stint_bucket_used(const struct stint_limiter *limiter, const struct policy *policy,
-                           uint64_t state, uint64_t now);
-
-/* Whether a slot with this tag and state counts for its key: it is committed, not over, and not so
- * far ahead of the clock's `now` that it counts as over. */
-bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state, tick_t now);
 
 #endif

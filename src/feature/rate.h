@@ -29,7 +29,7 @@
 #ifndef STINT_RATE_H
 #define STINT_RATE_H
 
-#include "slot.h"
+#include "policy/bucket.h"
 
 /* ns * to / from, rounded up. */
 static inline uint64_t ns_scaled(uint64_t ns, uint64_t from, uint64_t to) {

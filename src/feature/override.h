@@ -3,7 +3,7 @@
 #ifndef STINT_OVERRIDE_H
 #define STINT_OVERRIDE_H
 
-#include "slot.h"
+#include "policy/occupant.h"
 
 /* A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no counts
  * (override_set.c). Such a slot sets a key's limit until the slot's end; `used` is that limit. The
@@ -55,12 +55,6 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
         if (!GUARD(OVERRIDE_STATE, state != again))
             return again;
     }
-}
-
-/* Whether a slot with this state is a companion's, and is a limit, a ban or strikes. */
-static inline bool override_says(const struct policy *policy, uint64_t state) {
-    return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
-           (policy_word(policy) & TRAIT_COMPANION) != 0;
 }
 
 /* Whether a companion's slot of this state sets a limit by a policy at `now`. One that is further
