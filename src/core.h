@@ -22,6 +22,7 @@
 #define STINT_CORE_H
 
 #include "decision.h"
+#include "feature/override.h" /* asked in step 1 alone */
 
 /* A word of a policy of which the compiler knows all traits. */
 #define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))

@@ -76,7 +76,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *     after it, if the thread is late (LOOK_AHEAD; decide.c, look_ahead).
  *   - By a claim. If another key took the slot, the watermark was raised before, to a now at which
  *     the old window was over. The commit's tick is at or after the watermark, which is loaded
- *     after the look at the other slots (claim.c, commit_tick; claim.h, claim_unused; M7, M8). So
+ *     after the look at the other slots (decide.c, commit_tick; claim.h, claim_alone; M7, M8). So
  *     the new window begins at or after the end of the old one, however late its opener.
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
@@ -165,8 +165,10 @@ void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id,
 
 /* The length of the window that is waited for, ns. */
 static uint64_t window_waited(const struct decision *decision) {
-    if ((decision->terms.traits & RULE_BUCKET) != 0)
-        return stint_bucket_window(decision->limiter, decision->policy_id);
+    if ((decision->terms.traits & RULE_BUCKET) != 0) {
+        const uint64_t version = atomic_load_acquire(&decision->policy->version); /* M15 */
+        return limiter_bucket_window(decision->limiter, decision->policy_id, version);
+    }
     if ((decision->terms.traits & TRAIT_CALENDAR) == 0)
         return decision->policy->window;
     const struct span window =

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "feature/override.h"
-#include "limiter/counters.h"
+#include "policy/occupant.h"
 
 /* What a request asked for, whatever became of it. */
 struct asked {
@@ -29,7 +28,6 @@ struct decision {
     struct terms terms;
     struct charge charge; /* what came of it, in the window that ends at `end` */
     /* Of what is not near: */
-    uint64_t over;      /* the now by which a slot is over that may be taken over (search.c) */
     tick_t only_end;    /* PART_SAME_WINDOW: in any other window, nothing is done */
     uint64_t whole_now; /* of a stripe: the now of the whole's caller */
 };

@@ -9,7 +9,7 @@
 #define STINT_FAST_H
 
 #include "core.h"
-#include "search.h"
+#include "map/search.h"
 
 #ifdef STINT_SWAPS_ONLY /* -Dfast=false */
 #define FAST(condition) (false && (condition))

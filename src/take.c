@@ -4,8 +4,7 @@
  * Here they are taken in the slot of a key that has one (decide_begun): once, but compiled for
  * words of policies whose traits are then known (judge.h, EXACT_PLAIN; and KIND). A key without a
  * slot goes on in decide.c, but one that a plain policy sees for the first time (take_new). */
-#include "calls.h"
-#include "claim.h"
+#include "decide.h"
 #include "fast.h"
 #include "stripes.h"
 

@@ -71,4 +71,12 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
 uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
                              uint64_t now);
 
+/* A decision by a policy with a ban has given a first refusal: counts a strike. If the key is
+ * banned by it, the verdict says so. */
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key, uint64_t now,
+                  struct stint_verdict *verdict);
+
+/* Lifts a key's ban, and forgets its strikes. Returns whether there was any. */
+bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key);
+
 #endif

@@ -89,6 +89,19 @@ void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_
                        override_now(limiter, id, hash, recount.now));
 }
 
+bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                       struct seen *seen, struct bucket *bucket) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+
+    while (stint_find_committed(&limiter->table, key, tag, seen) &&
+           stint_bucket_rule(limiter, policy_id, bucket)) {
+        if (!rate_differs(seen->state, bucket->rate))
+            return true;
+        stint_rate_settle(limiter, policy_id, key, seen, bucket);
+    }
+    return false;
+}
+
 bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket *to,
                         struct stint_verdict *verdict) {
     const struct policy_record *record = &limiter->records[verdict->policy];

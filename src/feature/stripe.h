@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The hashes of a key's stripes (stripes.h). */
+ * The hashes of a key's stripes (stripes.h), and tokens given back to it. */
 #ifndef STINT_STRIPE_H
 #define STINT_STRIPE_H
 
@@ -31,5 +31,14 @@ static inline uint64_t stripe_base(uint64_t key) {
 static inline uint64_t stripe_base_key(uint64_t base) {
     return base * UINT64_C(0x9E3779B97F4A7C15);
 }
+
+/* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is)
+ * while its slot is in the window `id` (two counts: or in the next one). Returns how many. */
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                           uint64_t identity, uint64_t hash, uint64_t id, uint32_t tokens);
+
+/* Gives tokens of a verdict back to its key. It reads no `granted`. Returns how many. */
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
+                          struct stint_verdict *verdict, uint32_t tokens);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Hash -> shard -> line: the table's shape. What slots mean, and how they change hands: slot.h.
- * What a policy is, no file of this folder knows: here it is a number in a tag.
+ * Hash -> shard -> line: the table's shape. What slots mean, and how they change hands: slot.h. No
+ * file of this folder knows what a policy is: here it is a number in a tag.
  *
  * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
  * of lines need not be a power of two and memory is 32.5 bytes per key to the line. All policies of
@@ -64,9 +64,9 @@ struct shard {
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
-/* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
- * bucket. Steps of the clock are not noted. The slot may have this end again, for another key: who
- * added a token does not take it for its own key's (slot.c, stint_slot_take_back). */
+/* Notes that a slot's end falls (I1). Steps of the clock are not noted. The slot may have this end
+ * again, for another key: who added a token does not take it for its own key's (occupant.c,
+ * stint_token_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slot protocol: what a slot's two words say, how it changes hands, and the primitives that
- * look and charge. Below it stand the table's shape, the clock of windows, and the counters.
+ * look and charge.
  *
  *     word 0   tag     64: whose slot it is (lines.h)
  *     word 1   state   id 33 | pending 1 | refused 1 | used 29        (bit 63 ... bit 0)
@@ -9,8 +9,7 @@
  *   pending  the slot is claimed, but nobody may count in it yet
  *   refused  the key was refused in this window: FIRST_REFUSAL has been given. In a pending slot it
  *            marks the slot's first claim (claim.h, claim_unused)
- *   used     tokens taken; of a bucket: its rate's number 4 | ns 25: how far into its end's tick
- *            it is full (judge.h), and by which of its policy's rates that is (rate.h)
+ *   used     tokens taken, or what else the kind of policy counts (occupant.h; override.h)
  *
  * A slot is in one of four states:
  *
@@ -32,34 +31,32 @@
  * compares this table with the model.
  *
  *     from        to          how  by
- *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, claim_slot
+ *     NEVER       PENDING     D    claim: claim.h, claim_unused; claim.c, stint_claim_slot
  *                                  No other slot of the sequence has the key's tag.
- *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free, stint_claim_over
- *                                  It is over and carries nothing (search.c, slot_reusable). The
+ *     COMMITTED   PENDING     D    claim: claim.h, claim_over; claim.c, stint_claim_slot
+ *                                  It is over and carries nothing (occupant.c, slot_reusable). The
  *                                  shard's watermark was raised first.
- *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_free
- *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
- *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_over; _resolve, by anyone
+ *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_slot
+ *     PENDING     PENDING     D    claim: claim.c, stint_claim_slot; its claimer died
+ *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_commit, by anyone; after
+ *                                  claim_over decide.c, stint_place_over, by the claimer
  *                                  No other slot of the key is committed, or an earlier claim.
- *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused, by the claimer
+ *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused_commit, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
- *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone; claim.h, claim_unused
- *                                  The policy is gone or its rate changed, or another slot is the
- *                                  key's. rate: rate.c, slot_sweep
+ *     PENDING     TOMBSTONE   D    resolve: claim.c, stint_claim_cancel, by anyone; decide.h,
+ *                                  place_unused. Another slot is the key's, or it may not be
+ *                                  committed (occupant.h, claim_void). rate: rate.c, slot_sweep
  *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
  *                                  and room.
- *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
- *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge;
- *                                  group_near.h, part_charge.
+ *     COMMITTED   COMMITTED   D    take back: occupant.c, stint_token_back, by the adder alone
+ *     COMMITTED   COMMITTED   D    decide: core.h, slot_charge; group_near.h, part_charge
  *                                  Same window, or it is over: a new one of the same key.
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
- *                                  Both of a bucket: refund.c, bucket_move_back (I1).
- *                                  override: of a bucket: override_set.c, bucket_keep (I1).
- *                                  rate: of a bucket: rate.c, recount_slot (I1)
- *                                  Of a companion, whose end may fall (I1): companion_write,
- *                                  _clear (override_set.c)
- *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
+ *                                  The end may fall (I1): refund.c, bucket_move_back; override:
+ *                                  override_set.c, bucket_keep, companion_write, companion_clear;
+ *                                  rate: rate.c, recount_slot
+ *     COMMITTED   PENDING     D    replace: occupant.c, stint_claim_least
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
  *     TOMBSTONE   TOMBSTONE   +    take: a stray add; the claim was cancelled under the adder
@@ -67,8 +64,8 @@
  * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: a thread that sees the same end twice, not pending, saw one
- *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c);
- *       a bucket's, too, to above the shard's watermark. shard_end_falls tells of it before.
+ *       occupant. Where an end may fall, it stays above the shard's watermark, or the clock's tick;
+ *       shard_end_falls tells of it before.
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund, a reset, or by a token that its own
@@ -77,22 +74,15 @@
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
  *   I6  A home line's reach only grows, and is at least the line, counted from it, of each claim
  *       that its keys ever made: it is raised before. A search for one may stop behind it. The
- *       shard's filter has the bits of each key for which a companion's slot was claimed.
+ *       shard's filter has the bits of each key for which a rare slot was claimed.
  *
- * Policies that are gone. Their slots become tombstones, whose ends fall (sweep.c). Threads that
- * still decide by one may count in a slot that is another key's by then: the exception of B, at
- * most a token for each. If the policy comes back, a slot may have its tag and end once more (A3).
- *
- * Clock steps. Ends fall when the clock was stepped back: I1, and with it promises A and B, hold
- * between steps of the clock, not across them (search.c, stint_beyond_clock).
+ * Ends also fall where a policy is gone (sweep.c): an exception of B, and A3 if it comes back. And
+ * they fall when the clock was stepped back: I1, and with it promises A and B, hold between steps
+ * of the clock, not across them (occupant.c, stint_beyond_clock).
  *
  * Why each step is right stands above its function: what confirms a state that was loaded at
- * slot_look (core.h), the fetch-add at slot_add, claims and a full table in claim.c. Each atomic
- * operation cites the M (ordering.md) or I that it serves.
- *
- * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3,
- * I5 and I6, after each atomic operation of scenes), and in tests/protocol scenes.c (what goes
- * wrong without each guard, and a process that dies before each atomic operation).
+ * slot_look (core.h), the fetch-add at slot_add, claims in claim.h. Each atomic operation cites the
+ * M (ordering.md) or I that it serves. tests/README.md says what holds it.
  *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
 #ifndef STINT_SLOT_H
@@ -132,13 +122,11 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
     return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
 }
 
-/* ---- Charge ---------------------------------------------------------------------------------- */
-
-/* The two ways to charge: one token is added, or the state is swapped. Both follow a load that
- * showed the key's tag and room in the window that ends at `end`.
+/* The two ways to count: a token is added, or the state is swapped. Both follow a load that showed
+ * the key's tag and room in the window that ends at `end`.
  *
  * An add is the faster one, and may count too much: room was seen a moment ago. Whose add found no
- * room takes that token back, and nobody else does (stint_slot_take_back). So `used` passes the
+ * room takes that token back, and nobody else does. So `used` passes the
  * limit by one for each thread at most, and never reaches the refused bit (2^28 threads). An add
  * that is granted was counted at or below the capacity, in the window that was seen: no two
  * requests are granted the same token (A). */
@@ -154,20 +142,13 @@ static ALWAYS_INLINE bool slot_room(const struct slot *slot, uint64_t tag, tick_
 }
 
 /* Adds one token after slot_room. `used` receives the count with it. Returns false if there was no
- * room: the token is to be taken back. */
+ * room: the token is to be taken back (occupant.h, token_add). */
 static ALWAYS_INLINE bool slot_add(struct slot *slot, tick_t end, uint64_t capacity,
                                    uint64_t *used) {
     INSTANT(INSTANT_LOADED);
     *used = atomic_fetch_add_seq(&slot->state, 1) - state_of(end, 0) + 1; /* M2 */
     return LIKELY(!GUARD(TAKE_ADDED, *used - 1 >= capacity));
 }
-
-/* Takes back the token that slot_add counted without room, or in another window than the one that
- * ends at `end`. `used` is what it told. `again` is not 0 if the number that the tag has was used
- * again, for another policy (its slots have lost their counts). False: the token is another key's,
- * or of another window, and is left there. */
-bool stint_slot_take_back(const struct table *table, struct slot *slot, uint64_t tag, tick_t end,
-                          uint64_t used, const uint32_t *again);
 
 /* Changes the state of a key's slot, if tag and state are what they were. By I1 the state alone
  * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
@@ -188,17 +169,23 @@ static inline bool slot_cancel(const struct table *table, struct slot *slot, uin
     return atomic_cas2_seq(slot, expected, tombstone); /* I2 */
 }
 
-/* ---- Look ------------------------------------------------------------------------------------ */
-
 /* What was loaded of a slot. */
 struct seen {
     struct slot *slot; /* NULL: none */
     uint64_t tag;
     uint64_t state;
-    uint64_t count;    /* tokens in the window of the decision (slot_look) */
+    uint64_t count;    /* what that is in the window of now (core.h, slot_look) */
     uint64_t refused;  /* STATE_REFUSED, if the key was refused in that window */
     uint32_t position; /* in the sequence of the key's slots */
     bool stepped;      /* it counts as over only because the clock was stepped back */
 };
+
+/* What is in a slot. Who claims it compares both words. */
+static inline struct seen slot_load(struct slot *slot, uint32_t position) {
+    struct seen seen = {.slot = slot, .position = position};
+    seen.tag = atomic_load_acquire(&slot->tag);     /* M15 */
+    seen.state = atomic_load_acquire(&slot->state); /* M9 */
+    return seen;
+}
 
 #endif

@@ -2,9 +2,10 @@
  * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
 #include <stdlib.h>
 
+#include "decision.h"
+#include "feature/override.h"
 #include "feature/rate.h"
 #include "feature/stripe.h"
-#include "search.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

@@ -10,7 +10,7 @@
  * one that is banned only if all are. */
 #include <string.h>
 
-#include "search.h"
+#include "feature/override.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

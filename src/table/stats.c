@@ -2,7 +2,6 @@
  * Statistics: what the counters and the table say. */
 
 #include "feature/override.h"
-#include "limiter/counters.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

@@ -2,7 +2,7 @@
  * Tables that are looked at: attached to without their options, to be read only too; told entry by
  * entry; keys with names. */
 #include "feature/stripe.h"
-#include "search.h"
+#include "policy/occupant.h"
 #include "table/parts.h" /* before cmocka, which defines fail() as well */
 
 #include "kinds.h"
