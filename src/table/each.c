@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "decision.h"
+#include "feature/labels.h"
 #include "feature/override.h"
 #include "feature/rate.h"
 #include "feature/stripe.h"
 #include "sys/message.h"
-#include "table/parts.h"
 
 /* A slot of a striped key. */
 struct stripe {

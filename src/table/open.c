@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "feature/labels.h"
 #include "feature/override.h"
 #include "limiter/counters.h"
 #include "policy/policy.h"

@@ -3,6 +3,7 @@
  * in a file without a name, and published whole. */
 #include <string.h>
 
+#include "feature/labels.h"
 #include "feature/override.h"
 #include "sys/message.h"
 #include "table/parts.h"

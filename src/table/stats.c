@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Statistics: what the counters and the table say. */
 
+#include "feature/labels.h"
 #include "feature/override.h"
 #include "sys/message.h"
 #include "table/parts.h"

@@ -137,7 +137,7 @@ class Columns(unittest.TestCase):
 # Where atomic operations keep no slot, policy or header whole: they are defined, count, touch
 # pages, or are sealed (labels.c).
 OTHERS = {"atomic.h", "counters.c", "counters.h", "stats.c", "metrics.c",
-          "memory.c", "labels.c", "parts.h"}
+          "memory.c", "labels.c", "labels.h"}
 ATOMIC = re.compile(r"\batomic_\w+\((?!word|line)")
 
 

@@ -8,11 +8,12 @@
  *
  * In a full set the key that was refused in the fewest windows, which halve each day, makes room;
  * one that is banned only if all are. */
+#include "feature/labels.h"
+
 #include <string.h>
 
 #include "feature/override.h"
 #include "sys/message.h"
-#include "table/parts.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
 #define SEAL_LENGTH UINT64_C(127)    /* the bits of a seal that are the length, in bytes */
