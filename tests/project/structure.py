@@ -101,6 +101,13 @@ class Layers(unittest.TestCase):
                                  if list((SOURCE / "src" / folder).glob(f"{name}.[ch]"))])
         self.assertEqual(listed("src/README.md", r"^## In which file\n(.*?)^\| \*\*other languages"), order)
 
+    def test_map_knows_no_policy(self):
+        """Whoever reads how keys get their slots need not know what is counted in them."""
+        for name, text in files("src/map").items():
+            self.assertLessEqual(set(re.findall(r'^#include "((?!map/|sys/).*)"', text, re.MULTILINE)), {"rule/window.h"}, name)
+            self.assertNotRegex(without_comments(text), r"struct (policy|rule|terms|charge|decision|bucket|stint_limiter)\b"
+                                "|companion|stripe|override|TRAIT_|limiter")
+
     def test_steps_of_a_decision(self):
         """The list at the top of core.h has each step, in order, by a function that stands under its name."""
         core = files("src")["core.h"]
