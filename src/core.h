@@ -22,6 +22,7 @@
 #define STINT_CORE_H
 
 #include "decision.h"
+#include "feature/override.h" /* asked in step 1 alone */
 
 /* A word of a policy of which the compiler knows all traits. */
 #define WORD_EXACT(word, traits) ((word) >> 32 << 32 | (traits))
@@ -151,7 +152,7 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
     uint64_t override = 0;
 
     if (UNLIKELY((traits & STINT_OVERRIDES) != 0) &&
-        (possible || companion_possible(&limiter->table, hash)))
+        (possible || filter_has(&limiter->table, hash)))
         override = override_of(limiter, policy_id, traits, hash, moment.now, moment.end);
     const uint32_t other = UNLIKELY(override != 0) ? override_limit(override) : limit;
     decision->limiter = limiter;

@@ -76,7 +76,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *     after it, if the thread is late (LOOK_AHEAD; decide.c, look_ahead).
  *   - By a claim. If another key took the slot, the watermark was raised before, to a now at which
  *     the old window was over. The commit's tick is at or after the watermark, which is loaded
- *     after the look at the other slots (claim.c, commit_tick; claim.h, claim_unused; M7, M8). So
+ *     after the look at the other slots (decide.c, commit_tick; claim.h, claim_alone; M7, M8). So
  *     the new window begins at or after the end of the old one, however late its opener.
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
@@ -151,32 +151,6 @@ uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t l
     return two_counts_total(count, left, policy->fade, policy->reciprocal);
 }
 
-static uint64_t bucket_window(const struct stint_limiter *limiter, uint32_t policy_id) {
-    const uint64_t version = atomic_load_acquire(&limiter->policies[policy_id].version); /* M15 */
-    return limiter_bucket_window(limiter, policy_id, version);
-}
-
-bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
-                       uint64_t to) {
-    if (from == to)
-        return false;
-    return mark_passed(from, to, bucket_window(limiter, policy_id));
-}
-
-uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now) {
-    const uint64_t *watermark = &table_shard_of(&limiter->table, hash)->watermark;
-    const uint64_t times[3] = {limiter_now(limiter),
-                               /* M8: of the claim whose slot was seen. */
-                               tick_ns((tick_t)atomic_load_relaxed(watermark)),
-                               stint_limiter_latest_now(limiter, now)};
-    uint64_t late = 0;
-
-    for (uint32_t i = 0; i < 3; i++)
-        if (GUARD(BUCKET_AGAIN, times[i] > now + late && times[i] - now <= ALLOWANCE_NS))
-            late = times[i] - now;
-    return now + late;
-}
-
 /* ---- Answer ---------------------------------------------------------------------------------- */
 
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
@@ -191,8 +165,10 @@ void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id,
 
 /* The length of the window that is waited for, ns. */
 static uint64_t window_waited(const struct decision *decision) {
-    if ((decision->terms.traits & RULE_BUCKET) != 0)
-        return bucket_window(decision->limiter, decision->policy_id);
+    if ((decision->terms.traits & RULE_BUCKET) != 0) {
+        const uint64_t version = atomic_load_acquire(&decision->policy->version); /* M15 */
+        return limiter_bucket_window(decision->limiter, decision->policy_id, version);
+    }
     if ((decision->terms.traits & TRAIT_CALENDAR) == 0)
         return decision->policy->window;
     const struct span window =

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "override.h"
-#include "slot.h"
+#include "policy/occupant.h"
 
 /* What a request asked for, whatever became of it. */
 struct asked {
@@ -29,7 +28,6 @@ struct decision {
     struct terms terms;
     struct charge charge; /* what came of it, in the window that ends at `end` */
     /* Of what is not near: */
-    uint64_t over;      /* the now by which a slot is over that may be taken over (search.c) */
     tick_t only_end;    /* PART_SAME_WINDOW: in any other window, nothing is done */
     uint64_t whole_now; /* of a stripe: the now of the whole's caller */
 };
@@ -102,16 +100,6 @@ static inline tick_t window_of(const struct decision *decision) {
 
 /* What two counts amount to, `left` ns before the end of their window. */
 uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t left);
-
-/* The time at which a bucket that refuses at `now` is asked once more: the latest of the clock, the
- * shard's watermark, and the nows by which buckets have decided for this thread, each if it is
- * within the allowance of now. So nobody is refused for a clock that was read a moment ago, while
- * others of the shard went on, nor for one that goes back a little. */
-uint64_t stint_bucket_later(const struct stint_limiter *limiter, uint64_t hash, uint64_t now);
-
-/* The same as mark_passed (judge.h), by the window that the policy has. */
-bool stint_mark_passed(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t from,
-                       uint64_t to);
 
 /* Counts what a verdict says beside whether it was allowed. */
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,

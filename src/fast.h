@@ -9,7 +9,7 @@
 #define STINT_FAST_H
 
 #include "core.h"
-#include "search.h"
+#include "map/search.h"
 
 #ifdef STINT_SWAPS_ONLY /* -Dfast=false */
 #define FAST(condition) (false && (condition))
@@ -62,7 +62,7 @@ static ALWAYS_INLINE bool hot_room(const struct policy *policy, uint64_t limit, 
 }
 
 static ALWAYS_INLINE bool hot_add(const struct stint_limiter *limiter, struct hot *hot) {
-    return LIKELY(slot_add(limiter, hot->slot, hot->tag, hot->end, hot->capacity, &hot->count));
+    return LIKELY(token_add(limiter, hot->slot, hot->tag, hot->end, hot->capacity, &hot->count));
 }
 
 /* All but the capacity is constant, so the compiler folds what is computed from it. */

@@ -5,9 +5,9 @@
 #ifndef STINT_GROUP_NEAR_H
 #define STINT_GROUP_NEAR_H
 
-#include "calls.h"
-#include "claim.h"
+#include "decide.h"
 #include "fast.h"
+#include "feature/stripe.h"
 
 static ALWAYS_INLINE struct stint_verdict *verdict_at(struct stint_verdict *verdicts, size_t i) {
     return verdicts == NULL ? NULL : &verdicts[i];

@@ -2,7 +2,7 @@
  * Striped keys, the long way. Read slot.h and stripes.h first. */
 #include "stripes.h"
 
-#include "calls.h"
+#include "decide.h"
 
 struct gathered {
     uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */

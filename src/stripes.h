@@ -9,6 +9,7 @@
 #define STINT_STRIPES_H
 
 #include "fast.h"
+#include "feature/stripe.h"
 
 /* The verdict's estimate of what the key has used: in each of its stripes as much as in one. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
@@ -39,7 +40,7 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     if (UNLIKELY(seen.slot == NULL))
         return false;
     if (FAST(cost == 1) && slot_room(seen.slot, part.tag, part.end, share, &seen.state)) {
-        if (UNLIKELY(!slot_add(limiter, seen.slot, part.tag, part.end, share, &used)))
+        if (UNLIKELY(!token_add(limiter, seen.slot, part.tag, part.end, share, &used)))
             return false;
     } else {
         seen.state = atomic_load_acquire(&seen.slot->state); /* M1; the swap confirms it: M2 */

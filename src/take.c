@@ -5,8 +5,7 @@
  * compiled several times: each time for policies of which the compiler knows traits (judge.h,
  * EXACT_PLAIN; below, KIND). A key without a slot goes on in decide.c, but for one that is new to a
  * plain policy (take_new). */
-#include "calls.h"
-#include "claim.h"
+#include "decide.h"
 #include "fast.h"
 #include "stripes.h"
 
@@ -371,7 +370,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
     if (UNLIKELY(!hot_window(policy, now, &hot))) {
         if (!hot_unless_overridden(policy, now, &hot))
             return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
-        if (GUARD(OVERRIDE_SEEN, companion_possible(&limiter->table, key.hash)))
+        if (GUARD(OVERRIDE_SEEN, filter_has(&limiter->table, key.hash)))
             return take_overridden(limiter, policy_id, key.hash, now, verdict);
     }
     hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);

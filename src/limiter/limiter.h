@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The start of the mapping, and the process's own handle of a limiter. */
+ * The start of the mapping, and the process's own handle of a limiter.
+ *
+ * A limiter is one mapping without pointers inside, so that it can be shared:
+ *
+ *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
+ *     | header | policies | records | counters | rare | shards | lines | reach | labels |
+ *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
+ *
+ * Counters have a row for each lane, and rare counts none. The reach has a byte for each line. */
 #ifndef STINT_LIMITER_H
 #define STINT_LIMITER_H
 
 #include <pthread.h>
 
 #include "limiter/policies.h"
-#include "limiter/table.h"
+#include "map/lines.h"
 #include "sys/clock.h"
 #include "sys/memory.h"
 

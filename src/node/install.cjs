@@ -33,7 +33,7 @@ function run(options, input = '') {
 }
 
 function sources() {
-    return ['', 'limiter', 'policy', 'sys', 'table', 'text'].flatMap((folder) => {
+    return ['', 'feature', 'limiter', 'map', 'policy', 'sys', 'table', 'text'].flatMap((folder) => {
         const of = path.join(library, 'src', folder);
         return fs
             .readdirSync(of)

@@ -11,7 +11,7 @@ const library = path.join(__dirname, 'library');
 
 fs.rmSync(library, { recursive: true, force: true });
 if (process.argv[2] === 'copy') {
-    for (const folder of ['', 'limiter', 'policy', 'rule', 'sys', 'table', 'text']) {
+    for (const folder of ['', 'feature', 'limiter', 'map', 'policy', 'rule', 'sys', 'table', 'text']) {
         const from = path.join(tree, 'src', folder);
         fs.mkdirSync(path.join(library, 'src', folder), { recursive: true });
         for (const name of fs.readdirSync(from).filter((file) => /\.[ch]$/.test(file))) {

@@ -473,7 +473,7 @@ static void policy_begin(struct stint_limiter *limiter, uint32_t id,
 /* An id that was a policy's may be used again. Its slots were swept while the policy was gone
  * (sweep.c), so nothing of before is left. A thread that still decides by the policy of before
  * finds no slot of its key, or one of now, and charges it by what it has read (A3). What it gives
- * back was taken before, which the generation tells (refund.c; slot.c, stint_slot_take_back). */
+ * back was taken before, which the generation tells (refund.c; occupant.c, stint_token_back). */
 uint32_t stint_policy_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                            const struct policy_ids *ids) {
     const uint32_t old = ids->old,

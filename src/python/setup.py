@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 os.chdir(HERE)
 TREE = Path("library" if Path("library").exists() else "../..")  # setuptools wants the paths of sources to be relative
 LIBRARY = TREE / "src"
-FOLDERS = "", "limiter", "policy", "rule", "sys", "table", "text"
+FOLDERS = "", "feature", "limiter", "map", "policy", "rule", "sys", "table", "text"
 
 
 def version():

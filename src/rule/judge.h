@@ -215,7 +215,7 @@ static inline uint64_t bucket_unit(uint64_t window, uint32_t limit) {
     return unit > BUCKET_UNIT_MIN ? unit : BUCKET_UNIT_MIN;
 }
 
-/* Where a policy's rate word has the number, above the unit; and where a state has it (slot.h). */
+/* Where a policy's rate word has the number, above the unit; and where a state has it. */
 enum { RATE_NUMBER = 60, STATE_RATE_SHIFT = 25 };
 #define UNIT_MASK ((UINT64_C(1) << RATE_NUMBER) - 1)
 
@@ -240,7 +240,7 @@ struct bucket {
     uint64_t unit;       /* ns */
     uint64_t reciprocal; /* of the unit */
     uint64_t window;     /* ns */
-    uint64_t rate;       /* its number, as a state has it (slot.h, STATE_RATE) */
+    uint64_t rate;       /* its number, as a state has it (occupant.h, STATE_RATE) */
     uint64_t version;    /* of the policy */
     uint32_t limit;
     uint32_t burst;

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sys/message.h"
@@ -126,3 +127,14 @@ static_assert(STINT_VERSION == BUILD_VERSION,
 const char *stint_version(void) {
     return VERSION_TEXT(STINT_VERSION_MAJOR, STINT_VERSION_MINOR, STINT_VERSION_PATCH);
 }
+
+#ifdef STINT_TESTING
+void (*stint_test_hook)(enum stint_test_instant instant);
+void (*stint_test_step)(const void *word);
+guard_set stint_test_removed;
+
+void stint_test_broken(const char *what, const char *file, int line) {
+    (void)fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
+    abort();
+}
+#endif

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "feature/rate.h"
 #include "limiter/counters.h"
 #include "policy/check.h"
 #include "policy/policy.h"
-#include "rate.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

@@ -2,10 +2,12 @@
  * All live keys of a table, or one, slot by slot; then striped keys, whose slots are added up. */
 #include <stdlib.h>
 
-#include "rate.h"
-#include "search.h"
+#include "decision.h"
+#include "feature/labels.h"
+#include "feature/override.h"
+#include "feature/rate.h"
+#include "feature/stripe.h"
 #include "sys/message.h"
-#include "table/parts.h"
 
 /* A slot of a striped key. */
 struct stripe {

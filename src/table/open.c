@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "feature/labels.h"
+#include "feature/override.h"
 #include "limiter/counters.h"
-#include "override.h"
 #include "policy/policy.h"
-#include "slot.h"
 #include "sys/message.h"
 #include "table/parts.h"
 
@@ -77,7 +77,7 @@ static int call_check(struct stint_limiter **opened, const struct stint_options 
     return error != 0 ? error : check(options, use);
 }
 
-/* Where the sections of the mapping are (table.h has the drawing). */
+/* Where the sections of the mapping are (limiter.h has the drawing). */
 struct shape {
     struct header header; /* what such a table begins with, but for the secret and the lock */
     struct table table;   /* without pointers */

@@ -3,7 +3,8 @@
  * in a file without a name, and published whole. */
 #include <string.h>
 
-#include "search.h"
+#include "feature/labels.h"
+#include "feature/override.h"
 #include "sys/message.h"
 #include "table/parts.h"
 
@@ -52,7 +53,7 @@ static void counters_move(const struct move *move) {
 }
 
 /* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys
- * whose window is over lose their slots here, as to another key (claim.c, watermark_raise). */
+ * whose window is over lose their slots here, as to another key (claim.h, watermark_raise). */
 static void watermarks_move(const struct move *move) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Statistics: what the counters and the table say. */
 
-#include "override.h"
+#include "feature/labels.h"
+#include "feature/override.h"
 #include "sys/message.h"
 #include "table/parts.h"
 

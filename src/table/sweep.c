@@ -7,10 +7,10 @@
  *
  * Its end falls, which I1 forbids elsewhere. Keys of other policies keep what I1 is for:
  *   - The tombstone ends at the shard's watermark, or later. All occupants before the key were over
- *     by then (claim.c, watermark_raise), and a claim ends later than its slot did. So no end of
+ *     by then (claim.h, watermark_raise), and a claim ends later than its slot did. So no end of
  *     theirs comes back, but that of the tombstone, which is full.
  *   - A thread that still decides by the policy compares the tag in each swap, and commits no claim
- *     (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end that it
+ *     (occupant.h, claim_void). Only its fetch-add may meet another key with the end that it
  *     expects: then it is granted a token of that key (B).
  *   - Another key's late fetch-add may have met the slot, which may have that end again, for that
  *     key. So fallen_end is raised (shard_end_falls).
@@ -25,7 +25,7 @@
  * whoever uses an id again sweeps first. What a death leaves stays until it is over, or swept. */
 #include "table/parts.h"
 
-#include "slot.h"
+#include "map/slot.h"
 
 /* Makes a slot free if its policy is gone; of a companion only if `overrides` are swept, too. */
 static void slot_sweep(const struct stint_limiter *limiter, struct shard *shard, struct slot *slot,

@@ -3,7 +3,7 @@
  * that was: features.c. Ids that are free again: restarts.c.) */
 #include "directory.h"
 #include "limiter/limiter.h"
-#include "search.h"
+#include "policy/occupant.h"
 
 /* ---- What is told ---------------------------------------------------------------------------- */
 
@@ -224,7 +224,7 @@ TEST(test_slots_that_stayed) {
     apply(limiter, "9/minute name=x smooth\n9/minute name=y", 0, NULL);
     const uint64_t key = number_key(limiter, 1).hash;
     assert_true(take(limiter, 0, key));
-    struct slot *slot = slot_near(&limiter->table, key, table_tag(&limiter->table, key, 0));
+    struct slot *slot = slot_of(&limiter->table, key, table_tag(&limiter->table, key, 0));
     const struct slot kept = *slot;
     assert_int_equal(stint_policy_remove(limiter, 0), 0);
     *slot = kept;

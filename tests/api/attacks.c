@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
+#include "policy/occupant.h"
 #include "random.h"
-#include "slot.h"
 #include "sys/testing.h"
 #include "wrapped.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Tables that are looked at: attached to without their options, to be read only too; told entry by
  * entry; keys with names. */
-#include "search.h"
-#include "table/parts.h" /* before cmocka, which defines fail() as well */
+#include "feature/labels.h" /* before cmocka, which defines fail() as well */
+#include "feature/stripe.h"
+#include "policy/occupant.h"
 
 #include "kinds.h"
 

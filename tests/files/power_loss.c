@@ -2,7 +2,7 @@
  * The machine loses power: of each page of a table's file the disk has what it was at some instant.
  * What opens is a table whose promises hold from there on; what does not is refused, and left as it
  * is. */
-#include "slot.h" /* before cmocka, which defines fail() as well */
+#include "policy/occupant.h" /* before cmocka, which defines fail() as well */
 
 #include "random.h"
 

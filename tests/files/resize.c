@@ -2,7 +2,7 @@
  * stint_resize: whatever the shapes are, the new table answers as the old one would have. What
  * cannot be done is refused, and changes nothing. (Case by case: restarts.c. Whoever is killed in
  * it: faults.c. Damaged tables: fuzz_table.c.) */
-#include "table/parts.h" /* before cmocka, which defines fail() as well */
+#include "feature/labels.h" /* before cmocka, which defines fail() as well */
 
 #include "directory.h"
 #include "kinds.h"

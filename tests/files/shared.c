@@ -2,7 +2,7 @@
  * One table for many processes: files, memory that the caller shares, restarts, forks, and
  * everything that may be found where a table is expected. (Who makes it beside others: faults.c,
  * deaths.c.) */
-#include "slot.h" /* before cmocka, which defines fail() as well */
+#include "policy/occupant.h" /* before cmocka, which defines fail() as well */
 
 #include <sys/file.h>
 #include <sys/prctl.h>

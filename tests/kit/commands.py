@@ -21,7 +21,7 @@ needs_gnuplot = unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplo
 
 
 LIBRARY = tuple(f"src/{folder}".rstrip("/") for folder in
-                ("", "limiter", "policy", "rule", "sys", "table", "text"))
+                ("", "feature", "limiter", "map", "policy", "rule", "sys", "table", "text"))
 
 
 def library(source, of="*.[ch]"):

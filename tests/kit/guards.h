@@ -19,13 +19,13 @@ enum stint_test_instant {
 
 /* The guards, and the mistake that each keeps out: what the code does without it. */
 #define STINT_TEST_GUARDS(X)                                                                       \
-    /* Charge: slot.h, take.c, stripes.c */                                                        \
+    /* Charge: slot.h, fast.h, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
     X(NOW_FAR, "a now that is far from the clock is decided by")                                   \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
-    /* Find: search.c */                                                                           \
+    /* Find: occupant.c */                                                                         \
     X(REUSE_OVERRIDE, "the slot of an override is taken as soon as it is over")                    \
     X(STRIKE_BAN, "a ban that is over counts as strikes")                                          \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
@@ -70,7 +70,7 @@ enum stint_test_instant {
     X(REFUND_FORGOTTEN, "two counts: a refund of a window that was forgotten")                     \
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
-    /* Token buckets: core.h, decision.c, claim.c, refund.c, override_set.c */                     \
+    /* Token buckets: core.h, occupant.c, decide.c, refund.c, override_set.c */                    \
     X(BUCKET_MARK, "a bucket's mark of a refusal is never cleared")                                \
     X(BUCKET_AGAIN, "a bucket refuses who read the clock early")                                   \
     X(BUCKET_NOW, "a bucket forgets that its thread's now was ahead")                              \

@@ -7,7 +7,7 @@
 #include "limiter/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
-#include "slot.h"
+#include "policy/occupant.h"
 
 /* Where the parts of a table begin; and where it ends. */
 enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, REACH, NAMES, PARTS };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "table/parts.h"
+#include "feature/labels.h"
 
 enum { NAMES = 4 }; /* of each key */
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "limiter/counters.h" /* for the number of the thread */
+#include "policy/occupant.h"
 #include "policy_id.h"
-#include "slot.h"
 
 #include "model.h"
 #include "named.h"

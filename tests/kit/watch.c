@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "slot.h"
+#include "policy/occupant.h"
 
 static struct slot *slot_at(const struct watch *watch, uint64_t i) {
     return &watch->limiter->table.lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The watch: after each atomic operation it looks at all slots of a small table, and says which
- * invariant of src/slot.h the last writes have broken. I2 and I4 are of single writes, and are not
+ * invariant of map/slot.h the last writes have broken. I2 and I4 are of single writes, and are not
  * seen in what they leave. */
 #ifndef STINT_TESTS_WATCH_H
 #define STINT_TESTS_WATCH_H

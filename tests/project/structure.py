@@ -96,9 +96,17 @@ class Layers(unittest.TestCase):
         self.check_order("src", order, texts)
         self.assertEqual(circle(edges(texts)), [])
         # Each folder is one run of the list, so it stands on the folders below it alone.
-        self.assertEqual(order, [name for folder in ("text", "table", ".", "policy", "limiter", "rule", "sys") for name in order
+        self.assertEqual(order, [name for folder in ("text", "table", ".", "feature", "policy", "limiter", "map", "rule",
+                                                                 "sys") for name in order
                                  if list((SOURCE / "src" / folder).glob(f"{name}.[ch]"))])
         self.assertEqual(listed("src/README.md", r"^## In which file\n(.*?)^\| \*\*other languages"), order)
+
+    def test_map_knows_no_policy(self):
+        """Whoever reads how keys get their slots need not know what is counted in them."""
+        for name, text in files("src/map").items():
+            self.assertLessEqual(set(re.findall(r'^#include "((?!map/|sys/).*)"', text, re.MULTILINE)), {"rule/window.h"}, name)
+            self.assertNotRegex(without_comments(text), r"struct (policy|rule|terms|charge|decision|bucket|stint_limiter)\b"
+                                "|companion|stripe|override|TRAIT_|limiter")
 
     def test_steps_of_a_decision(self):
         """The list at the top of core.h has each step, in order, by a function that stands under its name."""
@@ -136,12 +144,12 @@ class Columns(unittest.TestCase):
 # Where atomic operations keep no slot, policy or header whole: they are defined, count, touch
 # pages, or are sealed (labels.c).
 OTHERS = {"atomic.h", "counters.c", "counters.h", "stats.c", "metrics.c",
-          "memory.c", "labels.c", "parts.h"}
+          "memory.c", "labels.c", "labels.h"}
 ATOMIC = re.compile(r"\batomic_\w+\((?!word|line)")
 
 
 class Protocol(unittest.TestCase):
-    """The table of src/slot.h and the orders of src/ordering.md are those of the code."""
+    """The table of src/map/slot.h and the orders of src/ordering.md are those of the code."""
 
     def setUp(self):
         self.texts = files(*commands.LIBRARY)
@@ -160,7 +168,7 @@ class Protocol(unittest.TestCase):
         functions = {name: set(re.findall(r"^[a-z][\w *]*?\b(\w+)\([^;{}]*\) \{$",
                                           without_comments(text), re.MULTILINE))
                      for name, text in self.texts.items()}
-        self.assertLessEqual({"stint_claim_over", "claim_cancel"}, functions["claim.c"])
+        self.assertLessEqual({"stint_claim_slot", "stint_claim_cancel"}, functions["claim.c"])
         self.assertLessEqual({"claim_unused"}, functions["claim.h"])
         named = set()
         for name, rest in re.findall(r"\b(\w+\.[ch]), (\w+(?:,\s+(?:\*\s+)?\w+_\w+)*)", table):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A bucket whose rate changes: src/rate.h, as src/core.h, decide.c, claim.c, rate.c and policy.c do it,
+ * A bucket whose rate changes: src/feature/rate.h, as src/core.h, decide.c, occupant.h, rate.c and policy.c do it,
  * for spin. `run` compiles and runs it.
  *
  * One key's slot, one clock that stands. TAKERS take a token each time, CALLS times; one of them may

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c and refund.c do it, for spin. `run`
+ * The slot protocol of src/map/slot.h, as src/take.c, decide.c, map/ and refund.c do it, for spin. `run`
  * compiles and runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must
  * not. A part of a group (group.c) that is charged by an add is a take here, one that is charged by
  * a swap a decide; so is STINT_CHARGE, and a stripe's request.
  *
  * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch
  * locals of the thread, or ghosts. A loop around a compare-and-swap that only comes again because
- * `used` changed (claim_cancel, stint_claim_resolve, watermark_raise) is one step here: its failed rounds
+ * `used` changed (stint_claim_cancel, claim_resolve, watermark_raise) is one step here: its failed rounds
  * write nothing. Memory is sequentially consistent.
  *
  * Time is a few ticks. The clock moves at any instant; a thread loads it once, when a call begins,
@@ -355,7 +355,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
 /* ---- Transitions: each write to a slot names its own ------------------------------------------ */
 
-/* `run` compares the set of those that happen with the table in src/slot.h. */
+/* `run` compares the set of those that happen with the table in map/slot.h. */
 #define BY_CLAIM   0
 #define BY_RESOLVE 1
 #define BY_TAKE    2
@@ -668,7 +668,7 @@ decision_begin: /* or what take reads of the policy */
     }
 #endif
 
-    /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
+    /* stint_search: the tag. Likewise slot_near_home, while `near`. It sees live slots on the way, which the
      * second pass then leaves out: as they stay live, that is the same as to see them there. */
 find:
 #if HOME < SLOTS
@@ -724,7 +724,7 @@ reusable: /* slot_reusable */
         if
         :: at != NONE -> i = 0; goto watermark_raise
         :: at == NONE && i < SLOTS -> goto reusable_tag
-#if defined(WRONG_FULL_WITH_SLOT) || REPLACE /* find_least_used is the second search for the tag */
+#if defined(WRONG_FULL_WITH_SLOT) || REPLACE /* stint_claim_least is the second search for the tag */
         :: else -> i = 0; goto table_full
 #else
         :: else -> i = 0; lines = 1; sure = 1; goto find /* found_again: the tag once more */
@@ -892,7 +892,7 @@ take_add: /* slot_add */
         fi
     }
 
-    /* stint_slot_take_back */
+    /* stint_token_back */
 back_state:
     atomic { state = slot[i].state; goto back_tag }
 back_tag:
@@ -958,7 +958,7 @@ added_anew: /* by swaps only */
 #endif
     }
 
-    /* stint_decide_absent */
+    /* decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
 #ifndef WRONG_WATERMARK_NOT_RAISED
     atomic { watermark = MAX(watermark, OVER_BY(held_tag, held, NOW)); goto reach_raise }
@@ -967,7 +967,7 @@ reach_raise:
 #if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
     atomic { reach = MAX(reach, LINE_OF(at)); goto claim }
 #endif
-claim: /* claim_slot */
+claim: /* stint_claim_slot */
     atomic {
         i = 0;
         if
@@ -988,7 +988,7 @@ claim: /* claim_slot */
 #endif
     }
 
-    /* stint_claim_resolve, by the claimer or by who met the claim */
+    /* claim_resolve, by the claimer or by who met the claim */
 resolve:
 #ifdef WRONG_WATERMARK_BEFORE_LOOK
     atomic { tick = watermark }
@@ -996,7 +996,7 @@ resolve:
 #ifdef WRONG_NO_LOOK
     goto LOOKED;
 #endif
-    /* claim_stands */
+    /* stint_claim_stands */
 #if HOME < SLOTS
     atomic {
 #ifdef WRONG_REACH_OF_CLAIM
@@ -1057,7 +1057,7 @@ look_tag_again:
 #else
 #define TOMBSTONE_OF(claim) STATE(STATE_ID(claim), 0, 0, 0)
 #endif
-cancel: /* claim_cancel, of the claim that is resolved */
+cancel: /* stint_claim_cancel, of the claim that is resolved */
     atomic {
         if
         :: slot[at].tag == TAG && SAME_WINDOW(slot[at].state, held) ->
@@ -1066,7 +1066,7 @@ cancel: /* claim_cancel, of the claim that is resolved */
         fi;
         START_OVER
     }
-cancel_other: /* claim_cancel, of a later one */
+cancel_other: /* stint_claim_cancel, of a later one */
     atomic {
         if
         :: slot[i].tag == TAG && SAME_WINDOW(slot[i].state, state) ->
@@ -1149,11 +1149,11 @@ commit:
         WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
     }
-table_full: /* stint_decide_full: a stated outcome, G */
+table_full: /* decide_full: a stated outcome, G */
 #if !REPLACE
     atomic { assert(PROMISE_G_was_crowded(me)); goto next }
 #else
-least_tag: /* find_least_used */
+least_tag: /* stint_claim_least */
     atomic { tag = slot[i].tag; goto least_state }
 least_state:
     atomic {
@@ -1190,7 +1190,7 @@ least_next:
     }
 replace_falls:
     atomic { END_FALLS(STATE_ID(held), NOW); goto replace }
-replace: /* claim_slot */
+replace: /* stint_claim_slot */
     atomic {
         if
         :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
@@ -1215,7 +1215,7 @@ short_tag: /* line_match: which is never used? */
         if
         :: slot[i].tag == NEVER -> at = i; i = 0; goto short_claim
         :: slot[i].tag != NEVER && i + 1 < HOME -> i++; goto short_tag
-        :: else -> near = 0; START_OVER /* slot_search is the next find */
+        :: else -> near = 0; START_OVER /* stint_search is the next find */
         fi
     }
 short_claim:
@@ -1526,7 +1526,7 @@ byte filter; /* a bit of each key */
 #define NOTE_SET(to)
 #endif
 
-/* overrides.c: stint_override, stint_override_clear, stint_strike */
+/* override_set.c: stint_override, stint_override_clear, stint_strike */
 proctype hand(byte key; byte calls; bit strike) {
     byte i, at, now, end, tag;
 #if AFTER
@@ -1559,7 +1559,7 @@ next:
         :: !strike -> end = 0 /* clear */
         fi
     }
-mine_tag: /* stint_find_committed; for a claim slot_search */
+mine_tag: /* stint_find_committed; for a claim stint_search */
     atomic {
         tag = slot[i].tag;
         if
@@ -1663,7 +1663,7 @@ filter_add:
 #endif
 raise: /* watermark_raise */
     atomic { watermark = (held_tag != NEVER -> MAX(watermark, STATE_ID(held)) : watermark); goto claim }
-claim: /* claim_slot */
+claim: /* stint_claim_slot */
     atomic {
         if
         :: slot[at].tag != held_tag || slot[at].state != held ->
@@ -1675,7 +1675,7 @@ claim: /* claim_slot */
         WRITE(at, MINE, held, HOW_DOUBLE, BY_CLAIM);
         goto stands_tag
     }
-stands_tag: /* stint_claim_override: claim_stands */
+stands_tag: /* companion_commit: stint_claim_stands */
     atomic {
         if
 #ifdef WRONG_OVERRIDE_NO_LOOK
@@ -1697,7 +1697,7 @@ stands_tag_again:
         :: else -> goto cancel_other
         fi
     }
-cancel: /* claim_cancel */
+cancel: /* stint_claim_cancel */
     atomic {
         if
         :: slot[at].tag == MINE && SAME_WINDOW(slot[at].state, held) ->
@@ -1715,7 +1715,7 @@ cancel_other:
         fi;
         state = 0; goto stands_tag
     }
-commit: /* claim_commit */
+commit: /* stint_claim_commit */
     atomic {
         i = 0;
         if
@@ -1748,7 +1748,7 @@ done:
     skip
 }
 
-/* slot.c: stint_override_find, of the first key. A slot may have been another key's override in
+/* override.c: stint_override_find, of the first key. A slot may have been another key's override in
  * between, until the same end: so override_in compares the whole state. */
 proctype asker(byte calls) {
     byte i;

@@ -275,7 +275,7 @@ own_add: /* slot_add */
         goto next
     }
 
-    /* stint_slot_take_back */
+    /* stint_token_back */
 back_state:
     atomic {
         state = stripe[i];
@@ -319,7 +319,7 @@ back_swap:
 own_anew: /* by swaps only */
     atomic { state = 0; ahead = 0; n = 0; i = 0; window = now; BEGIN }
 
-#if LOSES /* stint_claim_resolve: a window that is not too early for a slot that was lost */
+#if LOSES /* claim_resolve: a window that is not too early for a slot that was lost */
 #define OPEN_LATER(i, retry)                                                                       \
     if                                                                                             \
     :: state == 0 && lost > window ->                                                              \
@@ -726,7 +726,7 @@ part_add:
         :: else -> HAD(WINDOW(state))
         fi
     }
-part_back: /* slot_take_back */
+part_back: /* stint_token_back */
     atomic { window = WINDOW(state); state = stripe[i]; goto part_back_swap }
 part_back_swap:
     atomic {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What is done to a key beside deciding: tokens given back, its count reset, its line fetched. */
-#include "calls.h"
-#include "rate.h"
+#include "feature/override.h"
+#include "feature/rate.h"
+#include "feature/stripe.h"
 
 struct giving {
     const struct policy *policy;
@@ -171,7 +172,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint64_t key,
     return back;
 }
 
-/* slot_near for a line that the caller has most likely just charged. It compares one tag after the
+/* slot_of for a line that the caller has most likely just charged. It compares one tag after the
  * other: a load of 16 bytes would wait until the 8 that the atomic add wrote are in the cache. A
  * take and its refund are 21 ns, by stint_key_refund 32 (measured as in take.c). */
 static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, uint64_t hash,

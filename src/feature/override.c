@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The look for a key's override (override.h). */
-#include "override.h"
+#include "feature/override.h"
 
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
                           uint64_t now) {
@@ -26,7 +26,7 @@ uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t polic
     struct line *line = home_of(table, hash);
 
     /* Nearly every one is in its key's home line. */
-    for (uint64_t i = 0; i == 0 || (i < table->probe_lines && i <= companion_reach(table, hash));
+    for (uint64_t i = 0; i == 0 || (i < table->probe_lines && i <= filter_reach(table, hash));
          i++) {
         for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
             uint64_t state = override_in(line_slot(line, match), tag);

@@ -7,12 +7,11 @@
  * So it never falls to the end of a window that is over (I1). A slot that a search has seen live
  * may be free then: the table may be called full once too often.
  *
- * Companions are searched as any policy, but replace nobody and are not replaced (claim.c). A key's
- * bits in the filter are set before its claim. They stay until a process opens the table alone
- * (open.c) and the key has no slot. */
-#include "calls.h"
-#include "claim.h"
-#include "rate.h"
+ * Companions are searched as any policy, but replace nobody and are not replaced (occupant.c). A
+ * key's bits in the filter are set before its claim. They stay until a process opens the table
+ * alone (open.c) and the key has no slot. */
+#include "feature/override.h"
+#include "feature/rate.h"
 #include "sys/message.h"
 
 struct wish {
@@ -36,19 +35,6 @@ struct change {
     uint64_t full;  /* when the key's bucket was full, ns; 0: it has no slot, or is none */
     uint64_t rate;  /* by which rate */
 };
-
-/* For the search and the claim of a companion's slot: it has no terms, and no window. */
-static struct decision companion_decision(struct stint_limiter *limiter, uint32_t companion,
-                                          uint64_t key) {
-    return (struct decision){
-        .limiter = limiter,
-        .policy = &limiter->policies[companion],
-        .hash = key,
-        .tag = table_tag(&limiter->table, key, companion),
-        .now = limiter_now(limiter),
-        .policy_id = companion,
-    };
-}
 
 /* The state that a slot is to have; 0: it stays as it is. `state`: its own; 0: the key has none.
  * `clock` was read after the slot was seen. A caller ahead of it ends no ban and no span of
@@ -76,19 +62,6 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, count + 1);
 }
 
-bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                       struct seen *seen, struct bucket *bucket) {
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-
-    while (stint_find_committed(&limiter->table, key, tag, seen) &&
-           stint_bucket_rule(limiter, policy_id, bucket)) {
-        if (!rate_differs(seen->state, bucket->rate))
-            return true;
-        stint_rate_settle(limiter, policy_id, key, seen, bucket);
-    }
-    return false;
-}
-
 /* When a key's bucket is full: read after the state of the companion's slot, and before that is
  * written. So none of it was taken by what is written. */
 static void bucket_before(const struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
@@ -105,30 +78,51 @@ static void bucket_before(const struct stint_limiter *limiter, struct ruled rule
     change->rate = bucket.rate;
 }
 
-/* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
-enum written { WRITTEN, KEPT, NO_ROOM, GONE };
+/* GONE: the companion is gone: its policy was removed, or replaced by one without overrides.
+ * RESOLVED: another thread has written; look again. */
+enum written { WRITTEN, KEPT, NO_ROOM, GONE, RESOLVED };
+
+/* Commits a claim of a companion's slot, which ends as `next` says, but not before the claim (I1).
+ * A claim that seems further ahead than another clock may be was left 497 days ago, or longer. No
+ * window is opened, so none is opened again: the watermark is not asked. */
+static enum written companion_commit(const struct stint_limiter *limiter, uint32_t companion,
+                                     const struct seat *seat, const struct seen *claim,
+                                     uint64_t next) {
+    const struct table *table = &limiter->table;
+    const tick_t now = tick_of(seat->now), end = end_of(state_id(next), now),
+                 ahead = end_of(state_id(claim->state), now);
+    const tick_t claimed = ahead - now <= ALLOWANCE_TICKS + 1 ? ahead : 0;
+
+    if (!stint_claim_stands(table, seat->hash, claim))
+        return RESOLVED;
+    if (claim_void(&limiter->policies[companion], false, 0)) { /* M8 */
+        (void)stint_claim_cancel(table, claim->slot, claim->tag, claim->state);
+        return GONE;
+    }
+    next = state_of(end > claimed ? end : claimed, next & (STATE_REFUSED | USED_MASK));
+    return stint_claim_commit(claim, next) ? WRITTEN : RESOLVED;
+}
 
 static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                                     const struct wish *wish, struct change *change) {
-    struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
+    const uint64_t tag = table_tag(table, key, ruled.companion);
+    struct seat seat = {limiter, key, tag, limiter_now(limiter), 0};
     struct seen seen;
+    enum written written = RESOLVED;
 
-    /* Each round that does not return saw another thread's write. */
-    for (;;) {
-        bool committed = stint_find_committed(table, key, decision.tag, &seen);
-        enum found found = committed ? FOUND : stint_slot_find(&decision, &seen);
-        if (found == FULL) { /* unless it has got the last slot meanwhile: claim.c, found_again */
-            atomic_fence_acquire(); /* M9 */
-            if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
-                NULL)
+    while (written == RESOLVED) {
+        bool committed = stint_find_committed(table, key, tag, &seen);
+        enum found found = committed ? FOUND : stint_slot_find(&seat, &seen);
+        if (found == FULL) { /* unless it has got the last slot meanwhile: decide.c, decide_full */
+            if (!stint_find_again(table, key, tag))
                 return NO_ROOM;
             continue;
         }
         if (found == FOUND && !committed) {
             seen.state = atomic_load_acquire(&seen.slot->state); /* M6 */
             /* Tag, state, tag again (M1). */
-            if (atomic_load_acquire(&seen.slot->tag) != decision.tag)
+            if (atomic_load_acquire(&seen.slot->tag) != tag)
                 continue;
             /* It was committed just now; or a page is lost, and only this search finds it. */
             committed = !state_pending(seen.state);
@@ -139,24 +133,22 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             change->state = wished(limiter, ruled, wish, seen.state, limiter_now(limiter));
             if (change->state == 0)
                 return KEPT;
-            const tick_t now = tick_of(decision.now), end = end_of(state_id(change->state), now);
+            const tick_t now = tick_of(seat.now), end = end_of(state_id(change->state), now);
             shard_end_falls(table_shard_of(table, key), end_of(state_id(seen.state), now), end);
-            if (slot_swap(seen.slot, decision.tag, seen.state, change->state))
+            if (slot_swap(seen.slot, tag, seen.state, change->state))
                 return WRITTEN;
             continue;
         }
         if (found == ABSENT) {
             if (GUARDED(OVERRIDE_FILTER))
                 filter_admit(table, key, seen.position / LINE_SLOTS);
-            if (!stint_claim_free(&decision, &seen))
+            if (!stint_claim_free(&seat, &seen))
                 continue;
         }
-        change->state = wished(limiter, ruled, wish, 0, decision.now);
-        const tick_t end = end_of(state_id(change->state), tick_of(decision.now));
-        if (stint_claim_override(&decision, &seen, end,
-                                 change->state & (STATE_REFUSED | USED_MASK)) == DONE)
-            return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
+        change->state = wished(limiter, ruled, wish, 0, seat.now);
+        written = companion_commit(limiter, ruled.companion, &seat, &seen, change->state);
     }
+    return written;
 }
 
 /* Lifts a key's override or ban; unless `all`, only the library's. Returns whether it was in force.
@@ -165,23 +157,23 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
  * next override: a tombstone would be free no earlier. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, uint64_t key,
                             bool all, struct change *change) {
-    struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
+    const uint64_t tag = table_tag(table, key, ruled.companion);
     struct seen seen;
 
-    while (stint_find_committed(table, key, decision.tag, &seen)) {
-        decision.now = limiter_now(limiter); /* after the slot was seen, as in wished */
+    while (stint_find_committed(table, key, tag, &seen)) {
+        const uint64_t now = limiter_now(limiter); /* after the slot was seen, as in wished */
         const uint64_t state = seen.state;
-        const bool there = all ? stint_override_holds(limiter, ruled.policy, state, decision.now)
+        const bool there = all ? stint_override_holds(limiter, ruled.policy, state, now)
                                : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
         if (!there)
             return false;
-        const tick_t next = tick_of(decision.now) + 1;
+        const tick_t next = tick_of(now) + 1;
         *change = (struct change){.was = state, .state = state_of(next, 0)};
         bucket_before(limiter, ruled, key, change);
         shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
         /* What is over may have counted for a late caller alone. */
-        if (slot_swap(seen.slot, decision.tag, state, change->state))
+        if (slot_swap(seen.slot, tag, state, change->state))
             return end_of(state_id(state), next) >= next;
     }
     return false;

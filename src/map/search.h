@@ -3,7 +3,7 @@
 #ifndef STINT_SEARCH_H
 #define STINT_SEARCH_H
 
-#include "core.h"
+#include "map/slot.h"
 
 /* A line, counted from home. */
 static inline struct line *sequence_line(const struct table *table, uint64_t hash,
@@ -43,7 +43,7 @@ static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) 
 
 /* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
  * a table is young, that ends most searches. Later there is no such slot, and looking costs.
- * (slot_search looks in the line at which it stops, too.) */
+ * (stint_search looks in the line at which it stops, too.) */
 #define UNUSED_LINES 2
 
 struct search {
@@ -63,11 +63,6 @@ static ALWAYS_INLINE struct slot *slot_near_home(const struct table *table, uint
     return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
 }
 
-static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
-                                            uint64_t tag) {
-    return slot_near_home(table, hash, home_of(table, hash), tag);
-}
-
 /* The slots of a key's first two lines that were never used: of each line, a match. 0: there are
  * none. Else a key whose tag is in neither line is nowhere (I5). */
 static ALWAYS_INLINE uint64_t unused_near(const struct table *table, uint64_t hash) {
@@ -81,14 +76,11 @@ struct far {
     uint64_t unused;   /* then: unused_near */
 };
 
-/* The same of a tag that is in neither of the first two lines (slot_near). */
+/* The same of a tag that is in neither of the first two lines. */
 struct far stint_look_far(const struct table *table, uint64_t hash, uint64_t tag);
 
-/* Whether a key that was found nowhere can have a slot that was never used. */
-bool stint_absent_far(const struct table *table, uint64_t hash);
-
 static ALWAYS_INLINE struct far look_for(const struct table *table, uint64_t hash, uint64_t tag) {
-    struct slot *slot = slot_near(table, hash, tag);
+    struct slot *slot = slot_near_home(table, hash, home_of(table, hash), tag);
     return LIKELY(slot != NULL) ? (struct far){slot, 0} : stint_look_far(table, hash, tag);
 }
 
@@ -97,15 +89,21 @@ static ALWAYS_INLINE struct slot *slot_of(const struct table *table, uint64_t ha
     return look_for(table, hash, tag).slot;
 }
 
+/* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
+ *
+ * A slot once seen live stays so at this now, whoever's it is (I1): it is as if all were seen when
+ * the last one was. One bulk check of a line shows slots to be live that end within the allowance.
+ * Longer ones are left to the caller: a step of the clock may have left some that count as over.
+ *
+ * The tags found here are only hints: which was seen before which bulk check does not matter. */
+struct search stint_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t now);
+
+/* Whether some slot has the tag by now, after a search that found none, and all slots live. */
+bool stint_find_again(const struct table *table, uint64_t hash, uint64_t tag);
+
 /* The committed slot of a key as it was seen (I3). Returns false if there is none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct seen *seen);
-
-enum found { FOUND, ABSENT, FULL };
-
-/* Looks for the key. FOUND: `seen` is its slot; only the tag was loaded. ABSENT: `seen` is the
- * first slot that it may claim. FULL: none, and look for it again. Sets decision->over. */
-enum found stint_slot_find(struct decision *decision, struct seen *seen);
 
 /* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
  * none has the tag. It compares the high halves of tags only: a tag that differs in the low half
@@ -123,20 +121,5 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
         .below[1] = 1,
     };
 }
-
-/* Whether a key that is nowhere would begin later than now: by the tick by which another key was
- * done with a slot near it. */
-static inline bool begins_later(const struct table *table, uint64_t hash, tick_t now) {
-    atomic_fence_acquire(); /* M8: the look, then the watermark */
-    return (tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now; /* M8 */
-}
-
-/* Reads the clock, as something is too far ahead of this decision's now. After this a late thread
- * is late no more. (In its own tick none is.) Returns the clock's tick. */
-tick_t stint_decision_read_clock(struct decision *decision);
-
-/* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
- * `length` is that of the window it ends. Reads the clock once at most. May move decision->now. */
-bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef STINT_OVERRIDE_H
 #define STINT_OVERRIDE_H
 
-#include "slot.h"
+#include "policy/occupant.h"
 
 /* A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no counts
  * (override_set.c). Such a slot sets a key's limit until the slot's end; `used` is that limit. The
@@ -57,12 +57,6 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
     }
 }
 
-/* Whether a slot with this state is a companion's, and is a limit, a ban or strikes. */
-static inline bool override_says(const struct policy *policy, uint64_t state) {
-    return (state & (STATE_REFUSED | USED_MASK)) != 0 &&
-           (policy_word(policy) & TRAIT_COMPANION) != 0;
-}
-
 /* Whether a companion's slot of this state sets a limit by a policy at `now`. One that is further
  * ahead than it can have been set is void: the clock was stepped back (H). */
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
@@ -76,5 +70,13 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
 /* The state of the override that is in force, by a policy, of a key that may have one; 0: none. */
 uint64_t stint_override_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
                              uint64_t now);
+
+/* A decision by a policy with a ban has given a first refusal: counts a strike. If the key is
+ * banned by it, the verdict says so. */
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key, uint64_t now,
+                  struct stint_verdict *verdict);
+
+/* Lifts a key's ban, and forgets its strikes. Returns whether there was any. */
+bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key);
 
 #endif

@@ -8,11 +8,12 @@
  *
  * In a full set the key that was refused in the fewest windows, which halve each day, makes room;
  * one that is banned only if all are. */
+#include "feature/labels.h"
+
 #include <string.h>
 
-#include "search.h"
+#include "feature/override.h"
 #include "sys/message.h"
-#include "table/parts.h"
 
 #define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
 #define SEAL_LENGTH UINT64_C(127)    /* the bits of a seal that are the length, in bytes */
@@ -77,8 +78,7 @@ static struct label *place_find(struct label *set, uint64_t key, uint32_t now, u
 
 static bool key_banned(const struct stint_limiter *limiter, uint64_t key) {
     const struct table *table = &limiter->table;
-    const uint32_t slots =
-        companion_possible(table, key) ? sequence_reach(table, key) * LINE_SLOTS : 0;
+    const uint32_t slots = filter_has(table, key) ? sequence_reach(table, key) * LINE_SLOTS : 0;
     const uint64_t now = limiter_now(limiter);
 
     for (uint32_t i = 0; i < slots; i++) {

@@ -18,7 +18,7 @@
  *     (slot_look). If the sweep has passed the slot, the number is another, and the swap fails. So
  *     it does for a thread that sleeps across two changes; across sixteen, it must meet the same
  *     instant, to the ns, in the same slot.
- *   - A claim is committed after the version is read again (claim.h, claim_void). If that is the
+ *   - A claim is committed after the version is read again (occupant.h, claim_void). If that is the
  *     older one, the claim was there before the sweep began, which cancels it.
  *
  * The record's words about the rate before are written before the version. Until then no slot needs
@@ -29,7 +29,7 @@
 #ifndef STINT_RATE_H
 #define STINT_RATE_H
 
-#include "slot.h"
+#include "policy/occupant.h"
 
 /* ns * to / from, rounded up. */
 static inline uint64_t ns_scaled(uint64_t ns, uint64_t from, uint64_t to) {
@@ -46,6 +46,10 @@ uint64_t stint_rate_means(const struct stint_limiter *limiter, uint32_t id, uint
 /* Counts a slot anew that counts by the rate before `to`. If that fails, the slot has changed. */
 void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                        const struct seen *seen, const struct bucket *to);
+
+/* The slot of a key's bucket, by the rate that stands. Returns false if it has none. */
+bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                       struct seen *seen, struct bucket *bucket);
 
 /* What a verdict of the rate before `to` tells by `to`: as many tokens, and no more time than they
  * are worth. Returns false if it is older than that. */

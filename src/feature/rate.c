@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Buckets whose rate changes: slots are counted anew. Read rate.h first. */
-#include "rate.h"
+#include "feature/rate.h"
 
-#include "override.h"
+#include "feature/override.h"
 
 /* The rate before the one that stands. */
 struct before {
@@ -70,7 +70,7 @@ static bool recount_slot(const struct recount *recount, struct shard *shard,
 static uint64_t override_now(const struct stint_limiter *limiter, uint32_t id, uint64_t hash,
                              uint64_t now) {
     return (policy_word(&limiter->policies[id]) & STINT_OVERRIDES) != 0 &&
-                   companion_possible(&limiter->table, hash)
+                   filter_has(&limiter->table, hash)
                ? stint_override_find(limiter, id, hash, now)
                : 0;
 }
@@ -87,6 +87,19 @@ void stint_rate_settle(const struct stint_limiter *limiter, uint32_t id, uint64_
     const struct recount recount = {limiter, before_of(limiter, id), to, limiter_now(limiter)};
     (void)recount_slot(&recount, table_shard_of(&limiter->table, hash), seen,
                        override_now(limiter, id, hash, recount.now));
+}
+
+bool stint_bucket_find(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                       struct seen *seen, struct bucket *bucket) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+
+    while (stint_find_committed(&limiter->table, key, tag, seen) &&
+           stint_bucket_rule(limiter, policy_id, bucket)) {
+        if (!rate_differs(seen->state, bucket->rate))
+            return true;
+        stint_rate_settle(limiter, policy_id, key, seen, bucket);
+    }
+    return false;
 }
 
 bool stint_rate_verdict(const struct stint_limiter *limiter, const struct bucket *to,

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Hash -> shard -> line: the table's shape. What slots mean, and how they change hands: slot.h.
- *
- * A limiter is one mapping without pointers inside, so that it can be shared:
- *
- *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
- *     | header | policies | records | counters | rare | shards | lines | reach | labels |
- *     +--------+----------+---------+----------+------+--------+-------+-------+--------+
- *
- * Counters have a row for each lane, and rare counts none. The reach has a byte for each line.
+ * Hash -> shard -> line: the table's shape. What slots mean, and how they change hands: slot.h. No
+ * file of this folder knows what a policy is: here it is a number in a tag.
  *
  * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
  * of lines need not be a power of two and memory is 32.5 bytes per key to the line. All policies of
@@ -22,8 +15,8 @@
  * hash that the tag lacks are its top ones, which the line stands for. A table has at least
  * 2^policy_bits * PROBE_LINES lines (TAG_LINES). So line and tag are the full 64 bits of the hash:
  * two keys share a slot only if their hashes are equal (I), and slots tell keys (table_hash). */
-#ifndef STINT_TABLE_H
-#define STINT_TABLE_H
+#ifndef STINT_LINES_H
+#define STINT_LINES_H
 
 #include <limits.h>
 
@@ -62,7 +55,7 @@ struct shard {
     _Alignas(CACHE_LINE) uint64_t watermark;
     /* Lines from home to the farthest claim that ever was, for statistics (I6). */
     uint64_t reach;
-    /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
+    /* Bits by hash: which keys of the shard may have a rare slot (filter_any). */
     uint64_t filter[6];
     /* Second line: what no search reads. */
     _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: the latest end that fell here ever */
@@ -71,9 +64,9 @@ struct shard {
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
-/* Notes that a slot's end falls (I1): of a policy that is gone, a companion, a replaced key, or a
- * bucket. Steps of the clock are not noted. The slot may have this end again, for another key: who
- * added a token does not take it for its own key's (slot.c, stint_slot_take_back). */
+/* Notes that a slot's end falls (I1). Steps of the clock are not noted. The slot may have this end
+ * again, for another key: who added a token does not take it for its own key's (occupant.c,
+ * stint_token_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
@@ -96,33 +89,6 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
 static inline uint64_t hash_pick(uint64_t hash, uint64_t count) {
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)hash * count >> 64);
-}
-
-static inline uint64_t stripe_key(uint64_t key, uint32_t stripe) {
-    return stripe == 0 ? key : mix(key, stripe + 1);
-}
-
-/* Inverts stripe_key: returns the key's stripe_base plus the stripe, which is not 0. So hashes
- * alone tell the stripes of a key: they are close together, which others are not. */
-static inline uint64_t stripe_index(uint64_t hash) {
-    uint64_t x = hash;
-    static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
-                      UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&
-                      UINT64_C(0x9E3779B97F4A7C15) * UINT64_C(0xF1DE83E19937733D) == 1,
-                  "the steps of mix, backwards");
-    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642B2D24D8EC3);
-    x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96DE1B173F119089);
-    x = x ^ x >> 30 ^ x >> 60;
-    return x * UINT64_C(0xF1DE83E19937733D) - 1;
-}
-
-/* The same for a key's stripe 0. */
-static inline uint64_t stripe_base(uint64_t key) {
-    return key * UINT64_C(0xF1DE83E19937733D);
-}
-
-static inline uint64_t stripe_base_key(uint64_t base) {
-    return base * UINT64_C(0x9E3779B97F4A7C15);
 }
 
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
@@ -197,7 +163,8 @@ static inline void reach_raise(const struct table *table, uint64_t hash, uint64_
 }
 
 /* The bits of a key in its shard's filter, from the bits of the hash that a tag has (tag_hash). One
- * says that it may have a slot of a companion; the other, that this may be behind two lines. */
+ * says that it may have a rare slot, of a kind that few keys have and many decisions ask for
+ * (override.h); the other, that this may be behind two lines. */
 #define FILTER_ANY 4 /* words; those behind them are for the other bit */
 #define FILTER_FAR 2
 
@@ -221,13 +188,13 @@ static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
     return (atomic_load_acquire(bit.word) & bit.bit) != 0; /* I6 */
 }
 
-/* Whether a key may have a slot of a companion: its bits are set as long as it has (I6). */
-static ALWAYS_INLINE bool companion_possible(const struct table *table, uint64_t hash) {
+/* Whether a key may have a rare slot: its bits are set as long as it has (I6). */
+static ALWAYS_INLINE bool filter_has(const struct table *table, uint64_t hash) {
     const struct filter_bit bit = filter_any(table, hash);
     return filter_bit_has(bit);
 }
 
-static inline uint64_t companion_reach(const struct table *table, uint64_t hash) {
+static inline uint64_t filter_reach(const struct table *table, uint64_t hash) {
     return filter_bit_has(filter_far(table, hash)) ? reach_of(table, hash) : 1;
 }
 
@@ -238,7 +205,7 @@ static inline void filter_bit_set(struct filter_bit bit) {
     while ((seen & bit.bit) == 0 && !atomic_cas_seq(bit.word, seen, seen | bit.bit)); /* I6, M7 */
 }
 
-/* Sets a key's bits, before a slot in this line of its sequence is claimed for a companion (M7). */
+/* Sets a key's bits, before it claims a rare slot in this line of its sequence (M7). */
 static inline void filter_admit(const struct table *table, uint64_t hash, uint32_t line) {
     filter_bit_set(filter_any(table, hash));
     if (line > 1)
