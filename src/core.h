@@ -188,10 +188,10 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
 
 /* The same at this now, by the policy that the request names. If the now is not known, the request
  * is to go the long way, too. */
-static ALWAYS_INLINE uint32_t decision_begin_near(struct decision *decision,
-                                                  struct stint_limiter *limiter,
-                                                  const struct stint_request *request, uint64_t now,
-                                                  uint64_t word, bool possible) {
+static ALWAYS_INLINE uint32_t decision_begin_known(struct decision *decision,
+                                                   struct stint_limiter *limiter,
+                                                   const struct stint_request *request,
+                                                   uint64_t now, uint64_t word, bool possible) {
     const uint32_t id = request->policy;
     struct moment moment = {.now = now};
 
@@ -346,8 +346,8 @@ static ALWAYS_INLINE void decision_judge(struct decision *decision, struct seen 
     if ((terms->traits & RULE_BUCKET) != 0) {
         used = bucket_tokens(terms, seen->count);
     } else if (UNLIKELY((terms->traits & TWO_COUNTS) != 0)) {
-        used =
-            stint_judge_two(decision->policy, seen->count, tick_ns(decision->end) - decision->now);
+        used = stint_total_of_two(decision->policy, seen->count,
+                                  tick_ns(decision->end) - decision->now);
         if (is_charge(terms)) /* it may fill the count of this window */
             terms->room = used + SMOOTH_MAX - (seen->count & THIS_MASK);
     }
@@ -503,7 +503,7 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
 static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
               "arrays of them keep their places");
 
-static ALWAYS_INLINE void word_write(struct stint_verdict *verdict, size_t i, uint64_t word) {
+static ALWAYS_INLINE void verdict_word(struct stint_verdict *verdict, size_t i, uint64_t word) {
     memcpy((char *)verdict + i * sizeof(word), &word, sizeof(word));
 }
 
@@ -520,9 +520,9 @@ static ALWAYS_INLINE void verdict_write(const struct decision *decision, uint64_
 
     if (LIKELY(used < terms->capacity) && !(untracked && !charge->fits))
         remaining = terms->capacity - used;
-    word_write(verdict, 0, PAIR(allowed, flags));
-    word_write(verdict, 1, PAIR(terms->capacity, used));
-    word_write(verdict, 2, PAIR(remaining, charge->granted));
+    verdict_word(verdict, 0, PAIR(allowed, flags));
+    verdict_word(verdict, 1, PAIR(terms->capacity, used));
+    verdict_word(verdict, 2, PAIR(remaining, charge->granted));
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = answer_wait(decision, left);

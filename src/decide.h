@@ -72,4 +72,18 @@ static ALWAYS_INLINE enum progress claim_short(struct decision *decision, uint64
                : STALE;
 }
 
+/* The same for one token of a key that is in neither of its first two lines, from the beginning:
+ * if a slot there was never used, the key is nowhere. Returns false if it is not that simple. */
+static ALWAYS_INLINE bool place_token(struct decision *decision, struct stint_limiter *limiter,
+                                      uint32_t policy_id, uint64_t key, uint64_t now) {
+    const struct stint_request request = {.key = {key}, .policy = policy_id, .cost = 1};
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+    const uint64_t unused = unused_near(&limiter->table, key);
+
+    return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
+           LIKELY(decision_begin_known(decision, limiter, &request, now,
+                                       WORD_EXACT(word, EXACT_PLAIN), false) == 0) &&
+           LIKELY(claim_short(decision, unused) == DONE);
+}
+
 #endif

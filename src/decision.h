@@ -99,7 +99,7 @@ static inline tick_t window_of(const struct decision *decision) {
 }
 
 /* What two counts amount to, `left` ns before the end of their window. */
-uint64_t stint_judge_two(const struct policy *policy, uint64_t count, uint64_t left);
+uint64_t stint_total_of_two(const struct policy *policy, uint64_t count, uint64_t left);
 
 /* Counts what a verdict says beside whether it was allowed. */
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,

@@ -49,21 +49,13 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
     return far.unused != 0 && hot->capacity != 0 && (uint32_t)policy_word(policy) == EXACT_PLAIN;
 }
 
-/* Claims a slot for such a token of a new key, if that is simple. Returns the end of its window; 0:
- * it is not. */
+/* Claims a slot for such a token of a new key. Returns the end of its window; 0: it is not simple. */
 static NOINLINE tick_t part_claim(struct stint_limiter *limiter,
                                   const struct stint_request *request, uint64_t now) {
-    const struct stint_request own = {.key = request->key, .policy = request->policy, .cost = 1};
-    const uint64_t word = policy_word(&limiter->policies[own.policy]);
-    const uint64_t unused = unused_near(&limiter->table, own.key.hash);
     struct decision decision;
 
-    return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
-                   LIKELY(decision_begin_near(&decision, limiter, &own, now,
-                                              WORD_EXACT(word, EXACT_PLAIN), false) == 0) &&
-                   LIKELY(claim_short(&decision, unused) == DONE)
-               ? decision.end
-               : 0;
+    return place_token(&decision, limiter, request->policy, request->key.hash, now) ? decision.end
+                                                                                    : 0;
 }
 
 static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
@@ -78,7 +70,7 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     uint64_t next;
     tick_t end;
 
-    /* As decision_begin_near; through that, gcc takes what is begun for uninitialized. */
+    /* As decision_begin_known; through that, gcc takes what is begun for uninitialized. */
     decision.terms.special = 0;
     if (UNLIKELY(
             !moment_known(limiter, &limiter->policies[own.policy], (uint32_t)word, now, &end)) ||

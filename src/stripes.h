@@ -32,8 +32,8 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     uint64_t used;
 
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin_near(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET,
-                                     false) != 0))
+        UNLIKELY(decision_begin_known(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET,
+                                      false) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);

@@ -121,9 +121,9 @@ static NOINLINE bool decide_anew(struct stint_limiter *limiter, const struct sti
 }
 
 /* The same, of a copy: what is near stays in registers. */
-static ALWAYS_INLINE bool decide_again(struct stint_limiter *limiter,
-                                       const struct stint_request *request, uint64_t now,
-                                       struct stint_verdict *verdict) {
+static ALWAYS_INLINE bool decide_copy(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict) {
     const struct stint_request again = *request;
     return decide_anew(limiter, &again, now, verdict);
 }
@@ -160,7 +160,7 @@ static ALWAYS_INLINE bool decide_in(struct decision *decision, struct slot *slot
             return decide_struck(&struck, verdict);
         }
     }
-    return decide_again(decision->limiter, request, now, verdict);
+    return decide_copy(decision->limiter, request, now, verdict);
 }
 
 static ALWAYS_INLINE bool decide_begun(struct decision *decision,
@@ -174,23 +174,23 @@ static ALWAYS_INLINE bool decide_begun(struct decision *decision,
 
 /* All steps of a request by a policy that was there a moment ago, of which this is the word.
  * `slot`: the key's, as somebody has looked; NULL: nobody has. */
-static ALWAYS_INLINE bool decide_seen(struct stint_limiter *limiter,
+static ALWAYS_INLINE bool decide_slot(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct slot *slot,
                                       struct stint_verdict *verdict) {
     struct decision decision;
 
     if (UNLIKELY(!request_suits(request, (uint32_t)word)) ||
-        UNLIKELY(decision_begin_near(&decision, limiter, request, now, word, false) != 0))
-        return decide_again(limiter, request, now, verdict);
+        UNLIKELY(decision_begin_known(&decision, limiter, request, now, word, false) != 0))
+        return decide_copy(limiter, request, now, verdict);
     return slot != NULL ? decide_in(&decision, slot, request, now, verdict)
                         : decide_begun(&decision, request, now, verdict);
 }
 
-static ALWAYS_INLINE bool decide_near(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      uint64_t word, struct stint_verdict *verdict) {
-    return decide_seen(limiter, request, now, word, NULL, verdict);
+static ALWAYS_INLINE bool decide_known(struct stint_limiter *limiter,
+                                       const struct stint_request *request, uint64_t now,
+                                       uint64_t word, struct stint_verdict *verdict) {
+    return decide_slot(limiter, request, now, word, NULL, verdict);
 }
 
 /* The request of a take. `tokens`: its cost, and above that the request's own limit. */
@@ -221,10 +221,10 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
                                     const struct stint_request *request, uint64_t now,
                                     uint64_t word, struct stint_verdict *verdict) {
     if ((word & KIND) == KIND_WINDOWS)
-        return decide_near(limiter, request, now, WORD_OF(word, KIND_WINDOWS), verdict);
+        return decide_known(limiter, request, now, WORD_OF(word, KIND_WINDOWS), verdict);
     if ((word & KIND) == KIND_BUCKET)
-        return decide_near(limiter, request, now, WORD_OF(word, KIND_BUCKET), verdict);
-    return decide_again(limiter, request, now, verdict);
+        return decide_known(limiter, request, now, WORD_OF(word, KIND_BUCKET), verdict);
+    return decide_copy(limiter, request, now, verdict);
 }
 
 /* Tokens by any policy. Exact words have their steps here. (Where a policy changes after its word
@@ -235,9 +235,9 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     if ((uint32_t)word == EXACT_PLAIN)
-        return decide_near(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
+        return decide_known(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     if ((uint32_t)word == EXACT_BUCKET && request.limit == 0) /* begin_bucket reads its capacity */
-        return decide_near(limiter, &request, now, EXACT_BUCKET, verdict);
+        return decide_known(limiter, &request, now, EXACT_BUCKET, verdict);
     if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
         const struct stint_request striped = request;
         if (stripe_take(limiter, &striped, now, word, verdict))
@@ -254,8 +254,8 @@ static NOINLINE bool take_overridden(struct stint_limiter *limiter, uint32_t pol
     struct decision decision;
 
     return LIKELY((uint32_t)word == EXACT_OVERRIDES) &&
-                   LIKELY(decision_begin_near(&decision, limiter, &request, now,
-                                              WORD_EXACT(word, EXACT_OVERRIDES), true) == 0)
+                   LIKELY(decision_begin_known(&decision, limiter, &request, now,
+                                               WORD_EXACT(word, EXACT_OVERRIDES), true) == 0)
                ? decide_begun(&decision, &request, now, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
@@ -264,27 +264,21 @@ static NOINLINE bool take_overridden(struct stint_limiter *limiter, uint32_t pol
  * was never used, the key is nowhere; by a plain policy it claims that. */
 static NOINLINE bool take_new(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                               uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
-    const uint64_t word = policy_word(&limiter->policies[policy_id]);
-    const uint64_t unused = unused_near(&limiter->table, key);
     struct decision decision;
 
-    return LIKELY(unused != 0) && (uint32_t)word == EXACT_PLAIN &&
-                   LIKELY(decision_begin_near(&decision, limiter, &request, now,
-                                              WORD_EXACT(word, EXACT_PLAIN), false) == 0) &&
-                   LIKELY(claim_short(&decision, unused) == DONE)
+    return place_token(&decision, limiter, policy_id, key, now)
                ? decision_answer(&decision, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
 /* One token that fast.h has left, as its slot has no room, or is in another window. */
-static NOINLINE bool take_seen(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+static NOINLINE bool take_slot(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                uint64_t now, struct slot *slot, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, UINT64_C(1));
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
     return LIKELY((uint32_t)word == EXACT_PLAIN)
-               ? decide_seen(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), slot, verdict)
+               ? decide_slot(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), slot, verdict)
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
@@ -342,12 +336,12 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
     if ((uint32_t)word == EXACT_PLAIN && own.flags == STINT_PEEK && (own.limit | own.burst) == 0) {
         const struct stint_request look = {
             .key = own.key, .policy = own.policy, .cost = own.cost, .flags = STINT_PEEK};
-        return decide_near(limiter, &look, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
+        return decide_known(limiter, &look, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     }
     if ((uint32_t)word == EXACT_PLAIN)
-        return decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
+        return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     if ((uint32_t)word == EXACT_CARRIES)
-        return decide_near(limiter, &own, now, WORD_EXACT(word, EXACT_CARRIES), verdict);
+        return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_CARRIES), verdict);
     return decide_as(limiter, &own, now, word, verdict);
 }
 
@@ -377,7 +371,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
     if (UNLIKELY(hot.slot == NULL))
         return take_new(limiter, policy_id, key.hash, now, verdict);
     if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot))
-        return take_seen(limiter, policy_id, key.hash, now, hot.slot, verdict);
+        return take_slot(limiter, policy_id, key.hash, now, hot.slot, verdict);
     hot_answer(limiter, policy_id, now, &hot, verdict);
     return true;
 }
@@ -424,7 +418,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             continue;
         }
         if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot)) {
-            allowed += take_seen(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
+            allowed += take_slot(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
             continue;
         }
         hot_answer(limiter, policy_id, now, &hot, verdict);

@@ -137,7 +137,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         entry->end = tick_ns(later);
     }
     entry->used = (traits & TWO_COUNTS) != 0
-                      ? stint_judge_two(policy, count, entry->end - telling->now)
+                      ? stint_total_of_two(policy, count, entry->end - telling->now)
                       : count;
 }
 

@@ -732,7 +732,7 @@ reusable: /* slot_reusable */
         fi
     }
 
-    /* slot_look: of take_at, take_seen, short_as, decide_found */
+    /* slot_look: of decide_in and decide_found */
 found_state:
     atomic { state = slot[i].state }
 found_tag:
@@ -765,7 +765,7 @@ found_tag:
         :: HAS_ROOM(state) && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
            STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
 #if VARIES
-        :: !HAS_ROOM(state) && hot -> goto take_seen
+        :: !HAS_ROOM(state) && hot -> goto take_slot
 #endif
         :: !HAS_ROOM(state) && STATE_REFUSED(state) -> goto refuse
         :: !HAS_ROOM(state) && !STATE_REFUSED(state) -> goto decide_cas
@@ -775,7 +775,7 @@ found_tag:
         fi
     }
 #if VARIES
-take_seen: /* by what the policy says now */
+take_slot: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
 #endif
 #if BUCKET
