@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
  * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
-#include "limiter/counters.h"
 #include "feature/labels.h"
+#include "limiter/counters.h"
 
 #include "decisions.h"
 #include "directory.h"
