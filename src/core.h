@@ -137,17 +137,17 @@ static ALWAYS_INLINE void begin_overridden(struct terms *terms, uint64_t overrid
     }
 }
 
-/* Reads what a decision at this moment must know of its policy, of which this is the word
- * (policy_word; a bucket's capacity is read here), and of the request, which suits it. `possible`:
- * the key is known to be one that may have an override. terms.special is set. Returns 0, or
- * STINT_UNKNOWN_POLICY if the policy was changed meanwhile. */
-static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
-                                                struct stint_limiter *limiter, uint32_t policy_id,
+/* Reads what a decision at this moment must know of its policy, of which this is the word (a
+ * bucket's capacity is read here, whatever the word says), and of the request, which suits it.
+ * `possible`: the key is known to be one that may have an override. The limiter and terms.special
+ * are set. Returns 0, or STINT_UNKNOWN_POLICY if the policy was changed meanwhile. */
+static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision, uint32_t policy_id,
                                                 const struct stint_request *request,
                                                 struct moment moment, uint64_t word,
                                                 bool possible) {
     const uint32_t traits = (uint32_t)word, flags = request->flags, limit = request->limit;
     const uint64_t hash = request->key.hash;
+    struct stint_limiter *limiter = decision->limiter;
     struct terms *terms = &decision->terms;
     uint64_t override = 0;
 
@@ -155,7 +155,6 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision,
         (possible || filter_has(&limiter->table, hash)))
         override = override_of(limiter, policy_id, traits, hash, moment.now, moment.end);
     const uint32_t other = UNLIKELY(override != 0) ? override_limit(override) : limit;
-    decision->limiter = limiter;
     decision->policy = &limiter->policies[policy_id];
     decision->policy_id = policy_id;
     decision->hash = hash;
@@ -195,10 +194,11 @@ static ALWAYS_INLINE uint32_t decision_begin_known(struct decision *decision,
     const uint32_t id = request->policy;
     struct moment moment = {.now = now};
 
+    decision->limiter = limiter;
     decision->terms.special = 0;
     if (UNLIKELY(!moment_known(limiter, &limiter->policies[id], (uint32_t)word, now, &moment.end)))
         return STINT_UNKNOWN_POLICY;
-    return decision_begin_at(decision, limiter, id, request, moment, word, possible);
+    return decision_begin_at(decision, id, request, moment, word, possible);
 }
 
 /* ---- 2  Look --------------------------------------------------------------------------------- */

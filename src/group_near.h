@@ -49,7 +49,7 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
     return far.unused != 0 && hot->capacity != 0 && (uint32_t)policy_word(policy) == EXACT_PLAIN;
 }
 
-/* Claims a slot for such a token of a new key. Returns the end of its window; 0: it is not simple. */
+/* Claims a slot for such a token. Returns the end of its window; 0: it is not that simple. */
 static NOINLINE tick_t part_claim(struct stint_limiter *limiter,
                                   const struct stint_request *request, uint64_t now) {
     struct decision decision;
@@ -71,11 +71,12 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     tick_t end;
 
     /* As decision_begin_known; through that, gcc takes what is begun for uninitialized. */
+    decision.limiter = limiter;
     decision.terms.special = 0;
     if (UNLIKELY(
             !moment_known(limiter, &limiter->policies[own.policy], (uint32_t)word, now, &end)) ||
-        UNLIKELY(decision_begin_at(&decision, limiter, own.policy, &own, (struct moment){now, end},
-                                   word, false) != 0))
+        UNLIKELY(decision_begin_at(&decision, own.policy, &own, (struct moment){now, end}, word,
+                                   false) != 0))
         return false;
     seen.slot = slot_of(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(seen.slot == NULL))

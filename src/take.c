@@ -65,8 +65,9 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
             return STINT_BAD_REQUEST;
         const struct moment moment =
             moment_of(limiter, policy, (uint32_t)word, request->key.hash, now);
+        decision->limiter = limiter;
         decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
-        if (LIKELY(decision_begin_at(decision, limiter, id, request, moment, word, false) == 0))
+        if (LIKELY(decision_begin_at(decision, id, request, moment, word, false) == 0))
             return 0;
     }
     return STINT_UNKNOWN_POLICY;
