@@ -20,6 +20,7 @@
 /* What is known of a request for one token. */
 struct hot {
     words_2 identity; /* of the policy */
+    struct line *home;
     struct slot *slot;
     uint64_t tag;
     uint64_t capacity;
@@ -45,9 +46,9 @@ static ALWAYS_INLINE bool hot_unless_overridden(const struct policy *policy, uin
 
 /* The key's slot in its first two lines; NULL: it has none there. */
 static ALWAYS_INLINE void hot_near(const struct stint_limiter *limiter, uint32_t policy_id,
-                                   uint64_t key, struct line *home, struct hot *hot) {
+                                   uint64_t key, struct hot *hot) {
     hot->tag = table_tag(&limiter->table, key, policy_id);
-    hot->slot = slot_near_home(&limiter->table, key, home, hot->tag);
+    hot->slot = slot_near_home(&limiter->table, key, hot->home, hot->tag);
 }
 
 /* What else is read of the policy, and whether the slot shows room for the token. `limit`: the

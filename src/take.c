@@ -283,6 +283,18 @@ static NOINLINE bool take_slot(struct stint_limiter *limiter, uint32_t policy_id
                : take_tokens(limiter, policy_id, key, 1, now, verdict);
 }
 
+/* One token in the window of the policy's hint (hot_window, hot_unless_overridden). */
+static ALWAYS_INLINE bool take_near(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                    uint64_t now, struct hot *hot, struct stint_verdict *verdict) {
+    hot_near(limiter, policy_id, key, hot);
+    if (UNLIKELY(hot->slot == NULL))
+        return take_new(limiter, policy_id, key, now, verdict);
+    if (!hot_room(&limiter->policies[policy_id], 0, hot) || !hot_add(limiter, hot))
+        return take_slot(limiter, policy_id, key, now, hot->slot, verdict);
+    hot_answer(limiter, policy_id, now, hot, verdict);
+    return true;
+}
+
 /* ---- What callers call ----------------------------------------------------------------------- */
 
 /* The time of a decision. Where the clock has to be read, the key's line comes meanwhile. */
@@ -310,7 +322,8 @@ static NOINLINE bool take_limited(struct stint_limiter *limiter, uint32_t policy
     struct hot hot;
 
     if (LIKELY(hot_window(policy, now, &hot))) {
-        hot_near(limiter, policy_id, key, home_of(&limiter->table, key), &hot);
+        hot.home = home_of(&limiter->table, key);
+        hot_near(limiter, policy_id, key, &hot);
         if (LIKELY(hot.slot != NULL) && hot_room(policy, limit, &hot) && hot_add(limiter, &hot)) {
             hot_answer(limiter, policy_id, now, &hot, verdict);
             return true;
@@ -368,13 +381,8 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
         if (GUARD(OVERRIDE_SEEN, filter_has(&limiter->table, key.hash)))
             return take_overridden(limiter, policy_id, key.hash, now, verdict);
     }
-    hot_near(limiter, policy_id, key.hash, home_of(&limiter->table, key.hash), &hot);
-    if (UNLIKELY(hot.slot == NULL))
-        return take_new(limiter, policy_id, key.hash, now, verdict);
-    if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot))
-        return take_slot(limiter, policy_id, key.hash, now, hot.slot, verdict);
-    hot_answer(limiter, policy_id, now, &hot, verdict);
-    return true;
+    hot.home = home_of(&limiter->table, key.hash);
+    return take_near(limiter, policy_id, key.hash, now, &hot, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
@@ -402,7 +410,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
-        struct line *home = homes[i % AHEAD];
+        hot.home = homes[i % AHEAD];
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key.hash);
         const uint32_t policy_id = request->policy;
@@ -410,20 +418,10 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         if (UNLIKELY(policy_id >= limiter->deciding) ||
             UNLIKELY((request->flags | request->limit | request_rest(request)) != 0) ||
             UNLIKELY(request->cost != 1) || UNLIKELY(!hot_window(policy, now, &hot))) {
-            allowed += stint_decide_any(limiter, request, now, verdict);
+            allowed += stint_decide(limiter, request, now, verdict);
             continue;
         }
-        hot_near(limiter, policy_id, request->key.hash, home, &hot);
-        if (UNLIKELY(hot.slot == NULL)) {
-            allowed += take_new(limiter, policy_id, request->key.hash, now, verdict);
-            continue;
-        }
-        if (!hot_room(policy, 0, &hot) || !hot_add(limiter, &hot)) {
-            allowed += take_slot(limiter, policy_id, request->key.hash, now, hot.slot, verdict);
-            continue;
-        }
-        hot_answer(limiter, policy_id, now, &hot, verdict);
-        allowed++;
+        allowed += take_near(limiter, policy_id, request->key.hash, now, &hot, verdict);
     }
     return allowed;
 }
