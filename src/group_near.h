@@ -105,15 +105,12 @@ static ALWAYS_INLINE bool part_as(struct stint_limiter *limiter,
     return true;
 }
 
-static NOINLINE bool part_windows(struct stint_limiter *limiter,
-                                  const struct stint_request *request, uint64_t now, uint64_t word,
-                                  struct part *part) {
-    return part_as(limiter, request, now, word & ~(uint64_t)(RULE_BUCKET | TRAITS_STRIPED), part);
-}
-
-static NOINLINE bool part_bucket(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, uint64_t word, struct part *part) {
-    return part_as(limiter, request, now, word | RULE_BUCKET, part);
+/* By any other word. */
+static NOINLINE bool part_other(struct stint_limiter *limiter, const struct stint_request *request,
+                                uint64_t now, uint64_t word, struct part *part) {
+    return (word & RULE_BUCKET) == 0
+               ? part_as(limiter, request, now, word & ~(uint64_t)TRAITS_STRIPED, part)
+               : part_as(limiter, request, now, word | RULE_BUCKET, part);
 }
 
 /* Looks at a part that takes tokens, and does nothing else; none that carries over (all_twice). */
@@ -138,8 +135,7 @@ static ALWAYS_INLINE bool part_near(struct stint_limiter *limiter,
     if ((uint32_t)word == EXACT_BUCKET)
         return part_as(limiter, request, now, EXACT_BUCKET, part);
     struct part seen; /* so that *part need not be in memory */
-    if ((word & RULE_BUCKET) == 0 ? !part_windows(limiter, request, now, word, &seen)
-                                  : !part_bucket(limiter, request, now, word, &seen))
+    if (!part_other(limiter, request, now, word, &seen))
         return false;
     *part = seen;
     return true;
