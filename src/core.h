@@ -31,7 +31,7 @@
 
 /* Whether a now is in the window of the policy's hint, or, where the slot tells the window (then
  * `end` receives 0), near what is known of the clock. It changes nothing: who goes the long way
- * then begins by moment_of, which finds the same. */
+ * then (stint_moment_odd) finds the same. */
 static ALWAYS_INLINE bool moment_known(const struct stint_limiter *limiter,
                                        const struct policy *policy, uint32_t traits, uint64_t now,
                                        tick_t *end) {
@@ -45,16 +45,6 @@ static ALWAYS_INLINE bool moment_known(const struct stint_limiter *limiter,
     }
     *end = (tick_t)hint;
     return LIKELY(!hint_foreign(*end, policy->window, now));
-}
-
-/* The time of a request that came with this now, and the end of its window. */
-static ALWAYS_INLINE struct moment moment_of(const struct stint_limiter *limiter,
-                                             struct policy *policy, uint32_t traits, uint64_t hash,
-                                             uint64_t now) {
-    tick_t end;
-    return moment_known(limiter, policy, traits, now, &end)
-               ? (struct moment){now, end}
-               : stint_moment_odd(limiter, policy, traits, hash, now);
 }
 
 /* As stint_override_find. Fast case, without a division: it is in the key's home line, ends after

@@ -38,8 +38,8 @@ static ALWAYS_INLINE bool place_unused(const struct decision *decision, uint64_t
         limiter_count_table(decision->limiter, COUNT_PLACED);
     if (UNLIKELY(!alone))
         return false;
-    if (LIKELY(!decision_void(decision))) /* M8 */
-        return claim_unused_commit(&claim, state);
+    if (LIKELY(!decision_void(decision)))                              /* M8 */
+        return atomic_cas_seq(&claim.slot->state, claim.state, state); /* I3; claim_unused */
     (void)slot_cancel(table, claim.slot, claim.tag, claim.state); /* fails if it was resolved */
     return false;
 }

@@ -148,7 +148,8 @@ struct moment stint_moment_odd(const struct stint_limiter *limiter, struct polic
 /* ---- Look, judge, charge --------------------------------------------------------------------- */
 
 uint64_t stint_total_of_two(const struct policy *policy, uint64_t count, uint64_t left) {
-    return two_counts_total(count, left, policy->fade, policy->reciprocal);
+    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, policy->fade, policy->reciprocal) +
+           (count & THIS_MASK);
 }
 
 /* ---- Answer ---------------------------------------------------------------------------------- */

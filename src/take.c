@@ -63,8 +63,9 @@ static uint32_t decision_open(struct decision *decision, struct stint_limiter *l
             continue;
         if (UNLIKELY(!request_suits(request, (uint32_t)word)))
             return STINT_BAD_REQUEST;
-        const struct moment moment =
-            moment_of(limiter, policy, (uint32_t)word, request->key.hash, now);
+        struct moment moment = {.now = now};
+        if (!moment_known(limiter, policy, (uint32_t)word, now, &moment.end))
+            moment = stint_moment_odd(limiter, policy, (uint32_t)word, request->key.hash, now);
         decision->limiter = limiter;
         decision->terms.special = UNLIKELY(moment.now != now) ? NOW_MISTAKEN : 0;
         if (LIKELY(decision_begin_at(decision, id, request, moment, word, false) == 0))
@@ -129,15 +130,6 @@ static ALWAYS_INLINE bool decide_copy(struct stint_limiter *limiter,
     return decide_anew(limiter, &again, now, verdict);
 }
 
-/* Goes on with a decision that has begun, on a copy, too: the key was found nowhere. */
-static ALWAYS_INLINE bool decide_nowhere(const struct decision *decision, struct far far,
-                                         struct stint_verdict *verdict) {
-    struct decision rest = *decision;
-
-    stint_decide_looked(&rest, far);
-    return decide_end(&rest, decision->now, verdict);
-}
-
 /* ---- Near ------------------------------------------------------------------------------------ */
 
 /* Steps 2 to 5 in a slot that has the key's tag. What has changed on the way begins anew: nothing
@@ -169,8 +161,11 @@ static ALWAYS_INLINE bool decide_begun(struct decision *decision,
                                        struct stint_verdict *verdict) {
     const struct far far = look_for(&decision->limiter->table, decision->hash, decision->tag);
 
-    return LIKELY(far.slot != NULL) ? decide_in(decision, far.slot, request, now, verdict)
-                                    : decide_nowhere(decision, far, verdict);
+    if (LIKELY(far.slot != NULL))
+        return decide_in(decision, far.slot, request, now, verdict);
+    struct decision rest = *decision; /* a copy, too */
+    stint_decide_looked(&rest, far);
+    return decide_end(&rest, decision->now, verdict);
 }
 
 /* All steps of a request by a policy that was there a moment ago, of which this is the word.

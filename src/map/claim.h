@@ -106,11 +106,6 @@ static ALWAYS_INLINE bool claim_unused(const struct table *table, uint64_t hash,
     return claim_alone(shard, others, now);
 }
 
-/* Commits it. */
-static ALWAYS_INLINE bool claim_unused_commit(const struct seen *claim, uint64_t state) {
-    return atomic_cas_seq(&claim->slot->state, claim->state, state); /* I3; see above */
-}
-
 /* The same in a slot of the home line that was seen, and is over: after watermark_raise. */
 static inline bool claim_over(const struct table *table, uint64_t hash, uint64_t tag, tick_t now,
                               tick_t over, struct seen *claim) {

@@ -41,7 +41,7 @@
  *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_commit, by anyone; after
  *                                  claim_over decide.c, stint_place_over, by the claimer
  *                                  No other slot of the key is committed, or an earlier claim.
- *     PENDING     COMMITTED   S    resolve: claim.h, claim_unused_commit, by the claimer
+ *     PENDING     COMMITTED   S    resolve: decide.h, place_unused, by the claimer
  *                                  No other slot of the first lines has the key's tag, and this
  *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, stint_claim_cancel, by anyone; decide.h,

@@ -301,13 +301,6 @@ static ALWAYS_INLINE bool never_fits(const struct terms *terms) {
     return terms->cost > terms->room;
 }
 
-/* What two counts amount to, `left` ns before the end of their window. */
-static inline uint64_t two_counts_total(uint64_t count, uint64_t left, uint64_t fade,
-                                        uint64_t reciprocal) {
-    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, fade, reciprocal) +
-           (count & THIS_MASK);
-}
-
 /* What a request does to a count. */
 struct charge {
     uint64_t count;   /* afterwards */
