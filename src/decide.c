@@ -67,7 +67,7 @@ static enum progress claim_resolve(struct decision *decision, const struct seen 
 
     if (!stint_claim_stands(&decision->limiter->table, decision->hash, claim))
         return STALE;
-    if (decision_void(decision)) {
+    if (decision_claim_void(decision)) {
         (void)stint_claim_cancel(&decision->limiter->table, claim->slot, claim->tag, claim->state);
         *charge = (struct charge){0};
         decision->flags = DECISION_GONE;
@@ -121,7 +121,7 @@ bool stint_place_over(const struct decision *decision, uint64_t state) {
     const bool alone = claim_over(table, hash, decision->tag, tick_of(now), over, &claim);
     if (LIKELY(state_pending(claim.state)))
         limiter_count_table(limiter, COUNT_PLACED);
-    return LIKELY(alone) && LIKELY(!decision_void(decision)) && /* M8 */
+    return LIKELY(alone) && LIKELY(!decision_claim_void(decision)) && /* M8 */
            slot_swap(claim.slot, claim.tag, claim.state, state);
 }
 

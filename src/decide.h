@@ -19,7 +19,7 @@ bool stint_decision_void(struct stint_limiter *limiter, const struct stint_reque
 void stint_decide_by_slot(struct decision *decision);
 void stint_decide_looked(struct decision *decision, struct far far);
 
-static ALWAYS_INLINE bool decision_void(const struct decision *decision) {
+static ALWAYS_INLINE bool decision_claim_void(const struct decision *decision) {
     return claim_void(decision->policy, (decision->terms.traits & RULE_BUCKET) != 0,
                       decision->version);
 }
@@ -38,7 +38,7 @@ static ALWAYS_INLINE bool place_unused(const struct decision *decision, uint64_t
         limiter_count_table(decision->limiter, COUNT_PLACED);
     if (UNLIKELY(!alone))
         return false;
-    if (LIKELY(!decision_void(decision)))                              /* M8 */
+    if (LIKELY(!decision_claim_void(decision)))                        /* M8 */
         return atomic_cas_seq(&claim.slot->state, claim.state, state); /* I3; claim_unused */
     (void)slot_cancel(table, claim.slot, claim.tag, claim.state); /* fails if it was resolved */
     return false;

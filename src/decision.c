@@ -6,8 +6,6 @@
 
 #include "sys/message.h"
 
-/* ---- Begin ----------------------------------------------------------------------------------- */
-
 /* What request_good does not take. */
 static int request_refuse(const struct stint_request *request) {
     const uint32_t flags = request->flags;
@@ -145,14 +143,10 @@ struct moment stint_moment_odd(const struct stint_limiter *limiter, struct polic
                                     : stint_window_compute(limiter, policy, traits, hash, now)};
 }
 
-/* ---- Look, judge, charge --------------------------------------------------------------------- */
-
 uint64_t stint_total_of_two(const struct policy *policy, uint64_t count, uint64_t left) {
     return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, policy->fade, policy->reciprocal) +
            (count & THIS_MASK);
 }
-
-/* ---- Answer ---------------------------------------------------------------------------------- */
 
 void stint_answer_count(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags,
                         bool allowed) {
