@@ -97,6 +97,8 @@ static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t
 
     for (uint32_t i = 0; i < LINE_SLOTS; i++) {
         *seen = slot_load(&home->slots[i], i);
+        if (LIKELY(end_of(state_id(seen->state), over) > over)) /* slot_end is no earlier */
+            continue;
         const struct policy *policy = limiter_tag_policy(limiter, seen->tag);
         if (policy != NULL && !state_pending(seen->state) &&
             (*done = slot_end(limiter, policy, seen->state, over)) <= over &&
