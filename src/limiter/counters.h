@@ -110,7 +110,6 @@ uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
 /* A counter of a policy, or of the table (row max_policies): the sum of its lanes. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
-/* Adds one to a rare count of a policy: an atomic add, to a line that all threads share. */
 void stint_limiter_count_rare(const struct stint_limiter *limiter, uint32_t id, uint32_t rare);
 
 static inline uint64_t limiter_rare(const struct stint_limiter *limiter, uint32_t id,

@@ -18,8 +18,7 @@
 #include "sys/clock.h"
 #include "sys/memory.h"
 
-/* Threads of all processes that have lanes of counters (counters.h). */
-#define LANES_MAX 64
+#define LANES_MAX 64 /* threads of all processes that have lanes of counters (counters.h) */
 
 /* What stands before the lock never changes; each process that attaches checks it (open.c). */
 struct header {
@@ -55,8 +54,7 @@ struct header {
 /* Changes with what processes must see alike: sizes, tags and states, the protocol, the hash. */
 #define HEADER_LAYOUT 6
 
-/* The set-up lock is not glibc's but, most likely, musl's. */
-#define FEATURE_LOCK UINT64_C(1)
+#define FEATURE_LOCK UINT64_C(1) /* the set-up lock is not glibc's but, most likely, musl's */
 #ifdef __GLIBC__
 #define HEADER_FEATURES UINT64_C(0)
 #else
@@ -121,8 +119,7 @@ int stint_limiter_no_policy(const struct stint_limiter *limiter);
 
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
-/* Takes the table's lock for set-up, for stint_policies_lock alone. Returns 0; EOWNERDEAD: its
- * holder died, and the caller repairs what was left; -EBUSY: it was held for too long; -EPROTO. */
+/* For stint_policies_lock alone. 0; EOWNERDEAD: the caller repairs; -EBUSY: too long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
 /* Gives the lock back. Returns the caller's error, or -EPROTO: the table was lost meanwhile. */

@@ -28,7 +28,6 @@ struct policy {
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
 
-/* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t rate_changed; /* ns: when a bucket's rate changed last (rate.h); 0: it did not */
@@ -78,8 +77,7 @@ static inline tick_t policy_start(const struct policy *policy) {
     return UNLIKELY(start < -most || start > most) ? 0 : start;
 }
 
-/* No end of ns since the epoch has more bits. */
-#define HINT_DAYS 48 /* shift */
+#define HINT_DAYS 48 /* shift: no end of ns since the epoch has more bits */
 static_assert(UINT64_MAX / STINT_TICK_NS < UINT64_C(1) << HINT_DAYS, "days stand above an end");
 
 static ALWAYS_INLINE tick_t hint_end(uint64_t hint) {

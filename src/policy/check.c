@@ -90,14 +90,12 @@ static const struct {
 };
 #define FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* The option by which a text says it. */
 static enum option said_by(enum option option) {
     const bool start =
         option == OPTION_PER_KEY || option == OPTION_FIRST || option == OPTION_OFFSET;
     return start ? OPTION_START : option >= OPTIONS ? OPTION_CAPACITY : option;
 }
 
-/* Refuses a policy for two options, which may be the same. */
 static int refuse(enum option wrong[2], enum option one, enum option other, const char *format) {
     const bool text = wrong != NULL;
 
@@ -265,8 +263,7 @@ int stint_policy_given(const struct stint_policy *given, struct stint_policy *po
 
 /* ---- What is allowed, and hardly meant ------------------------------------------------------- */
 
-/* A burst should last so long: two steps of the default clock. */
-#define BURST_LEAST (2 * STINT_TICK_NS)
+#define BURST_LEAST (2 * STINT_TICK_NS) /* it should last so long: two steps of the default clock */
 
 /* Adds to a text what printf would write; `note` has room for it. */
 #define add_note(text, ...)                                                                        \

@@ -28,7 +28,6 @@ static const struct unit {
 };
 #define UNITS (sizeof(units) / sizeof(units[0]))
 
-/* Where the reader is, and where it failed. */
 struct reader {
     const char *text, *at;
     const char *wrong;
@@ -357,7 +356,6 @@ static bool read_field(struct reader *reader, char before, int digits, int low, 
     return true;
 }
 
-/* Reads Z, or hours and minutes east of UTC. */
 static bool read_offset(struct reader *reader, int *minutes) {
     const char sign = *reader->at;
     int hour, minute;

@@ -4,7 +4,6 @@
 #include "policy/policy.h"
 #include "sys/message.h"
 
-/* Whether this version knows all that a record has. */
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     const bool bucket = (policy_rule(&limiter->policies[id]).flags & RULE_BUCKET) != 0;
@@ -57,7 +56,6 @@ void stint_policies_repair(struct stint_limiter *limiter) {
             stint_policy_free(limiter, id);
     }
     stint_policies_link(limiter); /* wakes what is to be woken */
-    /* Companions come last. */
     for (int companions = 0; companions <= 1; companions++)
         for (uint32_t id = 0; id < count; id++)
             if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id) == companions)

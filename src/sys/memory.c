@@ -252,7 +252,6 @@ int stint_memory_file_held(int file, const char *does) {
     return stint_failed_held(found, does);
 }
 
-/* Takes a lock. Says what its holder does who has it for too long. */
 static int lock_wait(int file, int lock, const char *does) {
     for (unsigned tries = 0; flock(file, lock | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -360,7 +359,6 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     return error;
 }
 
-/* Opens the directory that a path's file is in. Returns -1 with errno set if it cannot be. */
 static int open_directory(const char *path, int flags) {
     const size_t length = (size_t)(name_of_path(path) - path);
     char directory[PATH_MAX] = "."; /* and zeros */
@@ -373,7 +371,6 @@ static int open_directory(const char *path, int flags) {
     return open(directory, flags | O_CLOEXEC, 0600);
 }
 
-/* The link that names a file of this process. */
 #define LINK_SIZE 64
 static const char *file_link(const struct memory *memory, char link[LINK_SIZE]) {
     (void)snprintf(link, LINK_SIZE, "/proc/self/fd/%d", memory->file);
@@ -396,7 +393,6 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
     return error != 0 ? error : stint_memory_file_reserve(memory, size);
 }
 
-/* Gives the file that was made a new name in a directory. Returns 0, or -1 with errno set. */
 static int file_name(const struct memory *memory, int directory, const char *name) {
     char link[LINK_SIZE];
     return linkat(AT_FDCWD, file_link(memory, link), directory, name, AT_SYMLINK_FOLLOW);

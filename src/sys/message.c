@@ -16,8 +16,7 @@ int stint_failed(int error, const char *reason) {
     return -error;
 }
 
-/* Bytes of the largest struct that a caller may give: far more than any will have. */
-#define STRUCT_MAX 4096
+#define STRUCT_MAX 4096 /* bytes of a caller's struct: far more than any will have */
 
 /* Bytes of a reason, and of a path in it: of a longer one the end is told. */
 #define REASON_SIZE 512

@@ -30,7 +30,6 @@ int stint_struct_check(const void *given, size_t least, size_t known_size, const
 int stint_struct_read(void *known, size_t known_size, const void *given, size_t least,
                       const char *name);
 
-/* What a handle that may not write says to a call that would. */
 #define READ_ONLY                                                                                  \
     "the limiter was attached with STINT_READ_ONLY: attach without it, or open the table"
 

@@ -15,7 +15,6 @@
 #include "sys/message.h"
 #include "table/parts.h"
 
-/* What becomes of one policy. */
 struct change {
     const char *at;           /* its line in the caller's text; NULL: it has none, and is removed */
     unsigned line;            /* number */
@@ -304,7 +303,6 @@ static int may_change(const struct stint_limiter *limiter, const struct stint_po
 
 enum call { TO_ADD, TO_CHANGE, TO_CHECK, TO_REMOVE };
 
-/* Adds a policy, changes or removes that of an id, or looks if it could change. Under the lock. */
 static int one_make(struct stint_limiter *limiter, const struct stint_policy *policy,
                     enum call call, uint32_t *id) {
     if (call != TO_ADD) {

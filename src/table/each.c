@@ -9,7 +9,6 @@
 #include "feature/stripe.h"
 #include "sys/message.h"
 
-/* A slot of a striped key. */
 struct stripe {
     uint64_t index; /* base of the key, and number of the stripe (stripe_index) */
     uint64_t hash;
@@ -45,7 +44,6 @@ static bool bloom_has(const struct bloom *bloom, uint64_t number) {
     return bloom->bits == NULL || (bloom->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-/* A walk through the slots: the table, its instant, and the callback. */
 struct telling {
     struct stint_limiter *limiter;
     uint64_t now;

@@ -25,7 +25,6 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
                              SIZE_THROUGH(struct stint_options, secret), "options");
 }
 
-/* What options are checked for. */
 enum use { TO_MAKE, TO_OPEN, TO_ATTACH, TO_COPY };
 
 static int check(const struct stint_options *options, enum use use) {
@@ -214,7 +213,6 @@ static int lock_check(const struct header *header) {
 #define LAYOUT_BEFORE (HEADER_LAYOUT - 1)
 #define LAYOUT_0_3    4
 
-/* Checks that a header is one that this version reads, of this layout or a later one. */
 static int header_known(const struct header *header, uint32_t oldest) {
     uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
 
@@ -347,8 +345,7 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return alone ? error : stint_limiter_unlock(limiter, error);
 }
 
-/* How often a reader, who takes no lock, looks at policies that others may be changing. */
-#define READ_TRIES 100
+#define READ_TRIES 100 /* looks of a reader, without the lock, at what others may be changing */
 
 static int table_look(struct stint_limiter *limiter) {
     for (unsigned tries = 0;; tries++) {
@@ -463,7 +460,6 @@ static int make(const struct stint_options *options, const struct shape *shape,
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-/* Maps the file that was opened, if header_check finds it a table for these options. */
 static int map_file(struct stint_options *options, bool any, struct shape *shape,
                     struct memory *memory) {
     struct header header;

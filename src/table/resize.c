@@ -142,7 +142,6 @@ static int resize(const struct stint_options *given, const struct stint_options 
     struct stint_limiter *to = NULL;
     struct stint_options options = *given;
 
-    /* What is 0 is as it was. */
     options.max_entries = given->max_entries != 0 ? given->max_entries : made->max_entries;
     options.shards = given->shards != 0 ? given->shards : made->shards;
     options.max_policies = given->max_policies != 0 ? given->max_policies : made->max_policies;

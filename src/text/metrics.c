@@ -103,8 +103,7 @@ static const char *const outcomes[] = {
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Bytes that the labels of all samples may take. */
-#define LABELS_MAX 1000
+#define LABELS_MAX 1000 /* bytes that the labels of all samples may take */
 
 /* A sample takes less than 256 bytes, with the longest names and numbers, and its labels. */
 static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(families) + LENGTH(outcomes)) *
@@ -112,7 +111,6 @@ static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(families) + LENGTH(outcomes)) 
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
 
-/* A text, and what all of its samples have. */
 struct metrics {
     struct text text;
     char labels[LABELS_MAX + 1];   /* a="b",c="d"; empty: none */
