@@ -105,16 +105,11 @@ static struct guess guess_at(const char *at) {
     return guess;
 }
 
-/* Letters of a word that a reason names, without the = of an option. */
-static size_t word_length(const char *word) {
-    return strcspn(word, "=");
-}
-
 /* Takes another word for what was meant if it is nearer than those before, and returns true: the
  * word begins it, or is a few slips away, not in the first letter (`yrs` is no slip for hrs). */
 static bool guess_try(struct guess *guess, const char *other) {
-    const size_t length = word_length(other);
-    size_t row[WORD_MAX + 1], same = 0; /* row[i]: from the first i letters of the word */
+    const size_t length = strcspn(other, "="); /* of an option */
+    size_t row[WORD_MAX + 1], same = 0;        /* row[i]: from the first i letters of the word */
 
     while (same < guess->length && lower(guess->word[same]) == other[same])
         same++;
@@ -144,7 +139,7 @@ static bool refuse_word(struct reader *reader, const struct guess *guess, const 
     if (guess->nearest == NULL)
         return refuse(reader, guess->word, "'%.*s' is no %s: expected %s", length, guess->word,
                       what, all);
-    const size_t nearest = word_length(guess->nearest);
+    const size_t nearest = strcspn(guess->nearest, "=");
     return refuse(reader, guess->word, "'%.*s' is no %s: %.*s was probably meant", length,
                   guess->word, what, (int)nearest + (guess->nearest[nearest] == '='),
                   guess->nearest);
@@ -168,7 +163,7 @@ static bool refuse_value(struct reader *reader, const char *wrong, enum option o
                       (said[digits] == '\0' || is_space(said[digits]) || said[digits] == '%');
     const char *value = good ? said : values[kind][1];
 
-    return refuse(reader, wrong, "%.*s takes %s: %s%.*s%s", (int)word_length(name), name,
+    return refuse(reader, wrong, "%.*s takes %s: %s%.*s%s", (int)strcspn(name, "="), name,
                   values[kind][0], name, (int)(good ? digits : strlen(value)), value,
                   kind == KIND_PERCENT ? "%" : "");
 }
@@ -271,7 +266,6 @@ static bool refuse_calendar(struct reader *reader, const char *start, uint64_t n
 
 static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
     const struct policy_option *its = &stint_policy_options[option];
-    const enum kind kind = its->kind;
     const char *start = reader->at;
     if (!is_digit(*start))
         return option == OPTION_LIMIT ? refuse(reader, start, "expected a number of tokens")
@@ -279,7 +273,7 @@ static bool read_number(struct reader *reader, enum option option, struct stint_
     uint64_t number = read_digits(reader);
     if (option == OPTION_LIMIT && *reader->at == '.')
         return refuse_fraction(reader, start, true);
-    if (kind == KIND_PERCENT) {
+    if (its->kind == KIND_PERCENT) {
         if (*reader->at != '%')
             return refuse_value(reader, reader->at, option, start);
         reader->at++;
@@ -463,7 +457,7 @@ static bool refuse_option(struct reader *reader) {
     for (enum option option = OPTIONS; option-- > OPTION_NAME;) /* start= before start=first */
         if (guess_try(&guess, stint_policy_options[option].names[1]))
             meant = option;
-    if (meant == OPTIONS || word_length(guess.nearest) != guess.length || guess.distance != 0)
+    if (meant == OPTIONS || strcspn(guess.nearest, "=") != guess.length || guess.distance != 0)
         return refuse_word(reader, &guess, "option",
                            "name=, start=, burst=, capacity=, reserve=, stripes=, near=, jitter=, "
                            "ban=, after=, within=, shadow, smooth, in-flight, overrides or "
