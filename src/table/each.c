@@ -224,26 +224,23 @@ static uint64_t neighbourhood(const struct stripe *stripe, uint64_t index) {
     return mix(index / STRIPES_OF_KEY_MAX, stripe->policy);
 }
 
+/* Compares the stripe 1 of a key with another stripe: 0 if that is of the same key. */
+static int stripe_seek(const void *a, const void *b) {
+    const struct stripe *first = a, *other = b;
+    return other->policy == first->policy && other->index - first->index < STRIPES_OF_KEY_MAX - 1
+               ? 0
+               : stripe_compare(first, other);
+}
+
 /* Whether another stripe was kept of the key that has this one as stripe 0. They are sorted. */
 static bool is_stripe_0(const struct telling *telling, const struct bloom *indexes,
                         const struct stripe *stripe) {
     const uint64_t base = stripe_base(stripe->hash);
     const struct stripe asked = {.policy = stripe->policy, .index = base + 1};
-    size_t from = 0, to = telling->count;
 
-    if (!bloom_has(indexes, neighbourhood(stripe, base)) &&
-        !bloom_has(indexes, neighbourhood(stripe, base + STRIPES_OF_KEY_MAX)))
-        return false;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        if (stripe_compare(&telling->stripes[middle], &asked) < 0)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    const struct stripe *next = &telling->stripes[from];
-    return from < telling->count && next->policy == stripe->policy &&
-           next->index - base < STRIPES_OF_KEY_MAX;
+    return (bloom_has(indexes, neighbourhood(stripe, base)) ||
+            bloom_has(indexes, neighbourhood(stripe, base + STRIPES_OF_KEY_MAX))) &&
+           bsearch(&asked, telling->stripes, telling->count, sizeof(asked), stripe_seek) != NULL;
 }
 
 /* Finds the key of the stripes `first` to `last`. Returns false if several keys could be it. */
