@@ -168,9 +168,8 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     struct stint_policy policy = STINT_POLICY_INIT, its; /* policy: the tightest one's */
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
-            continue;
-        if (!policy_told(limiter, verdicts[i].policy, &its) || (its.flags & STINT_IN_FLIGHT) != 0)
+        if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)) ||
+            !policy_told(limiter, verdicts[i].policy, &its) || (its.flags & STINT_IN_FLIGHT) != 0)
             continue;
         tightest = &verdicts[i];
         policy = its;
@@ -186,7 +185,6 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
 int stint_headers(const struct stint_limiter *limiter, uint32_t style,
                   const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
     struct text text = {.buffer = buffer, .size = size};
-    int error = 0;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
@@ -196,12 +194,11 @@ int stint_headers(const struct stint_limiter *limiter, uint32_t style,
         return stint_failed(EINVAL, "verdicts is NULL");
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
-    for (size_t i = 0; i < n && error == 0; i++) /* the file was cut off, if a policy is gone */
+    for (size_t i = 0; i < n; i++) /* the file was cut off, if a policy is gone */
         if (verdicts[i].policy != POLICY_NONE &&
-            stint_limiter_policy_now(limiter, verdicts[i].policy) == POLICY_NONE)
-            error = stint_limiter_whole(limiter);
-    if (error != 0)
-        return error;
+            stint_limiter_policy_now(limiter, verdicts[i].policy) == POLICY_NONE &&
+            stint_limiter_lost(limiter))
+            return stint_limiter_whole(limiter);
     if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
         return stint_failed(
             EINVAL, "style has a flag that is none of enum stint_headers_style: leave it out");
