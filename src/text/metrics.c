@@ -202,14 +202,6 @@ static void add_about(struct text *text, const char *what, const char *name, con
     add_letter(text, '\n');
 }
 
-static void add_family(struct metrics *metrics, const struct family *family) {
-    struct text *text = &metrics->text;
-    add_about(text, "# TYPE ", family->name, family->kind >= OF_TOTALS ? "counter" : "gauge");
-    if (family->kind == OF_BYTES || family->kind == OF_WINDOWS)
-        add_about(text, "# UNIT ", family->name, family->kind == OF_BYTES ? "bytes" : "seconds");
-    add_about(text, "# HELP ", family->name, family->help);
-}
-
 /* Windows are whole ticks, hundredths of a second. */
 static void add_seconds(struct text *text, uint64_t window_ns) {
     uint64_t hundredths = window_ns / STINT_TICK_NS;
@@ -276,6 +268,7 @@ static void add_policy(struct metrics *metrics, const struct stint_limiter *limi
 static void add_families(struct metrics *metrics, const struct stint_limiter *limiter,
                          const struct stint_stats *stats, bool scanned) {
     const uint32_t count = limiter_policy_count(limiter);
+    struct text *text = &metrics->text;
 
     policies_pick(metrics, limiter, count);
     for (size_t i = 0; i < LENGTH(families); i++) {
@@ -283,7 +276,11 @@ static void add_families(struct metrics *metrics, const struct stint_limiter *li
         const bool table = family->kind >= OF_TABLE && family->kind <= OF_TOTALS;
         if (family->kind == OF_SLOTS && !scanned)
             continue;
-        add_family(metrics, family);
+        add_about(text, "# TYPE ", family->name, family->kind >= OF_TOTALS ? "counter" : "gauge");
+        if (family->kind == OF_BYTES || family->kind == OF_WINDOWS)
+            add_about(text, "# UNIT ", family->name,
+                      family->kind == OF_BYTES ? "bytes" : "seconds");
+        add_about(text, "# HELP ", family->name, family->help);
         if (table) {
             const void *member = (const char *)stats + (family->value & ~NARROW);
             add_sample(metrics, family, NULL, NULL,
