@@ -107,7 +107,7 @@ static int slot_move(struct move *move, uint64_t number) {
         (slot_end(move->from, policy, state, move->now) <= over &&
          !slot_carries(policy, state, move->now)))
         return 0;
-    if (!table_hash(from, line, tag, &hash))
+    if (!table_hash(from, line, tag, &hash)) /* it is a file's, of whole hashes (open.c) */
         return stint_failed_with(
             EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
             (unsigned long long)line);
@@ -121,9 +121,7 @@ static int slot_move(struct move *move, uint64_t number) {
 
 /* In the order of the lines, which is that of the hashes: both tables are read from end to end. */
 static int slots_move(struct move *move) {
-    const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
-
-    for (uint64_t i = 0; i < from->line_count * LINE_SLOTS; i++) {
+    for (uint64_t i = 0; i < move->from->table.line_count * LINE_SLOTS; i++) {
         int error = slot_move(move, i);
         if (error != 0)
             return error;
@@ -158,9 +156,8 @@ static int resize(const struct stint_options *given, const struct stint_options 
         counters_move(&move);
         stint_labels_move(from, to);
         watermarks_move(&move);
+        error = stint_table_whole(from); /* or some of what was moved is zeros */
     }
-    if (error == 0) /* or some of what was moved is zeros */
-        error = stint_table_whole(from);
     if (error == 0)
         error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, options.path);
     stint_close(to);
