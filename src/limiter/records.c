@@ -56,9 +56,7 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
 /* A name is written once, before its policy's version (M15), and stays until the id is free: no
  * lock is needed. One that is replaced meanwhile leads on, whichever of the two ids comes first. */
 uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *name) {
-    const uint32_t count = limiter_policy_count(limiter);
-
-    for (uint32_t id = 0; id < count; id++) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (limiter_policy(limiter, id) == NULL || is_companion(limiter, id) ||
             strncmp(limiter->records[id].name, name, STINT_NAME_SIZE) != 0)
             continue;
@@ -70,10 +68,9 @@ uint32_t stint_limiter_find(const struct stint_limiter *limiter, const char *nam
 }
 
 uint32_t stint_limiter_free_id(const struct stint_limiter *limiter) {
-    const uint32_t count = limiter_policy_count(limiter);
     uint32_t id = 0;
 
-    while (id < count && limiter_policy(limiter, id) != NULL)
+    while (id < limiter_policy_count(limiter) && limiter_policy(limiter, id) != NULL)
         id++;
     return id;
 }

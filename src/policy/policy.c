@@ -72,11 +72,10 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
     const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
                           TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
     const bool hot = (traits & (cold | TRAIT_EXISTS)) == TRAIT_EXISTS;
-    /* A capacity without a window: only for keys that have no override (fast.h). */
-    const bool all = (traits & STINT_OVERRIDES) == 0;
 
+    /* A capacity without a window: only for keys that have no override (fast.h). */
     word_write(&policy->hot_capacity, hot ? traits >> 32 : 0);
-    word_write(&policy->hot_window, hot && all ? policy->window : 0);
+    word_write(&policy->hot_window, hot && (traits & STINT_OVERRIDES) == 0 ? policy->window : 0);
 }
 
 /* Before the version: whoever reads that reads this (M12). */

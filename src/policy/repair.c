@@ -49,12 +49,10 @@ int stint_policies_check(const struct stint_limiter *limiter) {
 void stint_policies_repair(struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
-    /* First what is not yet a policy, and what is left under free ids. */
-    for (uint32_t id = 0; id < limiter->max_policies; id++) {
-        /* Under the lock, as its writer (M12). */
+    /* First what is not yet a policy, and what is left under free ids. As their writer (M12). */
+    for (uint32_t id = 0; id < limiter->max_policies; id++)
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
             stint_policy_free(limiter, id);
-    }
     stint_policies_link(limiter); /* wakes what is to be woken */
     for (int companions = 0; companions <= 1; companions++)
         for (uint32_t id = 0; id < count; id++)
