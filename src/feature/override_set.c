@@ -164,9 +164,8 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, u
     while (stint_find_committed(table, key, tag, &seen)) {
         const uint64_t now = limiter_now(limiter); /* after the slot was seen, as in wished */
         const uint64_t state = seen.state;
-        const bool there = all ? stint_override_holds(limiter, ruled.policy, state, now)
-                               : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
-        if (!there)
+        if (all ? !stint_override_holds(limiter, ruled.policy, state, now)
+                : (state & STATE_REFUSED) != 0 || state_used(state) == 0)
             return false;
         const tick_t next = tick_of(now) + 1;
         *change = (struct change){.was = state, .state = state_of(next, 0)};
