@@ -490,10 +490,8 @@ bool stint_memory_file_removed(const struct memory *memory) {
 
     if (memory->file < 0 || fstat(memory->file, &ours) != 0)
         return false;
-    if (ours.st_nlink == 0)
-        return true;
-    if (memory->path == NULL)
-        return false;
+    if (ours.st_nlink == 0 || memory->path == NULL)
+        return ours.st_nlink == 0;
     if (lstat(memory->path, &there) != 0)
         return errno == ENOENT || errno == ENOTDIR; /* else this process may not look there */
     return there.st_dev != ours.st_dev || there.st_ino != ours.st_ino;
