@@ -43,8 +43,7 @@ int stint_failed_at(int error, const char *path) {
     size_t length = strlen(path);
     const char *told = length <= PATH_TOLD ? path : path + length - PATH_TOLD;
 
-    return stint_failed_with(error < 0 ? -error : error, "%s%s: %s", told == path ? "" : "...",
-                             told, last_reason);
+    return stint_failed_with(-error, "%s%s: %s", told == path ? "" : "...", told, last_reason);
 }
 
 int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name) {

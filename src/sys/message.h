@@ -16,7 +16,7 @@ int stint_failed_with(int error, const char *format, ...) __attribute__((format(
 /* Notes what a process does that is in the way; 0: one that is not known. Returns -EBUSY. */
 int stint_failed_held(long process, const char *does);
 
-/* Puts the path of a table's file before the reason for an error. Returns -error. */
+/* Puts the path of a table's file before the reason for an error, which it returns. */
 int stint_failed_at(int error, const char *path);
 
 /* The size of a struct that ends with this member: what it began with, of those that have grown. */
