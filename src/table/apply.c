@@ -262,9 +262,8 @@ int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32
         return stint_failed(
             EINVAL, "flags has a flag that is none of enum stint_apply_flags: leave it out");
     struct changes changes = {0};
-    const uint32_t more = (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0;
 
-    int error = lines_read(&changes, text, more);
+    int error = lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0);
     if (error == 0)
         error = changes_make(limiter, &changes, flags);
     for (size_t i = 0; error == 0 && told != NULL && i < changes.count; i++)
