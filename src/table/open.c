@@ -5,7 +5,6 @@
 #include <sys/random.h>
 
 #include "feature/labels.h"
-#include "feature/override.h"
 #include "limiter/counters.h"
 #include "policy/policy.h"
 #include "sys/message.h"
