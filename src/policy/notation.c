@@ -139,10 +139,8 @@ static bool refuse_word(struct reader *reader, const struct guess *guess, const 
     if (guess->nearest == NULL)
         return refuse(reader, guess->word, "'%.*s' is no %s: expected %s", length, guess->word,
                       what, all);
-    const size_t nearest = strcspn(guess->nearest, "=");
-    return refuse(reader, guess->word, "'%.*s' is no %s: %.*s was probably meant", length,
-                  guess->word, what, (int)nearest + (guess->nearest[nearest] == '='),
-                  guess->nearest);
+    return refuse(reader, guess->word, "'%.*s' is no %s: %s was probably meant", length,
+                  guess->word, what, guess->nearest);
 }
 
 /* Refuses the value of an option. Tells how it is written, with the number at `said` if it can. */
