@@ -16,13 +16,12 @@
 clock_read *stint_clock_find(void) {
     const char *image = (const char *)getauxval(AT_SYSINFO_EHDR), *base = NULL;
     const ElfW(Ehdr) *header = (const void *)image;
-    const ElfW(Phdr) * segment;
     const ElfW(Dyn) *entry = NULL;
     ElfW(Addr) symbols = 0, names = 0;
 
     if (image == NULL) /* none is mapped, or a tool hides it */
         return clock_gettime;
-    segment = (const void *)(image + header->e_phoff);
+    const ElfW(Phdr) *segment = (const void *)(image + header->e_phoff);
     for (uint16_t i = 0; i < header->e_phnum; i++) {
         if (segment[i].p_type == PT_LOAD && base == NULL) /* old kernels link it far away */
             base = (const char *)((uintptr_t)image + segment[i].p_offset - segment[i].p_vaddr);
