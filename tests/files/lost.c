@@ -121,6 +121,8 @@ static void assert_lost(struct stint_limiter *limiter, bool reads) {
     assert_int_equal(refund_by(limiter, PLAIN, 7, 1, T0 + MINUTE), 0);
     assert_false(stint_reset(limiter, PLAIN, 7));
     if (reads) {
+        ASSERT_LOST(
+            stint_headers(limiter, 0, &(struct stint_verdict){.policy = PLAIN}, 1, NULL, 0));
         assert_let_through(ask(limiter, PLAIN, 7, 1, STINT_PEEK), 0);
         assert_true(stint_decide_all(limiter, &good[2], 1, STINT_NOW, verdicts));
         assert_let_through(verdicts[0], 0);
