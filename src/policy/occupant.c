@@ -167,7 +167,7 @@ static uint32_t next_not_live(const struct seat *seat, uint32_t position) {
     struct line *line = sequence_line(table, seat->hash, position / LINE_SLOTS);
     struct line *const end = shard_end(table, seat->hash);
 
-    if (position % LINE_SLOTS == 0) {
+    if (position < length && position % LINE_SLOTS == 0) {
         const uint64_t tag = atomic_load_acquire(&line->slots[0].tag); /* M15 */
         const struct slot_pattern live = live_by(seat, (tag & policy_mask) - 1);
         const uint32_t lines = sequence_all_match(table, seat->hash, position / LINE_SLOTS, &live);
