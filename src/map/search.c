@@ -25,19 +25,8 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* The pattern of the slots of a line that are others' (others_of), and live by any window: ahead of
- * now by the allowance at most. The high half of a state has the id without its last bit. So the
- * range begins at the first even id behind that of now. */
-static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
-                                               tick_t now) {
-    struct slot_pattern asked = others_of(table, tag);
-    asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    asked.range[1] = (uint32_t)(ALLOWANCE_TICKS / 2);
-    return asked;
-}
-
 struct search stint_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t now) {
-    const struct slot_pattern plain = plainly_live(table, tag, now);
+    const struct slot_pattern plain = live_others(table, tag, now, 1);
     /* Most searches end in the home line, unless the table is full. */
     const uint32_t i = sequence_all_match(table, hash, 0, &plain);
 

@@ -122,4 +122,15 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
     };
 }
 
+/* The same, of slots that are live by windows of this length: ahead of now, by that and the
+ * allowance at most. Ids are compared without their last bit, in the high half of a state. So the
+ * range begins at the first even id behind that of now. */
+static inline struct slot_pattern live_others(const struct table *table, uint64_t tag, tick_t now,
+                                              tick_t length) {
+    struct slot_pattern asked = others_of(table, tag);
+    asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
+    asked.range[1] = (uint32_t)((length + ALLOWANCE_TICKS - 1) / 2);
+    return asked;
+}
+
 #endif

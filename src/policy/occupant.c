@@ -137,22 +137,6 @@ static bool slot_reusable(struct seat *seat, struct seen *seen, enum when when) 
     return seen->stepped && !(policy != NULL && slot_carries(policy, seen->state, over));
 }
 
-/* The pattern of the slots of a line that are of the policy with this number, and live by its
- * window (as plainly_live: search.c). */
-static struct slot_pattern live_by(const struct seat *seat, uint64_t policy) {
-    const struct stint_limiter *limiter = seat->limiter;
-    struct slot_pattern asked = others_of(&limiter->table, seat->tag);
-
-    asked.flip[0] = (uint32_t)policy + 1;
-    asked.below[0] = 1;
-    asked.base[1] = (uint32_t)(id_of(tick_of(seat->now)) >> 1) + 1;
-    if (policy < limiter->max_policies)
-        asked.range[1] =
-            (uint32_t)(((uint64_t)policy_reach(&limiter->policies[policy]) + ALLOWANCE_TICKS - 1) /
-                       2);
-    return asked;
-}
-
 /* The first slot of the sequence, from number `position` on, that is not plainly live; behind the
  * last one if there is none. A slot is plainly live if slot_reusable would find it live by its
  * policy's window alone. Nearly all slots of a full table are. While whole lines are of one policy,
@@ -169,7 +153,12 @@ static uint32_t next_not_live(const struct seat *seat, uint32_t position) {
 
     if (position < length && position % LINE_SLOTS == 0) {
         const uint64_t tag = atomic_load_acquire(&line->slots[0].tag); /* M15 */
-        const struct slot_pattern live = live_by(seat, (tag & policy_mask) - 1);
+        const uint64_t policy = (tag & policy_mask) - 1;
+        const bool known = policy < max_policies;
+        struct slot_pattern live = live_others(table, seat->tag, tick_of(seat->now),
+                                               known ? policy_reach(&policies[policy]) : 0);
+        live.flip[0] = (uint32_t)policy + 1;
+        live.below[0] = known;
         const uint32_t lines = sequence_all_match(table, seat->hash, position / LINE_SLOTS, &live);
         position = lines * LINE_SLOTS;
         line = sequence_line(table, seat->hash, lines);
