@@ -17,7 +17,6 @@
 #define FAST(condition) LIKELY(condition)
 #endif
 
-/* What is known of a request for one token. */
 struct hot {
     words_2 identity; /* of the policy */
     struct line *home;

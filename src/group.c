@@ -11,8 +11,6 @@
  * What group_near.h leaves goes to group_decide. */
 #include "group_near.h"
 
-/* ---- Any group ------------------------------------------------------------------------------- */
-
 /* Whether a part is decided if all fit. Else its look is its answer. */
 static inline bool decides(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;

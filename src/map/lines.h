@@ -85,7 +85,6 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
     return x ^ x >> 31;
 }
 
-/* A number in [0, count) that a hash picks, each alike. */
 static inline uint64_t hash_pick(uint64_t hash, uint64_t count) {
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)hash * count >> 64);
@@ -190,8 +189,7 @@ static ALWAYS_INLINE bool filter_bit_has(struct filter_bit bit) {
 
 /* Whether a key may have a rare slot: its bits are set as long as it has (I6). */
 static ALWAYS_INLINE bool filter_has(const struct table *table, uint64_t hash) {
-    const struct filter_bit bit = filter_any(table, hash);
-    return filter_bit_has(bit);
+    return filter_bit_has(filter_any(table, hash));
 }
 
 static inline uint64_t filter_reach(const struct table *table, uint64_t hash) {

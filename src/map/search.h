@@ -5,7 +5,6 @@
 
 #include "map/slot.h"
 
-/* A line, counted from home. */
 static inline struct line *sequence_line(const struct table *table, uint64_t hash,
                                          uint32_t number) {
     struct line *line = home_of(table, hash) + number;

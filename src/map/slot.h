@@ -169,7 +169,6 @@ static inline bool slot_cancel(const struct table *table, struct slot *slot, uin
     return atomic_cas2_seq(slot, expected, tombstone); /* I2 */
 }
 
-/* What was loaded of a slot. */
 struct seen {
     struct slot *slot; /* NULL: none */
     uint64_t tag;

@@ -235,7 +235,6 @@ static inline bool mark_passed(uint64_t from, uint64_t to, uint64_t window) {
     return from / window != to / window;
 }
 
-/* A bucket's rule. */
 struct bucket {
     uint64_t unit;       /* ns */
     uint64_t reciprocal; /* of the unit */
@@ -311,7 +310,6 @@ struct charge {
     uint64_t added; /* to the count; a swap need not wait for what was seen */
 };
 
-/* Tokens that a request takes. */
 struct taking {
     uint64_t tokens;
     bool fits;
