@@ -342,6 +342,8 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
     const struct stint_request own = OWN(request);
+    if ((uint32_t)word == EXACT_CARRIES)
+        return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_CARRIES), verdict);
     if ((uint32_t)word == EXACT_PLAIN && own.flags == STINT_PEEK && (own.limit | own.burst) == 0) {
         const struct stint_request look = {
             .key = own.key, .policy = own.policy, .cost = own.cost, .flags = STINT_PEEK};
@@ -349,8 +351,6 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
     }
     if ((uint32_t)word == EXACT_PLAIN)
         return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
-    if ((uint32_t)word == EXACT_CARRIES)
-        return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_CARRIES), verdict);
     return decide_as(limiter, &own, now, word, verdict);
 }
 
