@@ -49,7 +49,7 @@ static ALWAYS_INLINE bool part_hot(const struct stint_limiter *limiter,
     return far.unused != 0 && hot->capacity != 0 && (uint32_t)policy_word(policy) == EXACT_PLAIN;
 }
 
-/* Claims a slot for such a token. Returns the end of its window; 0: it is not that simple. */
+/* Claims a slot for a token of a new key. Returns the end of its window; 0: it is not simple. */
 static NOINLINE tick_t part_claim(struct stint_limiter *limiter,
                                   const struct stint_request *request, uint64_t now) {
     struct decision decision;

@@ -39,6 +39,7 @@ ARGUED = {
     ("replay.c", "clang-analyzer-optin.portability.UnixAPI", "limit_count"): "options without a limit are refused",
     ("apply.c", "-Wanalyzer-null-dereference", "*change ="): FAILS,
     ("take.c", "-Wanalyzer-use-of-uninitialized-value", "rest = *decision"): "no charge is read before it is written",
+    ("core.h", "ctuuninitvar", "= decision->limiter"): "all who call decision_begin_at have set it",
     ("group_near.h", "-Wanalyzer-use-of-uninitialized-value", "charged[2] ="): "a swap's words are read of swaps",
     ("labels.c", "-Wanalyzer-use-of-uninitialized-value", "seen["): PLACE,
     ("labels.c", "-Wanalyzer-null-dereference", "place"): PLACE,
