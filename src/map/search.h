@@ -128,7 +128,7 @@ static inline struct slot_pattern live_others(const struct table *table, uint64_
                                               tick_t length) {
     struct slot_pattern asked = others_of(table, tag);
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    asked.range[1] = (uint32_t)((length + ALLOWANCE_TICKS - 1) / 2);
+    asked.range[1] = (uint32_t)(((uint64_t)length + ALLOWANCE_TICKS - 1) / 2);
     return asked;
 }
 
