@@ -9,8 +9,7 @@
  *
  * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
  * with what was begun; what has changed on the way, and a late caller, begin anew there.
- * group_near.h takes each step for all parts of a group, before the next one; stripes.c for stripe
- * after stripe.
+ * group_near.h takes each step for all parts of a group before the next one; stripes.c goes round.
  *
  * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
  * decision.c that takes few numbers, or a copy: a struct decision whose address is given away is in
@@ -239,8 +238,7 @@ enum look {
 };
 
 /* Looks at the state that was loaded of a slot of the key (seen->state), in the decision's window.
- * If the slot is in an earlier window, that one is over, and the new one begins with what is
- * carried.
+ * If the slot is in an earlier window, that is over, and the new one begins with what is carried.
  *
  * Why the state is the key's. The tag was seen, then the state s was loaded. The slot may have been
  * another key's in between, and may be now. But s is the key's if, at any time after this, the slot
@@ -379,8 +377,7 @@ static ALWAYS_INLINE uint64_t decision_state(const struct decision *decision,
  *
  * The mark of a bucket that is full moves its instant to now, as a mark counts until the slot is
  * over. Without that instant, a late caller would be granted once more what was taken just before
- * his now (A). The mark is over when the instant passes a multiple of the policy's window
- * (mark_passed). */
+ * his now (A). The mark ends as the instant passes a multiple of the window (mark_passed). */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;

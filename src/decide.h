@@ -25,8 +25,7 @@ static ALWAYS_INLINE bool decision_claim_void(const struct decision *decision) {
 }
 
 /* Gives a key that is nowhere a never-used slot of its first two lines (`unused`), with this state.
- * Returns false if it is not that simple, whatever the claim is left in: the key is looked for
- * again. */
+ * Returns false if it is not that simple, whatever the claim is left in: the caller looks again. */
 static ALWAYS_INLINE bool place_unused(const struct decision *decision, uint64_t unused,
                                        uint64_t state) {
     const struct table *table = &decision->limiter->table;

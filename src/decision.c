@@ -79,8 +79,7 @@ int stint_request_check(const struct stint_limiter *limiter, const struct stint_
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
  *     key waits for its window and the allowance at most (H).
- *   - A refund finds its window by the end, or finds another and gives nothing back. A reset leaves
- *     the end.
+ *   - A refund finds its window by the end, or gives nothing back. A reset leaves the end.
  *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
  *
  * The end grows by the length at least, so I1 holds as with windows that are computed.

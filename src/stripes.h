@@ -17,14 +17,16 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 }
 
 /* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this
- * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). Returns false if
- * it has done nothing. */
-static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, uint64_t word, struct stint_verdict *verdict) {
+ * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). A take that fits
+ * meets only two of its traits (`met`). Returns false if it has done nothing. */
+static ALWAYS_INLINE bool stripe_take(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      uint64_t word, struct stint_verdict *verdict) {
     const uint32_t stripes = traits_stripes((uint32_t)word),
                    stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
-                   hash = stripe_key(request->key.hash, stripe);
+                   hash = stripe_key(request->key.hash, stripe),
+                   met = TRAIT_EXISTS | (word & (TRAIT_NEAR | TRAIT_CALENDAR));
     const uint32_t cost = request->cost;
     const struct stint_request own = {.key = {hash}, .policy = request->policy, .cost = cost};
     struct decision part;
@@ -32,8 +34,8 @@ static NOINLINE bool stripe_take(struct stint_limiter *limiter, const struct sti
     uint64_t used;
 
     if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin_known(&part, limiter, &own, now, word & ~(uint64_t)RULE_BUCKET,
-                                      false) != 0))
+        UNLIKELY(decision_begin_known(&part, limiter, &own, now, WORD_EXACT(word, met), false) !=
+                 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);

@@ -223,6 +223,17 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_copy(limiter, request, now, verdict);
 }
 
+/* Tokens by a striped policy: from this thread's own stripe, or from all of them. */
+static NOINLINE bool take_striped(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                                  uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = TAKE(policy_id, key, tokens);
+    const uint64_t word = policy_word(&limiter->policies[policy_id]);
+
+    return ((word & TRAIT_EXISTS) != 0 && request.limit == 0 &&
+            stripe_take(limiter, &request, now, word, verdict)) ||
+           decide_copy(limiter, &request, now, verdict);
+}
+
 /* Tokens by any policy. Exact words have their steps here. (Where a policy changes after its word
  * was read, the request is one of before.) */
 static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
@@ -234,11 +245,8 @@ static NOINLINE bool take_tokens(struct stint_limiter *limiter, uint32_t policy_
         return decide_known(limiter, &request, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     if ((uint32_t)word == EXACT_BUCKET && request.limit == 0) /* begin_bucket reads its capacity */
         return decide_known(limiter, &request, now, EXACT_BUCKET, verdict);
-    if ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0) {
-        const struct stint_request striped = request;
-        if (stripe_take(limiter, &striped, now, word, verdict))
-            return true;
-    }
+    if (traits_striped((uint32_t)word))
+        return take_striped(limiter, policy_id, key, tokens, now, verdict);
     return decide_as(limiter, &request, now, word, verdict);
 }
 
@@ -372,7 +380,9 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key
         return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
     if (UNLIKELY(!hot_window(policy, now, &hot))) {
         if (!hot_unless_overridden(policy, now, &hot))
-            return take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
+            return traits_striped((uint32_t)policy_word(policy))
+                       ? take_striped(limiter, policy_id, key.hash, cost, now, verdict)
+                       : take_tokens(limiter, policy_id, key.hash, cost, now, verdict);
         if (GUARD(OVERRIDE_SEEN, filter_has(&limiter->table, key.hash)))
             return take_overridden(limiter, policy_id, key.hash, now, verdict);
     }

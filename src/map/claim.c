@@ -47,8 +47,7 @@ static bool claim_outranks(const struct table *table, const struct seen *claim, 
 }
 
 /* The look goes as far as the home line's reach, loaded after the claim (M5, I6). A claim that came
- * before this one raised the reach before (M7), so the look finds it. One that comes later looks
- * itself. */
+ * before this one raised the reach before (M7), so the look finds it. A later one looks itself. */
 bool stint_claim_stands(const struct table *table, uint64_t hash, const struct seen *claim) {
     struct line *line = home_of(table, hash), *const end = shard_end(table, hash);
     const uint64_t tag = claim->tag;
