@@ -165,14 +165,17 @@ TEST(test_reasons_of_bad_requests) {
     for (uint32_t id = 0; id <= GONE; id++) {
         const struct stint_policy policy = parsed(texts[id]);
         assert_int_equal(policy_added(limiter, &policy), id);
+        assert_true(stint_take(limiter, id, (stint_key){0}, 1, STINT_NOW, NULL));
     }
     assert_int_equal(stint_policy_remove(limiter, GONE), 0);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        struct stint_request request = rows[i / 2].request;
         struct stint_verdict v;
-        stint_decide(limiter, &rows[i].request, STINT_NOW, &v);
+        request.cost = i % 2;
+        stint_decide(limiter, &request, STINT_NOW, &v);
         assert_true((v.flags & (STINT_BAD_REQUEST | STINT_UNKNOWN_POLICY)) != 0);
-        assert_checked(limiter, &rows[i].request, v.flags);
-        assert_reason(rows[i].reason);
+        assert_checked(limiter, &request, v.flags);
+        assert_reason(rows[i / 2].reason);
     }
     assert_int_equal(stint_request_check(limiter, &good), 0);
     stint_close(limiter);
