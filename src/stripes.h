@@ -18,7 +18,7 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 
 /* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this
  * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). A take that fits
- * meets only two of its traits (`met`). Returns false if it has done nothing. */
+ * meets only some of its traits (`met`). Returns false if it has done nothing. */
 static ALWAYS_INLINE bool stripe_take(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
@@ -26,16 +26,14 @@ static ALWAYS_INLINE bool stripe_take(struct stint_limiter *limiter,
                    stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
                    hash = stripe_key(request->key.hash, stripe),
-                   met = TRAIT_EXISTS | (word & (TRAIT_NEAR | TRAIT_CALENDAR));
+                   met = word & (UINT64_MAX << 32 | TRAIT_EXISTS | TRAIT_NEAR | TRAIT_CALENDAR);
     const uint32_t cost = request->cost;
     const struct stint_request own = {.key = {hash}, .policy = request->policy, .cost = cost};
     struct decision part;
     struct seen seen;
     uint64_t used;
 
-    if (UNLIKELY(cost == 0) || /* all stripes tell of it */
-        UNLIKELY(decision_begin_known(&part, limiter, &own, now, WORD_EXACT(word, met), false) !=
-                 0))
+    if (UNLIKELY(decision_begin_known(&part, limiter, &own, now, met, false) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);
@@ -44,6 +42,8 @@ static ALWAYS_INLINE bool stripe_take(struct stint_limiter *limiter,
     if (FAST(cost == 1) && slot_room(seen.slot, part.tag, part.end, share, &seen.state)) {
         if (UNLIKELY(!token_add(limiter, seen.slot, part.tag, part.end, share, &used)))
             return false;
+    } else if (cost == 0) { /* all stripes tell of it */
+        return false;
     } else {
         seen.state = atomic_load_acquire(&seen.slot->state); /* M1; the swap confirms it: M2 */
         if (UNLIKELY(slot_look(&part, &seen) != LOOK_GOOD))

@@ -229,7 +229,7 @@ static NOINLINE bool take_striped(struct stint_limiter *limiter, uint32_t policy
     const struct stint_request request = TAKE(policy_id, key, tokens);
     const uint64_t word = policy_word(&limiter->policies[policy_id]);
 
-    return ((word & TRAIT_EXISTS) != 0 && traits_striped((uint32_t)word) && request.limit == 0 &&
+    return (traits_striped((uint32_t)word) && request.limit == 0 &&
             stripe_take(limiter, &request, now, word, verdict)) ||
            decide_copy(limiter, &request, now, verdict);
 }

@@ -203,7 +203,7 @@ static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous,
 
 /* A stripe's tokens: the shares of all stripes, a power of two, add up to the capacity. */
 static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
-    return (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    return (capacity + (stripes - 1 - stripe)) >> __builtin_ctz(stripes);
 }
 
 /* A token's ns at least, whatever an override says. A policy's limit is checked. */
