@@ -4,51 +4,43 @@
 
 #include <ck_cc.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "peer.h"
 
 static const uint64_t SECOND = UINT64_C(1000000000);
 
-struct stint_peer {
-    struct stint_limiter *limiter;
-    uint32_t policy; /* the first */
-    unsigned limits;
-};
+/* Of the one table at a time. Its policies' ids follow on each other. */
+static uint32_t first_policy;
+static unsigned limits; /* of a request */
 
 static void stint_peer_close(void *state) {
-    struct stint_peer *peer = state;
-
-    stint_close(peer->limiter);
-    free(peer);
+    stint_close(state);
 }
 
 static bool peer_open(const struct peer_setup *setup, bool bucket, void **state) {
     struct stint_options options = STINT_OPTIONS_INIT;
     struct stint_policy policy = STINT_POLICY_INIT;
-    struct stint_peer *peer = calloc(1, sizeof(*peer));
+    struct stint_limiter *limiter = NULL;
 
-    if (peer == NULL)
-        return peer_fail("no memory");
     /* Three slots of a key crowd its home line: at a load of a half about 1 in 100,000 finds none.
      * */
     options.max_entries = setup->keys * (setup->limits > 2 ? 2 * setup->limits : setup->limits);
     options.flags = STINT_PREFAULT;
-    int error = stint_open(&options, &peer->limiter);
-    for (unsigned i = 0; error >= 0 && i < setup->limits; i++) { /* ids go up from 0 */
+    int error = stint_open(&options, &limiter);
+    for (unsigned i = 0; error >= 0 && i < setup->limits; i++) {
         snprintf(policy.name, sizeof(policy.name), "peers-%u", i);
         policy.limit = setup->each[i].limit;
         policy.window = setup->each[i].window * SECOND;
         policy.burst = bucket ? policy.limit : 0;
-        error = stint_policy_add(peer->limiter, &policy, NULL);
+        error = stint_policy_add(limiter, &policy, i == 0 ? &first_policy : NULL);
     }
     if (error < 0) {
         peer_fail("%s (%s)", stint_strerror(error), stint_reason());
-        stint_peer_close(peer);
+        stint_close(limiter);
         return false;
     }
-    peer->limits = setup->limits;
-    *state = peer;
+    limits = setup->limits;
+    *state = limiter;
     return true;
 }
 
@@ -60,29 +52,27 @@ static bool stint_bucket_open(const struct peer_setup *setup, void **state) {
     return peer_open(setup, true, state);
 }
 
-static inline stint_key key_of(const struct stint_peer *peer, const char *key) {
-    return stint_key_of(peer->limiter, key, PEER_KEY);
-}
-
 /* May it? That is all that the tables behind locks tell. */
-static inline bool stint_one(struct stint_peer *peer, const char *key) {
-    return stint_take(peer->limiter, peer->policy, key_of(peer, key), 1, STINT_NOW, NULL);
+static inline bool stint_one(struct stint_limiter *limiter, const char *key) {
+    return stint_take(limiter, first_policy, stint_key_of(limiter, key, PEER_KEY), 1, STINT_NOW,
+                      NULL);
 }
 
-PEER_DECIDE(stint_peer, stint_one)
+PEER_DECIDE(stint_limiter, stint_one)
 
-static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
+static inline bool stint_verdict_one(struct stint_limiter *limiter, const char *key) {
     struct stint_verdict verdict;
-    return stint_take(peer->limiter, peer->policy, key_of(peer, key), 1, STINT_NOW, &verdict);
+    return stint_take(limiter, first_policy, stint_key_of(limiter, key, PEER_KEY), 1, STINT_NOW,
+                      &verdict);
 }
 
-PEER_DECIDE(stint_peer, stint_verdict_one)
+PEER_DECIDE(stint_limiter, stint_verdict_one)
 
 /* The line of each key is on its way as soon as the key is known: while a server still reads
  * other requests. */
 static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                           uint64_t *answers) {
-    struct stint_peer *peer = state;
+    struct stint_limiter *limiter = state;
     struct stint_request requests[PEER_ANSWERS];
     struct stint_verdict verdicts[PEER_ANSWERS];
     uint64_t word = 0;
@@ -93,11 +83,11 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
     for (size_t at = 0; at < n; at += depth) {
         size_t batch = n - at < depth ? n - at : depth;
         for (size_t i = 0; i < batch; i++) {
-            stint_key key = key_of(peer, keys + (at + i) * PEER_KEY);
-            stint_prefetch(peer->limiter, key);
-            requests[i] = (struct stint_request){.key = key, .policy = peer->policy, .cost = 1};
+            stint_key key = stint_key_of(limiter, keys + (at + i) * PEER_KEY, PEER_KEY);
+            stint_prefetch(limiter, key);
+            requests[i] = (struct stint_request){.key = key, .policy = first_policy, .cost = 1};
         }
-        if (stint_decide_batch(peer->limiter, requests, batch, STINT_NOW, verdicts) == batch)
+        if (stint_decide_batch(limiter, requests, batch, STINT_NOW, verdicts) == batch)
             word |= UINT64_MAX >> (PEER_ANSWERS - batch) << at % PEER_ANSWERS;
         else
             for (size_t i = 0; i < batch; i++)
@@ -111,45 +101,45 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
 
 /* ---- Several limits ---- */
 
-static CK_CC_FORCE_INLINE void requests_of(const struct stint_peer *peer, const char *key,
-                                           unsigned limits, struct stint_request *requests) {
-    stint_key hash = key_of(peer, key);
+static CK_CC_FORCE_INLINE void requests_of(const struct stint_limiter *limiter, const char *key,
+                                           struct stint_request *requests) {
+    stint_key hash = stint_key_of(limiter, key, PEER_KEY);
 
     for (unsigned i = 0; i < limits; i++)
-        requests[i] = (struct stint_request){.key = hash, .policy = peer->policy + i, .cost = 1};
+        requests[i] = (struct stint_request){.key = hash, .policy = first_policy + i, .cost = 1};
 }
 
-static inline bool stint_all_one(struct stint_peer *peer, const char *key) {
+static inline bool stint_all_one(struct stint_limiter *limiter, const char *key) {
     struct stint_request requests[PEER_LIMITS];
 
-    requests_of(peer, key, peer->limits, requests);
-    return stint_decide_all(peer->limiter, requests, peer->limits, STINT_NOW, NULL);
+    requests_of(limiter, key, requests);
+    return stint_decide_all(limiter, requests, limits, STINT_NOW, NULL);
 }
 
-PEER_DECIDE(stint_peer, stint_all_one)
+PEER_DECIDE(stint_limiter, stint_all_one)
 
 /* One after the other: what the first took stays taken if another refuses. */
-static inline bool stint_takes_one(struct stint_peer *peer, const char *key) {
-    stint_key hash = key_of(peer, key);
-    uint64_t now = stint_now(peer->limiter);
+static inline bool stint_takes_one(struct stint_limiter *limiter, const char *key) {
+    stint_key hash = stint_key_of(limiter, key, PEER_KEY);
+    uint64_t now = stint_now(limiter);
     bool allowed = true;
 
-    for (unsigned i = 0; allowed && i < peer->limits; i++)
-        allowed = stint_take(peer->limiter, peer->policy + i, hash, 1, now, NULL);
+    for (unsigned i = 0; allowed && i < limits; i++)
+        allowed = stint_take(limiter, first_policy + i, hash, 1, now, NULL);
     return allowed;
 }
 
-PEER_DECIDE(stint_peer, stint_takes_one)
+PEER_DECIDE(stint_limiter, stint_takes_one)
 
 enum { GROUPS = 32 };
 _Static_assert(PEER_ANSWERS % GROUPS == 0, "a call does not straddle two words");
 
 static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                           uint64_t *answers) {
-    struct stint_peer *peer = state;
+    struct stint_limiter *limiter = state;
     struct stint_request requests[GROUPS * PEER_LIMITS];
     struct stint_verdict verdicts[GROUPS * PEER_LIMITS];
-    size_t sizes[GROUPS], limits = peer->limits;
+    size_t sizes[GROUPS];
     uint64_t word = 0;
 
     (void)thread;
@@ -157,12 +147,11 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
     for (size_t at = 0; at < n; at += GROUPS) {
         size_t groups = n - at < GROUPS ? n - at : GROUPS;
         for (size_t i = 0; i < groups; i++) {
-            requests_of(peer, keys + (at + i) * PEER_KEY, peer->limits, requests + i * limits);
-            stint_prefetch(peer->limiter, requests[i * limits].key);
+            requests_of(limiter, keys + (at + i) * PEER_KEY, requests + i * limits);
+            stint_prefetch(limiter, requests[i * limits].key);
             sizes[i] = limits;
         }
-        stint_decide_groups(peer->limiter, requests, groups * limits, sizes, groups, STINT_NOW,
-                            verdicts);
+        stint_decide_groups(limiter, requests, groups * limits, sizes, groups, STINT_NOW, verdicts);
         for (size_t i = 0; i < groups; i++) /* granted to one is granted to all */
             word |= (uint64_t)(verdicts[i * limits].granted != 0) << ((at + i) % PEER_ANSWERS);
         answers[at / PEER_ANSWERS] = word;
