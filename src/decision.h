@@ -39,8 +39,8 @@ struct decision {
 enum progress { DONE, STALE };
 
 /* What few requests have: a burst, and the reserved word. */
-static ALWAYS_INLINE uint64_t request_rest(const struct stint_request *request) {
-    return (uint64_t)request->reserved << 32 | request->burst;
+static ALWAYS_INLINE uint32_t request_rest(const struct stint_request *request) {
+    return request->reserved | request->burst;
 }
 
 /* Whether a request is one by itself. */
