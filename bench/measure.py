@@ -70,8 +70,7 @@ class Bed(contextlib.AbstractContextManager):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path
         if beside:
-            path = self.path = Path(still=path.still) if path.parts == 1 else (
-                dataclasses.replace(path, bucket=False))
+            path = self.path = Path(still=path.still) if path.parts == 1 else path
         self.driver, self.row, self.keys, self.fit = driver, row, keys, fit
         self.threads = row["threads"]
         self.run = kind.beside if beside else kind.run
