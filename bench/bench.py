@@ -109,7 +109,8 @@ short table: a minute. Else it measures every combination of what is given.
 
 workloads:
 {workloads}
-  paths      all of these, by turns with plain takes, of 1k and 1M keys:
+  paths      all of these, by turns with plain takes, or as many takes by the same policies, of
+             1k and 1M keys:
 {paths}
 
 distributions:

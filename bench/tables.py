@@ -12,7 +12,7 @@ did in the time that passed. ref: measured apart, and ratio: ns/op to it. It is 
   clock+hash+add   reads the clock, hashes the key, one atomic add to memory as large as the table
   hash+add         the same without the clock
   present keys     take-at of keys that are there
-  plain take       take, of the same keys (or as many takes)
+  plain take       take, of the same keys (or as many takes, by the same policies)
 """
 WHERE_TO_GO_ON = """
 Where to go on:

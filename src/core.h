@@ -9,7 +9,7 @@
  *
  * take.c takes them in the slot of a key that has one. A key without a slot goes on in decide.c,
  * with what was begun; what has changed on the way, and a late caller, begin anew there.
- * group_near.h takes each step for all parts of a group before the next one; stripes.c goes round.
+ * group_near.h takes each step for all parts of a group at once; stripes.c, stripe after stripe.
  *
  * What is ordinary stays in registers. What is odd is asked where its trait is, by a function of
  * decision.c that takes few numbers, or a copy: a struct decision whose address is given away is in

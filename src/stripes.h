@@ -17,23 +17,22 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 }
 
 /* Takes 1 or more tokens of a key of a striped policy, of which this is the word, from this
- * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). A take that fits
- * meets only some of its traits (`met`). Returns false if it has done nothing. */
+ * thread's own stripe: near, by the steps of core.h; one token by an add (fast.h). What fits is
+ * told of no trait but the near limit. Returns false if it has done nothing. */
 static ALWAYS_INLINE bool stripe_take(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       uint64_t word, struct stint_verdict *verdict) {
     const uint32_t stripes = traits_stripes((uint32_t)word),
                    stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t capacity = word >> 32, share = stripe_share(capacity, stripes, stripe),
-                   hash = stripe_key(request->key.hash, stripe),
-                   met = word & (UINT64_MAX << 32 | TRAIT_EXISTS | TRAIT_NEAR | TRAIT_CALENDAR);
+                   hash = stripe_key(request->key.hash, stripe);
     const uint32_t cost = request->cost;
     const struct stint_request own = {.key = {hash}, .policy = request->policy, .cost = cost};
     struct decision part;
     struct seen seen;
     uint64_t used;
 
-    if (UNLIKELY(decision_begin_known(&part, limiter, &own, now, met, false) != 0))
+    if (UNLIKELY(decision_begin_known(&part, limiter, &own, now, word & TRAIT_NEAR, false) != 0))
         return false;
     part.terms.capacity = part.terms.room = share;
     seen.slot = slot_of(&limiter->table, hash, part.tag);

@@ -223,7 +223,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     return decide_copy(limiter, request, now, verdict);
 }
 
-/* Tokens by a striped policy: from this thread's own stripe, or from all of them. */
+/* Tokens by a policy that was striped a moment ago; by any other kind the request begins anew. */
 static NOINLINE bool take_striped(struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                                   uint64_t tokens, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = TAKE(policy_id, key, tokens);

@@ -190,7 +190,7 @@ static uint64_t unit_by(const struct stint_limiter *limiter, struct ruled ruled,
  *
  * Others decide meanwhile: by `from`, if they had read the override before it was written, or by
  * `to`. A holds, with the longer time that the bucket lasts and the shorter of the two. If that is
- * `from`, the instant moves ahead, which grants nothing. If it is `to`, used tokens have that each:
+ * `from`, the instant moves ahead: it grants nothing. If `to`, each used token has that at least:
  *   - What was used before (bucket_before) was taken at `from` ns a token. It is scaled.
  *   - What was taken since is ahead of that, and keeps its time: some of it has `to` ns a token.
  *   - What came back since is taken off what was used before. So is what was given back since, if

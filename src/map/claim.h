@@ -7,7 +7,7 @@
  * other's. Who sees a committed slot, or an earlier claim, gives its own up; who sees a later claim
  * cancels that. So one claim is left, and commits.
  *
- * A thread that meets a pending slot of its key does the same for it. So nobody waits (E). */
+ * Who meets a pending slot of its key does the same for it: none waits for one that stopped (E). */
 #ifndef STINT_CLAIM_H
 #define STINT_CLAIM_H
 
@@ -17,7 +17,7 @@
  * the slot's key is judged the same without it.
  *
  * A thread of that key with a late `now` must not open its window again in a new slot. So a commit
- * looks at the watermark. All keys of the shard without a slot begin at it or later. */
+ * looks at the watermark. It is raised no further: keys without a slot begin at it or later. */
 static inline void watermark_raise(struct shard *shard, tick_t done) {
     /* M7: seen high enough, or raised, then the claim. */
     if ((tick_t)atomic_load_relaxed(&shard->watermark) < done && GUARDED(WATERMARK_RAISE))

@@ -65,7 +65,7 @@ static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads on
 static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
 /* Notes that a slot's end falls (I1). Steps of the clock are not noted. The slot may have this end
- * again, for another key: who added a token looks whose it is (occupant.c, stint_token_back). */
+ * again, for another key: who takes a token back asks for that first (stint_token_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */

@@ -68,7 +68,7 @@
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund, a reset, or by a token that its own
- *       adder takes back. So it is what was granted or charged, strays, and tokens on their way.
+ *       adder takes back. So it is what was granted or charged, strays, tokens on the way back.
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
  *   I6  A home line's reach only grows, and is at least the line, counted from it, of each claim
  *       that its keys ever made: it is raised before. A search for one may stop behind it. The

@@ -240,9 +240,10 @@ static inline void atomic_raise(uint64_t *word, uint64_t value) {
  * count in them that was just stored (one key again and again: 11 ns, not 6). */
 #if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
+    const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
-    __m128i low = _mm_set_epi64x((long long)line[2], (long long)line[0]);
-    __m128i high = _mm_set_epi64x((long long)line[6], (long long)line[4]);
+    __m128i low = _mm_unpacklo_epi64(_mm_loadl_epi64(pair), _mm_loadl_epi64(pair + 1));
+    __m128i high = _mm_unpacklo_epi64(_mm_loadl_epi64(pair + 2), _mm_loadl_epi64(pair + 3));
     /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a
      * word is equal where both are all ones: four bits of the mask. */
     __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
