@@ -89,8 +89,7 @@ static enum progress claim_resolve(struct decision *decision, const struct seen 
     return DONE;
 }
 
-/* A committed slot of the home line that is over, and carries nothing: slot_reusable has more.
- * `done` receives its end. */
+/* A committed slot of the home line that is over, and carries nothing. `done` receives its end. */
 static bool home_over(const struct stint_limiter *limiter, uint64_t hash, tick_t over,
                       struct seen *seen, tick_t *done) {
     struct line *home = home_of(&limiter->table, hash);

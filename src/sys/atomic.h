@@ -232,18 +232,19 @@ static inline void atomic_raise(uint64_t *word, uint64_t value) {
 /* ---- Whole cache lines ----------------------------------------------------------------------- */
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. 0: none is equal;
- * else match4_offset gives the offset in bytes of the first that is, and match4_rest the others. No
- * order: each word is whole.
+ * else match4_offset gives the first's offset in bytes, and match4_rest the others. No order.
  *
  * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
  * that run out first while the processor works ahead of a miss. A load of 16 bytes would wait for a
  * count in them that was just stored (one key again and again: 11 ns, not 6). */
 #if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
+static inline __m128i words_apart(const void *one, const void *other) {
+    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(_mm_loadl_epi64(one)), other));
+}
+
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
-    const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
-    __m128i low = _mm_unpacklo_epi64(_mm_loadl_epi64(pair), _mm_loadl_epi64(pair + 1));
-    __m128i high = _mm_unpacklo_epi64(_mm_loadl_epi64(pair + 2), _mm_loadl_epi64(pair + 3));
+    __m128i low = words_apart(line, line + 2), high = words_apart(line + 4, line + 6);
     /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a
      * word is equal where both are all ones: four bits of the mask. */
     __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
