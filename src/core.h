@@ -174,8 +174,7 @@ static ALWAYS_INLINE uint32_t decision_begin_at(struct decision *decision, uint3
     return 0;
 }
 
-/* The same at this now, by the policy that the request names. If the now is not known, the request
- * is to go the long way, too. */
+/* The same at this now, by the request's policy. By one that is not known it goes the long way. */
 static ALWAYS_INLINE uint32_t decision_begin_known(struct decision *decision,
                                                    struct stint_limiter *limiter,
                                                    const struct stint_request *request,
@@ -244,8 +243,7 @@ enum look {
  * another key's in between, and may be now. But s is the key's if, at any time after this, the slot
  * has the key's tag and then the end of s (I1). Whatever ends the decision makes sure that it has:
  *   - a swap: it succeeds only if tag and state are what they were;
- *   - the fetch-add of fast.h: it comes after a second look at the tag, and what it returns has the
- *     end of s, committed;
+ *   - the fetch-add of fast.h, after a second look at the tag: it returns the end of s, committed;
  *   - a look, or a refusal that writes nothing: the tag is loaded again, and then the state, which
  *     has the end of s, committed (slot_as_seen).
  * What fails begins anew, or goes on elsewhere. Without the second look at the tag another key's
@@ -404,8 +402,7 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     return true;
 }
 
-/* Writes what was judged: one swap, if there is anything to write. Returns false if the slot has
- * changed since it was seen.
+/* Writes what was judged, by one swap. Returns false if the slot has changed since it was seen.
  *
  * A new window in place: the slot is the key's, and over. One CAS changes window and count
  * together: of two threads that meet at a boundary one opens the window and the other counts in it.

@@ -24,8 +24,7 @@ static inline void watermark_raise(struct shard *shard, tick_t done) {
         atomic_raise(&shard->watermark, (uint64_t)done); /* M7 */
 }
 
-/* Whether a key that is nowhere would begin later than now: by the tick by which another key of the
- * shard was done with a slot. */
+/* Whether a key that is nowhere would begin later than now, by the shard's watermark. */
 static ALWAYS_INLINE bool begins_later(const struct shard *shard, tick_t now) {
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     return (tick_t)atomic_load_relaxed(&shard->watermark) > now; /* M8 */

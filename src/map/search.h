@@ -11,8 +11,7 @@ static inline struct line *sequence_line(const struct table *table, uint64_t has
     return line < shard_end(table, hash) ? line : line - table->shard_lines;
 }
 
-/* The number of the first line, from `from` on, whose slots do not all match the pattern;
- * probe_lines: there is none. */
+/* The first line, from `from` on, whose slots do not all match the pattern; probe_lines: none. */
 static inline uint32_t sequence_all_match(const struct table *table, uint64_t hash, uint32_t from,
                                           const struct slot_pattern *asked) {
     struct line *line = sequence_line(table, hash, from), *const end = shard_end(table, hash);

@@ -17,8 +17,7 @@
  *     COMMITTED   tag = a key's, pending = 0  the one slot of its key: tokens are counted in it
  *     TOMBSTONE   tag = table_tombstone       a claim that was cancelled
  *
- * "End" below is the full end that the id stands for. A slot is OVER when its end <= now. Then it
- * can be taken over:
+ * "End" below is the full end that the id stands for. A slot is OVER when its end <= now:
  *
  *     NEVER --claim--> PENDING --commit--> COMMITTED --+
  *                       ^   |                          |  over, and nothing is carried

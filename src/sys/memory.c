@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -138,24 +139,25 @@ static int failed_file(const char *what) {
 #define NO_LOOK      "the table cannot be looked at"
 #define NO_LOCK      "the table cannot be locked"
 
-/* Asks whether a file has holes, blocks that were not given. -EPROTO: it was cut off meanwhile. */
-static int holes_find(const struct memory *memory, size_t size, bool *holes) {
+/* Asks how many bytes of a file are holes, without blocks. -EPROTO: it was cut off meanwhile. */
+static int holes_find(const struct memory *memory, size_t size, size_t *holes) {
     struct stat about;
 
     if (fstat(memory->file, &about) != 0)
         return failed_file(NO_LOOK);
-    *holes = (size_t)about.st_blocks * 512 < size;
+    const size_t blocks = (size_t)about.st_blocks * 512;
+    *holes = blocks < size ? size - blocks : 0;
     return (size_t)about.st_size < memory->size ? stint_failed(EPROTO, CUT_JUST_NOW) : 0;
 }
 
 /* Reads the holes of a file that this process does not write to. A tmpfs gives a hole its page when
  * it is first looked at; if it has no room, the look kills (SIGBUS). */
 static int holes_read(const struct memory *memory) {
-    bool holes = false;
+    size_t holes = 0;
     int error = holes_find(memory, memory->size, &holes);
 
 #ifdef MADV_POPULATE_READ /* before Linux 5.14 it is -EINVAL */
-    if (error == 0 && holes && madvise(memory->start, memory->size, MADV_POPULATE_READ) != 0 &&
+    if (error == 0 && holes != 0 && madvise(memory->start, memory->size, MADV_POPULATE_READ) != 0 &&
         errno == EFAULT)
         return stint_failed(ENOSPC, "the table has holes, for which the file system has no room");
 #endif
@@ -339,10 +341,11 @@ int stint_memory_file_read(const struct memory *memory, void *bytes, size_t leng
 int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     struct rlimit most;
     sigset_t all, before;
-    bool holes = false; /* it is new, or a copy with holes */
+    size_t holes = 0; /* it is new, or a copy with holes */
+    struct statvfs about;
     int error = holes_find(memory, size, &holes);
 
-    if (error != 0 || !holes)
+    if (error != 0 || holes == 0)
         return error;
     /* Beyond this limit the system kills (SIGXFSZ), which is pending when signals are let in. */
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size)
@@ -353,7 +356,10 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     /* A file system may give up at each signal. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    errno = posix_fallocate(memory->file, 0, (off_t)size);
+    /* It would take what there is before it fails: until then others had no room. */
+    const bool full = fstatvfs(memory->file, &about) == 0 && about.f_blocks != 0 &&
+                      (uint64_t)about.f_bfree * about.f_frsize < holes;
+    errno = full ? ENOSPC : posix_fallocate(memory->file, 0, (off_t)size);
     error = errno == 0 ? 0 : failed_file("there is no room for the table");
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
