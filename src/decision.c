@@ -196,8 +196,7 @@ static struct terms terms_after(const struct decision *decision, const struct ru
 }
 
 /* The wait of a key that has an override: for the tokens, or for its end; for `least` anyway. What
- * a key has used never grows by itself, so what fits once fits from then on. `over` receives the ns
- * until the override is over. */
+ * a key has used never grows by itself: what fits once fits from then on. `over`: ns to its end. */
 static uint64_t wait_overridden(const struct decision *decision, const struct rule *rule,
                                 uint64_t window, uint64_t left, uint64_t least, uint64_t *over) {
     const struct charge *charge = &decision->charge;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * One token by one atomic add, which is faster than a swap: by a policy that is hot (policy.c,
- * policy_heat), in the window of its hint, of a key whose slot is near and has room. The exceptions
- * B1 and B2 are its price.
+ * policy_heat), in the window of its hint, of a key whose slot is near and has room. Price: B1, B2.
  *
  * It is the core's steps (core.h) with all known beforehand. With -Dfast=false it takes nothing,
  * and the core decides all: the answers are the same. */
@@ -50,8 +49,7 @@ static ALWAYS_INLINE void hot_near(const struct stint_limiter *limiter, uint32_t
     hot->slot = slot_near_home(&limiter->table, key, hot->home, hot->tag);
 }
 
-/* What else is read of the policy, and whether the slot shows room for the token. `limit`: the
- * request's own; 0: none. */
+/* What else is read of the policy, and whether the slot has room. `limit`: of the request, or 0. */
 static ALWAYS_INLINE bool hot_room(const struct policy *policy, uint64_t limit, struct hot *hot) {
     uint64_t state;
 

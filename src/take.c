@@ -3,8 +3,7 @@
  *
  * Here they are taken in the slot of a key that has one (decide_begun). That stands once, and is
  * compiled several times: each time for policies of which the compiler knows traits (judge.h,
- * EXACT_PLAIN; below, KIND). A key without a slot goes on in decide.c, but for one that is new to a
- * plain policy (take_new). */
+ * EXACT_PLAIN; below, KIND). A key without a slot goes on in decide.c, or by take_new. */
 #include "decide.h"
 #include "fast.h"
 #include "stripes.h"
@@ -335,17 +334,10 @@ static NOINLINE bool take_limited(struct stint_limiter *limiter, uint32_t policy
     return take_tokens(limiter, policy_id, key, limit << 32 | 1, now, verdict);
 }
 
-bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request *request,
-                      uint64_t now, struct stint_verdict *verdict) {
-    if (UNLIKELY(request->policy >= limiter->deciding))
-        return decide_unknown(limiter, request, now, verdict);
-    if (LIKELY((request->flags | request_rest(request)) == 0)) {
-        const uint64_t limit = APART(request->limit), key = request->key.hash;
-        return limit != 0 && APART(request->cost) == 1
-                   ? take_limited(limiter, request->policy, key, limit, now, verdict)
-                   : take_tokens(limiter, request->policy, key, limit << 32 | request->cost, now,
-                                 verdict);
-    }
+/* With flags, or a burst. */
+static NOINLINE bool decide_flagged(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
     if (UNLIKELY(!request_good(request)))
         return stint_decision_void(limiter, request, STINT_BAD_REQUEST, verdict);
     const uint64_t word = policy_word(&limiter->policies[request->policy]);
@@ -360,6 +352,19 @@ bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request 
     if ((uint32_t)word == EXACT_PLAIN)
         return decide_known(limiter, &own, now, WORD_EXACT(word, EXACT_PLAIN), verdict);
     return decide_as(limiter, &own, now, word, verdict);
+}
+
+bool stint_decide_any(struct stint_limiter *limiter, const struct stint_request *request,
+                      uint64_t now, struct stint_verdict *verdict) {
+    if (UNLIKELY(request->policy >= limiter->deciding))
+        return decide_unknown(limiter, request, now, verdict);
+    if (UNLIKELY((request->flags | request_rest(request)) != 0))
+        return decide_flagged(limiter, request, now, verdict);
+    const uint64_t limit = APART(request->limit), key = request->key.hash;
+    return limit != 0 && APART(request->cost) == 1
+               ? take_limited(limiter, request->policy, key, limit, now, verdict)
+               : take_tokens(limiter, request->policy, key, limit << 32 | request->cost, now,
+                             verdict);
 }
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, uint64_t key,

@@ -68,8 +68,7 @@ static ALWAYS_INLINE bool claim_alone(const struct shard *shard, uint32_t others
 }
 
 /* Claims a never-used slot (`unused`: unused_near) of a key's first two lines, which have not got
- * the key, and looks at these. Returns false if it is not that simple: if `claim` is pending, it is
- * left for whoever meets it.
+ * the key, and looks at these. Returns false if it is not that simple: who meets `claim` ends it.
  *
  * The refused bit of the claim says that it is the first of its slot; no later one has it. So who
  * finds this state finds this claim, with the key's tag, and the commit compares the state alone:

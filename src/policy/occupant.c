@@ -139,8 +139,7 @@ static bool slot_reusable(struct seat *seat, struct seen *seen, enum when when) 
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live; behind the
  * last one if there is none. A slot is plainly live if slot_reusable would find it live by its
- * policy's window alone. Nearly all slots of a full table are. While whole lines are of one policy,
- * they are looked at as such. */
+ * policy's window alone, as nearly all of a full table are. Lines of one policy are seen whole. */
 static uint32_t next_not_live(const struct seat *seat, uint32_t position) {
     const struct table *table = &seat->limiter->table;
     const struct policy *policies = seat->limiter->policies;

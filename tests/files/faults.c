@@ -607,9 +607,9 @@ static int opened_without_blocks(const struct stint_options *options) {
     return -WEXITSTATUS(status_of(child));
 }
 
-/* Too large a table is refused, without a block taken, and nothing is left behind. Whatever is done with one that fits
- * needs no room but for another table, or for holes: all its blocks were reserved, so there is no
- * SIGBUS. */
+/* Too large a table is refused, takes no room until then, and leaves nothing behind. Whatever is
+ * done with one that fits needs no room but for another table, or for holes: all its blocks were
+ * reserved, so there is no SIGBUS. */
 static int use_full_file_system(void) {
     const char *const filler = file_beside("filler"), *const sparse = file_beside("sparse"),
                       *const untouched = file_beside("untouched");
