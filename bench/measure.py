@@ -69,8 +69,8 @@ class Bed(contextlib.AbstractContextManager):
     def __init__(self, driver, row, keys, fit, beside=False):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path
-        if beside:
-            path = self.path = Path(still=path.still) if path.parts == 1 else path
+        if beside and path.parts == 1:
+            path = self.path = Path(still=path.still)
         self.driver, self.row, self.keys, self.fit = driver, row, keys, fit
         self.threads = row["threads"]
         self.run = kind.beside if beside else kind.run

@@ -149,6 +149,13 @@ TEST_IN_DIRECTORY(test_without_proc) {
 
 /* ---- Each system call fails ------------------------------------------------------------------ */
 
+/* Has a filter answer this process's system calls from now on. */
+static bool filter_calls(struct sock_filter *filter, size_t length) {
+    const struct sock_fprog program = {(unsigned short)length, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 #if defined(__x86_64__)
 
 static const char *const names[OPERATIONS] = {"create", "open",  "attach", "attach read-only",
@@ -275,9 +282,8 @@ static bool trap_calls(void) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
     };
-    const struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-    return sigaction(SIGSYS, &trap, NULL) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return sigaction(SIGSYS, &trap, NULL) == 0 &&
+           filter_calls(filter, sizeof filter / sizeof filter[0]);
 }
 
 /* Makes the operation with its system calls watched. */
@@ -596,12 +602,10 @@ static int opened_without_blocks(const struct stint_options *options) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    const struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
     struct stint_limiter *limiter = NULL;
     const pid_t child = forked();
     if (child == 0) {
-        EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-               prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+        EXPECT(filter_calls(filter, sizeof filter / sizeof filter[0]));
         _exit(-stint_open(options, &limiter));
     }
     return -WEXITSTATUS(status_of(child));
